@@ -1,0 +1,7 @@
+//! Plimsoll, the load line for Kubernetes.
+//!
+//! ```text
+//!   observe ──▶ decide (recommend | update | admit | watermark) ──▶ act
+//!   cluster     pure: plain data and `now` in,                     the only
+//!   → index     decision with its reasons out                      writers
+//! ```

@@ -1,0 +1,49 @@
+//! What a piece of history belongs to: a container of a VerticalPodAutoscaler, never a pod's labels.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// A VerticalPodAutoscaler by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct VpaKey {
+    /// Namespace of the object.
+    pub namespace: Arc<str>,
+    /// Name of the object.
+    pub name: Arc<str>,
+}
+
+impl VpaKey {
+    /// A key of these two names.
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for VpaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A container of a VerticalPodAutoscaler: the unit of history.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// The autoscaler that the history was gathered for.
+    pub vpa: VpaKey,
+    /// Name of the container.
+    pub container: Arc<str>,
+}
+
+impl Key {
+    /// A key of these names.
+    pub fn new(vpa: VpaKey, container: impl Into<Arc<str>>) -> Self {
+        Self { vpa, container: container.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.vpa, self.container)
+    }
+}

@@ -1,0 +1,25 @@
+//! What Plimsoll remembers about workloads, and where it is kept.
+//!
+//! ```text
+//!                 load: streams                    save: batches
+//!   backend ──▶ Sink (snapshots or samples)   Record ──▶ Writer, under a WritePermit
+//! ```
+//!
+//! A backend implements [`Storage`]; one that can also write hands out a [`Writer`]. The crate knows
+//! nothing of the recommender: it moves [`Snapshot`]s and [`Sample`]s under [`Key`]s, and never decides.
+//!
+
+pub mod key;
+pub mod sample;
+pub mod snapshot;
+pub mod storage;
+pub mod time;
+
+pub use key::{Key, VpaKey};
+pub use sample::{Measurement, Sample};
+pub use snapshot::{Bump, Observed, Replica, Scheme, Snapshot, Weights};
+pub use storage::{
+    Error, Fenced, LoadReport, Record, SaveReport, Sink, Skipped, Storage, Wanted, WritePermit,
+    Writer,
+};
+pub use time::Time;

@@ -1,0 +1,37 @@
+//! One observation of one replica: what a backend that keeps raw history hands to the sink.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// What was seen of one container of one pod.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Name of the pod: memory peaks are kept apart by pod.
+    pub replica: Box<str>,
+    /// When the observation was made, or when the span that it stands for ended.
+    pub at: Time,
+    /// The span that the value stands for; `None` for a point sample.
+    pub covers: Option<Duration>,
+    /// The value.
+    pub measurement: Measurement,
+}
+
+/// The value of a [`Sample`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Measurement {
+    /// CPU in use, in cores.
+    CpuCores(f64),
+    /// Memory in use (or its maximum over the span), in bytes.
+    MemoryBytes(f64),
+    /// The container was killed for lack of memory.
+    OutOfMemory {
+        /// Its memory request at that time, in bytes; 0 when it had none.
+        request_bytes: i64,
+        /// Its memory limit at that time, in bytes, when it had one.
+        limit_bytes: Option<i64>,
+    },
+}

@@ -1,0 +1,118 @@
+//! The neutral form of what is remembered about one container: exact weights, open memory windows and
+//! where out-of-memory bumps came from. Backends store it; only the recommender gives it meaning.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// Which bucket boundaries a histogram was made with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Scheme {
+    /// The boundaries of the VerticalPodAutoscaler: first bucket 10 m or 10 MB.
+    #[default]
+    Standard,
+    /// Finer at the low end: first bucket 1 m or 1 MiB.
+    Fine,
+}
+
+/// A histogram as bucket weights, without any loss.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Weights {
+    /// Boundaries of the buckets.
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// The instant at which a sample weighs 1; `None` before the first sample.
+    pub reference: Option<Time>,
+    /// Sum of all weights, including residues too small to show in a bucket.
+    pub total: f64,
+    /// Weight by bucket, ascending by bucket.
+    pub buckets: Vec<(u8, f64)>,
+    /// Lowest and highest bucket that count as filled; `None` when the histogram is empty.
+    pub span: Option<(u8, u8)>,
+}
+
+/// How many samples of one kind were seen, and over which time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Number of samples.
+    pub count: u64,
+    /// Time of the earliest one.
+    pub first: Option<Time>,
+    /// Time of the latest one.
+    pub last: Option<Time>,
+}
+
+/// What is known about one pod's container while it lives: ordering of its samples and its open memory window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replica {
+    /// Name of the pod.
+    pub name: Box<str>,
+    /// Time of the last CPU sample taken.
+    pub last_cpu: Option<Time>,
+    /// Time of the last memory sample taken.
+    pub last_memory: Option<Time>,
+    /// End of the memory window that is open.
+    pub window_end: Option<Time>,
+    /// Largest usage of that window in bytes, when one was counted.
+    pub usage_peak: Option<i64>,
+    /// Largest out-of-memory bump of that window in bytes, when one was counted.
+    pub bump_peak: Option<i64>,
+}
+
+/// The latest out-of-memory bump, and what it rested on: a bump never feeds on a bump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bump {
+    /// When the container was killed.
+    pub at: Time,
+    /// The observed amount that the bump started from, in bytes.
+    pub base: i64,
+    /// The amount that was counted, in bytes.
+    pub counted: i64,
+}
+
+/// Everything that is remembered about one container.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// Topmost scalable owner of the pods (`apps/Deployment/web`): a VPA that is made anew for the same
+    /// target inherits by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Box<str>>,
+    /// CPU usage.
+    pub cpu: Weights,
+    /// Memory peaks, those of open windows included.
+    pub memory: Weights,
+    /// Memory peaks without those of open windows, when there are any: for formats whose readers know
+    /// nothing of open windows and would count them twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_closed: Option<Weights>,
+    /// Peaks of the whole fleet, one a window, where per-replica peaks are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Weights>,
+    /// The open window of the whole fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_window: Option<Replica>,
+    /// CPU samples seen.
+    pub cpu_seen: Observed,
+    /// Memory samples seen.
+    pub memory_seen: Observed,
+    /// When this container was last part of a live pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_alive: Option<Time>,
+    /// Pods with state of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<Replica>,
+    /// The latest out-of-memory bump.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bump: Option<Bump>,
+}
+
+impl Snapshot {
+    /// How much was seen in all. Of two records of one key the one that saw less is the poorer.
+    pub fn richness(&self) -> u64 {
+        self.cpu_seen.count.saturating_add(self.memory_seen.count)
+    }
+}

@@ -1,0 +1,158 @@
+//! The contract between the recommender and whatever keeps its history.
+//!
+//! Rules that every backend obeys, and that the conformance suite checks:
+//! - what was saved is loaded again, exactly as far as the format can say it;
+//! - a save that dies half-way leaves every record either as it was or as it was to be;
+//! - a record that cannot be read is skipped, counted and named, and never stops a load;
+//! - a richer record is never replaced by a poorer one, unless the record says so ([`Record::supersede`]);
+//! - garbage collection removes orphans only, and nothing that the backend did not write itself;
+//! - nothing is written without asking the permit first, write by write.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+
+use crate::{Key, Sample, Snapshot, VpaKey};
+
+/// A place that remembers history. Object-safe: the recommender holds a `Box<dyn Storage>`.
+#[async_trait]
+pub trait Storage: Send + Sync {
+    /// Short name for logs and metrics (`local`, `memory`, `checkpoint`).
+    fn name(&self) -> &'static str;
+
+    /// Streams everything remembered about the wanted keys into the sink, one key at a time, without
+    /// holding more than one of them in memory.
+    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error>;
+
+    /// The writing half, for backends that have one. `None` means read-only, by type: there is no
+    /// `save` to call that would have to fail.
+    fn writer(&self) -> Option<&dyn Writer>;
+}
+
+/// The writing half of a [`Storage`].
+#[async_trait]
+pub trait Writer: Send + Sync {
+    /// Writes a batch. Each record is either written whole or left as it was.
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error>;
+
+    /// Removes the records whose VPA is not among the living. Answers how many were removed.
+    async fn collect_garbage(
+        &self,
+        living: &HashSet<VpaKey>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error>;
+}
+
+/// The right to write: carries the lease's fence and the rate limit, so that this crate needs to know
+/// neither.
+#[async_trait]
+pub trait WritePermit: Send + Sync {
+    /// Waits until one more write may go out. An error means that the right is lost and that nothing
+    /// more may be written.
+    async fn acquire(&self) -> Result<(), Fenced>;
+}
+
+/// The right to write was lost (another process leads now, or this one is shutting down).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("writing was refused: {0}")]
+pub struct Fenced(pub String);
+
+/// Which keys a load is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Everything the backend has.
+    Everything,
+    /// The containers of these VPAs.
+    Vpas(HashSet<VpaKey>),
+}
+
+impl Wanted {
+    /// Whether a record under this key was asked for.
+    pub fn includes(&self, key: &Key) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Vpas(vpas) => vpas.contains(&key.vpa),
+        }
+    }
+}
+
+/// Takes what a backend remembers. A backend calls one of the two for each thing it finds, and may mix them.
+pub trait Sink: Send {
+    /// A whole state.
+    fn snapshot(&mut self, key: Key, snapshot: Snapshot);
+    /// One observation; those of one replica and kind come in order of time.
+    fn sample(&mut self, key: &Key, sample: Sample);
+}
+
+/// One record to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// What the history belongs to.
+    pub key: Key,
+    /// The history.
+    pub snapshot: Snapshot,
+    /// Replace even a richer stored record: only for a state that was reset on purpose.
+    pub supersede: bool,
+}
+
+impl Record {
+    /// A record that gives way to a richer one.
+    pub fn new(key: Key, snapshot: Snapshot) -> Self {
+        Self { key, snapshot, supersede: false }
+    }
+}
+
+/// What a load did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Snapshots handed to the sink.
+    pub snapshots: usize,
+    /// Samples handed to the sink.
+    pub samples: usize,
+    /// Records that could not be used, each with its reason.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A record that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Which one, as far as it could be told.
+    pub what: String,
+    /// Why, in one line.
+    pub why: String,
+}
+
+/// What a save did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SaveReport {
+    /// Records written.
+    pub written: usize,
+    /// Records that were already stored exactly so.
+    pub unchanged: usize,
+    /// Keys whose stored record is richer and was kept.
+    pub kept_richer: Vec<Key>,
+}
+
+/// Why a backend could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The place cannot be used at all; says what to do.
+    #[error("{place}: {why}")]
+    Unusable {
+        /// Directory, address or object.
+        place: String,
+        /// Cause and remedy in one line.
+        why: String,
+    },
+    /// It failed now and may work later.
+    #[error("{place}: {why} (will be tried again)")]
+    Unavailable {
+        /// Directory, address or object.
+        place: String,
+        /// Cause in one line.
+        why: String,
+    },
+    /// The right to write was lost.
+    #[error(transparent)]
+    Fenced(#[from] Fenced),
+}

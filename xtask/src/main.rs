@@ -1,0 +1,3 @@
+//! Set-up, tests and benchmarks of the project.
+
+fn main() {}
