@@ -5,3 +5,6 @@
 //!   cluster     pure: plain data and `now` in,                     the only
 //!   → index     decision with its reasons out                      writers
 //! ```
+
+pub mod quantity;
+pub mod units;

@@ -1,0 +1,453 @@
+//! Kubernetes quantities (`126m`, `250Mi`, `1e3`): read leniently, held exactly, printed canonically.
+//!
+//! A [`Quantity`] is a whole number of billionths and the family of suffixes that it prints with. Neither
+//! making one from an amount nor comparing two allocates.
+
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::{Add, Neg, Sub},
+    str::FromStr,
+};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::units::{Bytes, MilliCpu};
+
+/// Billionths in one.
+const ONE: i128 = 1_000_000_000;
+
+/// Billionths in one thousandth.
+const MILLI: i128 = 1_000_000;
+
+/// The largest amount of all, a whole number that fits when counted in billionths: 1.7e29.
+const LARGEST: i128 = i128::MAX / ONE * ONE;
+
+/// The largest amount that can be written with a binary suffix, as Kubernetes has it: 2^63 - 1.
+const LARGEST_BINARY: i128 = i64::MAX as i128 * ONE;
+
+/// What the API server lets pass for a quantity, before anybody parses it.
+const PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+
+/// Which family of suffixes a quantity prints with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `m`, `k`, `M`: powers of a thousand.
+    #[default]
+    DecimalSi,
+    /// `Ki`, `Mi`: powers of 1024, as long as the amount is whole and at least 1024.
+    BinarySi,
+    /// `e3`, `e6`: powers of a thousand, written as exponents.
+    DecimalExponent,
+}
+
+/// An exact amount in the notation of Kubernetes. Two of them are equal when their amounts are, however
+/// they were written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a quantity: {why}")]
+pub struct ParseError {
+    text: String,
+    why: String,
+}
+
+impl Quantity {
+    /// Nothing at all.
+    pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
+
+    /// CPU as status fields show it: `126m`, `1`, `100G`.
+    pub const fn cpu(amount: MilliCpu) -> Self {
+        Self { nanos: amount.0 as i128 * MILLI, format: Format::DecimalSi }
+    }
+
+    /// Memory as status fields show it: `250Mi`, or plain digits where 1024 does not divide it.
+    pub const fn memory(amount: Bytes) -> Self {
+        Self { nanos: amount.0 as i128 * ONE, format: Format::BinarySi }
+    }
+
+    /// A whole number, printed in this format.
+    pub const fn whole(value: i64, format: Format) -> Self {
+        Self { nanos: value as i128 * ONE, format }
+    }
+
+    /// Memory cut to what [`humanize`] shows of it. Mostly a fraction of a byte, so it prints in
+    /// thousandths: 839500000 bytes become `839500431360m`.
+    pub fn humanized(amount: Bytes) -> Self {
+        humanize(amount).parse().unwrap_or(Self::memory(amount))
+    }
+
+    /// The suffixes it prints with.
+    pub const fn format(self) -> Format {
+        self.format
+    }
+
+    /// Whether the amount is zero.
+    pub const fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether the amount is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether the amount is a whole number of units.
+    pub const fn is_whole(self) -> bool {
+        self.nanos % ONE == 0
+    }
+
+    /// Whether the amount is a whole number of thousandths.
+    pub const fn is_whole_milli(self) -> bool {
+        self.nanos % MILLI == 0
+    }
+
+    /// In whole units, rounded away from zero, and stopped at the limits of an `i64`.
+    pub fn value(self) -> i64 {
+        saturate(divide_away(self.nanos, ONE))
+    }
+
+    /// In thousandths, rounded away from zero, and stopped at the limits of an `i64`.
+    pub fn milli_value(self) -> i64 {
+        saturate(divide_away(self.nanos, MILLI))
+    }
+
+    /// As the nearest float: for ratios and metrics, never for amounts that are written again.
+    pub fn as_f64(self) -> f64 {
+        self.nanos as f64 / ONE as f64
+    }
+
+    /// As CPU, rounded up to a thousandth of a core.
+    pub fn to_cpu(self) -> MilliCpu {
+        MilliCpu(self.milli_value())
+    }
+
+    /// As memory, rounded up to a byte.
+    pub fn to_memory(self) -> Bytes {
+        Bytes(self.value())
+    }
+
+    fn new(nanos: i128, format: Format) -> Self {
+        Self { nanos: nanos.clamp(-LARGEST, LARGEST), format }
+    }
+
+    /// A sum takes the notation of its first part that is not zero.
+    fn format_with(self, other: Self) -> Format {
+        if self.is_zero() { other.format } else { self.format }
+    }
+}
+
+/// `value / by`, with any remainder counted as one more.
+fn divide_away(value: i128, by: i128) -> i128 {
+    value / by + (value % by).signum()
+}
+
+fn saturate(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl Add for Quantity {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self::new(self.nanos.saturating_add(other.nanos), self.format_with(other))
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self::new(self.nanos.saturating_sub(other.nanos), self.format_with(other))
+    }
+}
+
+impl Neg for Quantity {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self { nanos: -self.nanos, ..self }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos.hash(state);
+    }
+}
+
+/// Canonical: no fraction, the largest suffix that needs none. A binary quantity prints decimally when it
+/// is fractional or smaller than 1024.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_zero() {
+            return f.pad("0");
+        }
+        let small = self.nanos.abs() < 1024 * ONE;
+        let text = if self.format == Format::BinarySi && self.is_whole() && !small {
+            let (mut digits, mut power) = (self.nanos / ONE, 0);
+            while digits % 1024 == 0 && power < 6 {
+                digits /= 1024;
+                power += 1;
+            }
+            format!("{digits}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power])
+        } else {
+            let (mut digits, mut power) = (self.nanos, 0);
+            // There is no suffix past E, so an SI number that needs one grows digits instead; exponents go on.
+            let last = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
+            while digits % 1000 == 0 && power < last {
+                digits /= 1000;
+                power += 1;
+            }
+            match (self.format, power) {
+                (Format::DecimalExponent, 3) => digits.to_string(),
+                (Format::DecimalExponent, _) => format!("{digits}e{}", power as i32 * 3 - 9),
+                _ => {
+                    format!("{digits}{}", ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"][power])
+                }
+            }
+        };
+        f.pad(&text)
+    }
+}
+
+/// As a quantity prints: `126m`, `1500m`, `2`.
+impl fmt::Display for MilliCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Quantity::cpu(*self).fmt(f)
+    }
+}
+
+/// As a quantity prints: `250Mi`, `262144001`.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Quantity::memory(*self).fmt(f)
+    }
+}
+
+impl From<MilliCpu> for Quantity {
+    fn from(amount: MilliCpu) -> Self {
+        Self::cpu(amount)
+    }
+}
+
+impl From<Bytes> for Quantity {
+    fn from(amount: Bytes) -> Self {
+        Self::memory(amount)
+    }
+}
+
+/// Memory for people: two decimals and the largest binary suffix not above the amount (`800.61Mi`).
+/// Loses precision, upwards or downwards: for a flag that asks for it, never a default.
+pub fn humanize(amount: Bytes) -> String {
+    for (suffix, twos) in [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)] {
+        let unit = 1_i64 << twos;
+        if amount.0 >= unit {
+            return format!("{:.2}{suffix}", amount.0 as f64 / unit as f64);
+        }
+    }
+    amount.0.to_string()
+}
+
+/// What a suffix stands for.
+struct Suffix {
+    /// Power of ten.
+    tens: i64,
+    /// Power of two.
+    twos: u32,
+    format: Format,
+}
+
+fn suffix(text: &str) -> Option<Suffix> {
+    let decimal = |tens| Suffix { tens, twos: 0, format: Format::DecimalSi };
+    let binary = |twos| Suffix { tens: 0, twos, format: Format::BinarySi };
+    Some(match text {
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "" => decimal(0),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        _ => {
+            let exponent = text.strip_prefix(['e', 'E'])?.parse::<i64>().ok()?;
+            // Past a thousand nothing changes any more: the number is nothing, or more than can be held.
+            let tens = exponent.clamp(-1_000_000, 1_000_000);
+            Suffix { tens, twos: 0, format: Format::DecimalExponent }
+        }
+    })
+}
+
+/// The magnitude `digits x 10^tens x 2^twos`, rounded up to a whole number; `None` when it cannot be held.
+/// `digits` are ASCII digits without a leading zero.
+fn magnitude(digits: &[u8], tens: i64, twos: u32) -> Option<i128> {
+    let split = (digits.len() as i64).saturating_add(tens.min(0)).max(0);
+    let (whole, fraction) = digits.split_at(split as usize);
+    let mut value = 0_i128;
+    for digit in whole {
+        value = value.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
+    }
+    for _ in 0..tens.max(0) {
+        if value == 0 {
+            break;
+        }
+        value = value.checked_mul(10)?;
+    }
+    value = value.checked_mul(1 << twos)?;
+    // The fraction times 2^twos, from its last digit up: what is carried out of its first one is whole.
+    let (mut carry, mut rest) = (0_i128, false);
+    let mut shift_in = |digit: i128| {
+        carry += digit << twos;
+        rest |= carry % 10 != 0;
+        carry /= 10;
+        carry
+    };
+    for digit in fraction.iter().rev() {
+        shift_in(i128::from(digit - b'0'));
+    }
+    let leading_zeros = -tens.min(0) - fraction.len() as i64;
+    for _ in 0..leading_zeros {
+        if shift_in(0) == 0 {
+            break;
+        }
+    }
+    value.checked_add(carry)?.checked_add(i128::from(rest))
+}
+
+impl FromStr for Quantity {
+    type Err = ParseError;
+
+    /// Reads every notation that Kubernetes reads. Finer than a billionth is rounded away from zero; too
+    /// large is held at the largest amount.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let error =
+            |why: &str| ParseError { text: text.chars().take(64).collect(), why: why.to_owned() };
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let end =
+            unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, ending) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') {
+            return Err(error("it has more than one decimal point"));
+        }
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(error("it does not start with a number, such as 100m, 1.5 or 250Mi"));
+        }
+        let Suffix { tens, twos, format } = suffix(ending).ok_or_else(|| {
+            error(&format!(
+                "{:?} is none of the endings n u m k M G T P E Ki Mi Gi Ti Pi Ei, nor an exponent such as e3",
+                ending.chars().take(16).collect::<String>()
+            ))
+        })?;
+        let digits = format!("{whole}{fraction}");
+        let digits = digits.trim_start_matches('0').as_bytes();
+        let limit = if format == Format::BinarySi { LARGEST_BINARY } else { LARGEST };
+        let nanos = if digits.is_empty() {
+            0
+        } else {
+            magnitude(digits, tens + 9 - fraction.len() as i64, twos).unwrap_or(limit).min(limit)
+        };
+        // Less than one byte of something binary is no longer binary.
+        let format = match format {
+            Format::BinarySi if nanos > 0 && nanos < ONE => Format::DecimalSi,
+            other => other,
+        };
+        Ok(Self { nanos: if text.starts_with('-') { -nanos } else { nanos }, format })
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    /// Takes strings and, as the API server does, bare numbers; null is zero.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Quantity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity such as \"100m\" or 2")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                text.trim().parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
+                Ok(Quantity { nanos: i128::from(value) * ONE, format: Format::DecimalSi })
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Quantity, E> {
+                Ok(Quantity::whole(value, Format::DecimalSi))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
+                // The shortest digits that mean this float are the digits that were written.
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
+                Ok(Quantity::ZERO)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Quantity {
+    fn schema_name() -> Cow<'static, str> {
+        "Quantity".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "pattern": PATTERN,
+            "x-kubernetes-int-or-string": true,
+        })
+    }
+}

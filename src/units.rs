@@ -1,0 +1,205 @@
+//! Amounts with their unit in the type: CPU in thousandths of a core, memory in bytes.
+//!
+//! Floats enter here and nowhere else, always by the same rule: cut off towards zero, nothing below zero,
+//! nothing above [`LARGEST`]. What the recommender prints is right to the digit only because of it.
+
+use std::ops::{Add, Sub};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The largest amount that a float can turn into. Stands for "as much as there is": an upper bound
+/// without any confidence behind it reads `100G` cores or `97656250000Ki`.
+pub const LARGEST: i64 = 100_000_000_000_000;
+
+/// CPU in thousandths of a core.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(transparent)]
+pub struct MilliCpu(pub i64);
+
+/// Memory in bytes.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Bytes(pub i64);
+
+/// Cuts a float down to an amount. NaN becomes 0: it can only come from an empty histogram times an
+/// infinite margin, where the floor decides anyway, and an integer of undefined sign would not be kinder.
+fn amount(value: f64) -> i64 {
+    // `as` saturates and takes NaN to 0, so only the two bounds of the model are left to apply.
+    (value as i64).clamp(0, LARGEST)
+}
+
+/// The multiple that amounts were to be rounded to is zero or negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot round to multiples of {0}: give a number above 0, or 1 to leave amounts as they are"
+)]
+pub struct BadMultiple(pub i64);
+
+/// The smallest multiple that is not below the value.
+pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, BadMultiple> {
+    if multiple <= 0 {
+        return Err(BadMultiple(multiple));
+    }
+    Ok(match value.rem_euclid(multiple) {
+        0 => value,
+        above => value.saturating_add(multiple - above),
+    })
+}
+
+impl MilliCpu {
+    /// From cores, cut to whole thousandths.
+    pub fn from_cores(cores: f64) -> Self {
+        Self(amount(cores * 1000.0))
+    }
+
+    /// In cores.
+    pub fn as_cores(self) -> f64 {
+        self.0 as f64 / 1000.0
+    }
+
+    /// Multiplied, and cut to a whole amount again.
+    #[must_use]
+    pub fn scale(self, factor: f64) -> Self {
+        Self(amount(self.0 as f64 * factor))
+    }
+}
+
+impl Bytes {
+    /// From a float number of bytes, cut to whole ones.
+    pub fn from_f64(bytes: f64) -> Self {
+        Self(amount(bytes))
+    }
+
+    /// As a float, for histograms.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+
+    /// Multiplied, and cut to a whole amount again.
+    #[must_use]
+    pub fn scale(self, factor: f64) -> Self {
+        Self(amount(self.0 as f64 * factor))
+    }
+}
+
+impl Add for MilliCpu {
+    type Output = Self;
+    /// Stops at the limits of the type instead of wrapping.
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for MilliCpu {
+    type Output = Self;
+    /// Stops at the limits of the type instead of wrapping.
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Bytes {
+    type Output = Self;
+    /// Stops at the limits of the type instead of wrapping.
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Bytes {
+    type Output = Self;
+    /// Stops at the limits of the type instead of wrapping.
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Golden vectors V106 to V109.
+    #[test]
+    fn floats_are_cut_never_rounded() {
+        let cores =
+            [0.069_946, 0.615_351_12, 0.017_207_1, 0.004_55, 0.012_345_678_9, 0.001_234_567_89];
+        let millis = [69, 615, 17, 4, 12, 1];
+        for (cores, millis) in cores.into_iter().zip(millis) {
+            assert_eq!(MilliCpu::from_cores(cores), MilliCpu(millis), "{cores} cores");
+        }
+        for (float, whole) in [(69.669, 69), (12.333, 12), (17.357, 17), (4.0, 4)] {
+            assert_eq!(Bytes::from_f64(float), Bytes(whole), "{float} bytes");
+        }
+        for (float, whole) in [(100.5, 100), (-50.5, 0), (1e14 + 100.0, LARGEST), (0.125, 0)] {
+            assert_eq!(Bytes::from_f64(float), Bytes(whole), "{float} bytes");
+        }
+    }
+
+    #[test]
+    fn scaling_cuts_after_the_multiplication() {
+        for (amount, factor, expected) in
+            [(4, 2.124, 8), (12, 1.1, 13), (1213, 1.2414, 1505), (41208, 1e-6, 0)]
+        {
+            assert_eq!(Bytes(amount).scale(factor), Bytes(expected), "{amount} x {factor}");
+            assert_eq!(MilliCpu(amount).scale(factor), MilliCpu(expected), "{amount} x {factor}");
+        }
+    }
+
+    /// Golden vectors V110 to V112.
+    #[test]
+    fn rounding_goes_up_to_the_next_multiple() {
+        for (value, multiple, expected) in [
+            (100, 7, 105),
+            (100, 10, 100),
+            (0, 5, 0),
+            (1000, 3, 1002),
+            (1_231_241, 13, 1_231_243),
+            (839_500_000, 128 << 20, 939_524_096),
+            (262_144_000, 256 << 20, 256 << 20),
+        ] {
+            assert_eq!(
+                round_up_to_multiple(value, multiple),
+                Ok(expected),
+                "{value} to {multiple}"
+            );
+        }
+        assert_eq!(round_up_to_multiple(100, -5), Err(BadMultiple(-5)));
+        assert_eq!(round_up_to_multiple(100, 0), Err(BadMultiple(0)));
+    }
+
+    #[test]
+    fn infinite_and_undefined_floats_stay_inside_the_model() {
+        assert_eq!(Bytes::from_f64(f64::INFINITY), Bytes(LARGEST));
+        assert_eq!(Bytes::from_f64(f64::NEG_INFINITY), Bytes(0));
+        assert_eq!(Bytes::from_f64(f64::NAN), Bytes(0));
+        assert_eq!(Bytes(0).scale(f64::INFINITY), Bytes(0));
+        assert_eq!(MilliCpu(1).scale(f64::INFINITY), MilliCpu(LARGEST));
+    }
+}
