@@ -6,5 +6,7 @@
 //!   → index     decision with its reasons out                      writers
 //! ```
 
+pub mod compat;
 pub mod quantity;
+pub mod recommend;
 pub mod units;

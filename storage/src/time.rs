@@ -79,9 +79,11 @@ impl fmt::Debug for Time {
 impl From<jiff::Timestamp> for Time {
     fn from(timestamp: jiff::Timestamp) -> Self {
         let nanos = timestamp.as_nanosecond();
-        Self::from_nanos(
-            i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }),
-        )
+        Self::from_nanos(i64::try_from(nanos).unwrap_or(if nanos < 0 {
+            i64::MIN
+        } else {
+            i64::MAX
+        }))
     }
 }
 

@@ -1,0 +1,154 @@
+//! How close to upstream the model stays: the two modes, and the named fixes that separate them.
+
+use std::{fmt, str::FromStr};
+
+/// Whose numbers are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compat {
+    /// The numbers, writes and actions of upstream's release, its defects in numbers included.
+    Upstream,
+    /// The same numbers wherever upstream's are not plainly wrong.
+    #[default]
+    Plimsoll,
+}
+
+impl FromStr for Compat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "upstream" => Ok(Self::Upstream),
+            "plimsoll" => Ok(Self::Plimsoll),
+            other => Err(format!("unknown mode `{other}`; use `upstream` or `plimsoll`")),
+        }
+    }
+}
+
+/// A fix that can change a number. Each has a row in `docs/compatibility.md` and can be switched off by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fix {
+    /// The open memory window of each pod is part of what is saved (W2).
+    MemoryWindowsSurviveRestart,
+    /// Weights are saved as they are, not as ten-thousandths of the largest (W10).
+    ExactWeightsSurviveRestart,
+    /// Containers that left the pod template no longer get, or dilute, recommendations (W8).
+    StaleContainersLeave,
+    /// A history of memory samples or out-of-memory kills alone is a history (W11).
+    MemoryOnlyHistoryCounts,
+    /// A first sample of zero does not close the window to larger ones (W12).
+    ZeroSampleKeepsWindowOpen,
+    /// Taking an override out of the policy brings the default back (W16).
+    RemovedOverrideRestoresDefault,
+    /// A late out-of-memory kill does not let older samples in again (W17).
+    OomKeepsSampleOrder,
+    /// An out-of-memory bump starts from something observed, never from an earlier bump (row 23).
+    OomBumpRestsOnObservation,
+}
+
+impl Fix {
+    /// All fixes, in the order of the table in the documentation.
+    pub const ALL: [Self; 8] = [
+        Self::MemoryWindowsSurviveRestart,
+        Self::ExactWeightsSurviveRestart,
+        Self::StaleContainersLeave,
+        Self::MemoryOnlyHistoryCounts,
+        Self::ZeroSampleKeepsWindowOpen,
+        Self::RemovedOverrideRestoresDefault,
+        Self::OomKeepsSampleOrder,
+        Self::OomBumpRestsOnObservation,
+    ];
+
+    /// The name that `--disable-fix` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MemoryWindowsSurviveRestart => "memory-windows-survive-restart",
+            Self::ExactWeightsSurviveRestart => "exact-weights-survive-restart",
+            Self::StaleContainersLeave => "stale-containers-leave",
+            Self::MemoryOnlyHistoryCounts => "memory-only-history-counts",
+            Self::ZeroSampleKeepsWindowOpen => "zero-sample-keeps-window-open",
+            Self::RemovedOverrideRestoresDefault => "removed-override-restores-default",
+            Self::OomKeepsSampleOrder => "oom-keeps-sample-order",
+            Self::OomBumpRestsOnObservation => "oom-bump-rests-on-observation",
+        }
+    }
+}
+
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Fix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|fix| fix.name() == text).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            format!("unknown fix `{text}`; the fixes are {known}")
+        })
+    }
+}
+
+/// The fixes that are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixes(u16);
+
+impl Fixes {
+    /// None: upstream's numbers.
+    pub const NONE: Self = Self(0);
+
+    /// What a mode starts from.
+    pub fn of(compat: Compat) -> Self {
+        match compat {
+            Compat::Upstream => Self::NONE,
+            Compat::Plimsoll => Fix::ALL.into_iter().fold(Self::NONE, Self::with),
+        }
+    }
+
+    /// Whether this fix is on.
+    pub const fn has(self, fix: Fix) -> bool {
+        self.0 & (1 << fix as u16) != 0
+    }
+
+    /// These and one more.
+    #[must_use]
+    pub fn with(self, fix: Fix) -> Self {
+        Self(self.0 | (1 << fix as u16))
+    }
+
+    /// These without one.
+    #[must_use]
+    pub fn without(self, fix: Fix) -> Self {
+        Self(self.0 & !(1 << fix as u16))
+    }
+}
+
+impl Default for Fixes {
+    fn default() -> Self {
+        Self::of(Compat::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fix_is_found_by_its_name_and_switches_alone() {
+        for fix in Fix::ALL {
+            assert_eq!(fix.name().parse::<Fix>(), Ok(fix));
+            let without = Fixes::of(Compat::Plimsoll).without(fix);
+            assert!(!without.has(fix));
+            assert_eq!(Fix::ALL.into_iter().filter(|other| without.has(*other)).count(), 7);
+            assert!(!Fixes::of(Compat::Upstream).has(fix));
+        }
+    }
+
+    #[test]
+    fn an_unknown_fix_is_answered_with_the_known_ones() {
+        let error = "no-such".parse::<Fix>().expect_err("is unknown");
+        assert!(error.contains("`no-such`") && error.contains("stale-containers-leave"), "{error}");
+    }
+}

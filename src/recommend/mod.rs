@@ -1,0 +1,34 @@
+//! The recommender's model: samples in, recommendations with their reasons out. Pure: no client, no
+//! clock, nothing asynchronous.
+//!
+//! ```text
+//! samples, OOM kills ──▶ History ─ ContainerHistory ─ Histogram ─ Sparse
+//!                           │            │ window: one memory peak per pod and day
+//!                           │            └─ remembered: to and from a storage's Snapshot
+//!                           ▼
+//! Directives, Settings ──▶ recommend ─ Chain (percentile, margin, confidence, floor, rounding, cap)
+//!                           ▼
+//!                        Recommendation, each number with its Explanation
+//! ```
+
+pub mod buckets;
+pub mod container;
+pub mod estimate;
+pub mod eviction_notice;
+pub mod explanation;
+pub mod histogram;
+pub mod history;
+pub mod policy;
+pub mod recommendation;
+pub mod remembered;
+pub mod settings;
+mod sparse;
+pub mod tuning;
+pub mod window;
+
+pub use container::{ContainerHistory, OomKill};
+pub use explanation::{Explanation, Reason, ResourceExplanation};
+pub use history::History;
+pub use policy::{Amounts, ContainerPolicy, Controlled, Overrides};
+pub use recommendation::{ContainerRecommendation, Directives, Recommendation, recommend};
+pub use settings::{Percentiles, Rules, Settings};

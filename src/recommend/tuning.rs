@@ -1,0 +1,255 @@
+//! Annotations by which a VPA tunes the model for itself: a named profile, or single values.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    quantity::Quantity,
+    units::{Bytes, MilliCpu},
+};
+
+/// What a VPA asks for. Single values go before its profile, and both before flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tuning {
+    /// Share of CPU samples that the target covers.
+    pub cpu_percentile: Option<f64>,
+    /// Share of memory peaks that the target covers.
+    pub memory_percentile: Option<f64>,
+    /// Share added to every percentile.
+    pub margin: Option<f64>,
+    /// Time after which a sample counts half.
+    pub half_life: Option<Duration>,
+    /// Least CPU of each container.
+    pub cpu_floor: Option<MilliCpu>,
+    /// Least memory of each container.
+    pub memory_floor: Option<Bytes>,
+}
+
+/// An annotation that is ours but makes no sense. It is ignored, and the VPA says so in a condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
+pub struct BadAnnotation {
+    /// Key of the annotation.
+    pub key: String,
+    /// What it says.
+    pub value: String,
+    /// What it should say.
+    pub wanted: &'static str,
+}
+
+/// One tuning annotation: the documentation's table and the parser are made from the same list.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Key of the annotation.
+    pub name: &'static str,
+    /// What it should say.
+    pub wanted: &'static str,
+    /// What it does.
+    pub effect: &'static str,
+    read: fn(&str, &mut Tuning) -> Option<()>,
+}
+
+const PERCENTILE: &str = "a number from 0 to 1";
+const AMOUNT: &str = "a quantity of at least 0";
+
+/// All tuning annotations.
+pub const KEYS: [Key; 7] = [
+    Key {
+        name: "plimsoll.dev/profile",
+        wanted: "`latency`, `batch` or `cost`",
+        effect: "percentiles and margin of a named profile",
+        read: |text, tuning| {
+            let profile = PROFILES.iter().find(|profile| profile.name == text)?;
+            *tuning = tuning.or(profile.tuning);
+            Some(())
+        },
+    },
+    Key {
+        name: "plimsoll.dev/cpu-percentile",
+        wanted: PERCENTILE,
+        effect: "share of the CPU samples that the target covers",
+        read: |text, tuning| set(&mut tuning.cpu_percentile, share(text)),
+    },
+    Key {
+        name: "plimsoll.dev/memory-percentile",
+        wanted: PERCENTILE,
+        effect: "share of the memory peaks that the target covers",
+        read: |text, tuning| set(&mut tuning.memory_percentile, share(text)),
+    },
+    Key {
+        name: "plimsoll.dev/margin",
+        wanted: "a number from 0 to 10",
+        effect: "share added to every percentile",
+        read: |text, tuning| set(&mut tuning.margin, number(text, 10.0)),
+    },
+    Key {
+        name: "plimsoll.dev/half-life",
+        wanted: "a duration from 1h to 2400h",
+        effect: "time after which a sample counts half",
+        read: |text, tuning| set(&mut tuning.half_life, half_life(text)),
+    },
+    Key {
+        name: "plimsoll.dev/cpu-floor",
+        wanted: AMOUNT,
+        effect: "least CPU of each container, in place of its share of the pod's floor",
+        read: |text, tuning| set(&mut tuning.cpu_floor, amount(text).map(Quantity::to_cpu)),
+    },
+    Key {
+        name: "plimsoll.dev/memory-floor",
+        wanted: AMOUNT,
+        effect: "least memory of each container, in place of its share of the pod's floor",
+        read: |text, tuning| set(&mut tuning.memory_floor, amount(text).map(Quantity::to_memory)),
+    },
+];
+
+/// A named set of values.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// What the annotation says.
+    pub name: &'static str,
+    /// Whom it is for.
+    pub meant_for: &'static str,
+    /// What it sets.
+    pub tuning: Tuning,
+}
+
+/// All profiles.
+pub const PROFILES: [Profile; 3] = [
+    Profile {
+        name: "latency",
+        meant_for: "services whose users wait: room for the busiest hundredth",
+        tuning: Tuning {
+            cpu_percentile: Some(0.99),
+            memory_percentile: Some(0.98),
+            margin: Some(0.25),
+            ..Tuning::NONE
+        },
+    },
+    Profile {
+        name: "batch",
+        meant_for: "work that may take longer: CPU near the middle, memory still near the peak",
+        tuning: Tuning {
+            cpu_percentile: Some(0.5),
+            memory_percentile: Some(0.95),
+            margin: Some(0.1),
+            ..Tuning::NONE
+        },
+    },
+    Profile {
+        name: "cost",
+        meant_for: "workloads that must be cheap and may be throttled",
+        tuning: Tuning {
+            cpu_percentile: Some(0.75),
+            memory_percentile: Some(0.9),
+            margin: Some(0.05),
+            ..Tuning::NONE
+        },
+    },
+];
+
+impl Tuning {
+    /// Nothing is asked for.
+    pub const NONE: Self = Self {
+        cpu_percentile: None,
+        memory_percentile: None,
+        margin: None,
+        half_life: None,
+        cpu_floor: None,
+        memory_floor: None,
+    };
+
+    /// Reads the annotations of a VPA. What makes no sense is left out and named.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Self, Vec<BadAnnotation>) {
+        let (mut tuning, mut bad) = (Self::NONE, Vec::new());
+        // Single values first, the profile fills what they leave open.
+        for key in KEYS.iter().rev() {
+            let Some(value) = annotations.get(key.name) else { continue };
+            if (key.read)(value.trim(), &mut tuning).is_none() {
+                bad.push(BadAnnotation {
+                    key: key.name.into(),
+                    value: value.clone(),
+                    wanted: key.wanted,
+                });
+            }
+        }
+        (tuning, bad)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            cpu_percentile: self.cpu_percentile.or(other.cpu_percentile),
+            memory_percentile: self.memory_percentile.or(other.memory_percentile),
+            margin: self.margin.or(other.margin),
+            half_life: self.half_life.or(other.half_life),
+            cpu_floor: self.cpu_floor.or(other.cpu_floor),
+            memory_floor: self.memory_floor.or(other.memory_floor),
+        }
+    }
+}
+
+fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
+    *field = Some(value?);
+    Some(())
+}
+
+fn number(text: &str, most: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (0.0..=most).contains(number))
+}
+
+fn share(text: &str) -> Option<f64> {
+    number(text, 1.0)
+}
+
+fn half_life(text: &str) -> Option<Duration> {
+    let span: jiff::SignedDuration = text.parse().ok()?;
+    let span = Duration::try_from(span).ok()?;
+    (Duration::from_hours(1)..=Duration::from_hours(2400)).contains(&span).then_some(span)
+}
+
+fn amount(text: &str) -> Option<Quantity> {
+    text.parse().ok().filter(|quantity: &Quantity| !quantity.is_negative())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn single_values_go_before_the_profile() {
+        let annotations = annotations(&[
+            ("plimsoll.dev/profile", "latency"),
+            ("plimsoll.dev/margin", "0.5"),
+            ("plimsoll.dev/half-life", "48h"),
+            ("plimsoll.dev/memory-floor", "64Mi"),
+            ("unrelated.example.com/margin", "7"),
+        ]);
+        let (tuning, bad) = Tuning::from_annotations(&annotations);
+        assert!(bad.is_empty(), "{bad:?}");
+        assert_eq!(tuning.cpu_percentile, Some(0.99));
+        assert_eq!(tuning.margin, Some(0.5));
+        assert_eq!(tuning.half_life, Some(Duration::from_hours(48)));
+        assert_eq!(tuning.memory_floor, Some(Bytes(64 << 20)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_ignored_and_named() {
+        for (key, value) in [
+            ("plimsoll.dev/profile", "fastest"),
+            ("plimsoll.dev/cpu-percentile", "90"),
+            ("plimsoll.dev/memory-percentile", "NaN"),
+            ("plimsoll.dev/margin", "-0.1"),
+            ("plimsoll.dev/half-life", "1s"),
+            ("plimsoll.dev/half-life", "soon"),
+            ("plimsoll.dev/cpu-floor", "-5m"),
+            ("plimsoll.dev/memory-floor", "64 MB"),
+        ] {
+            let (tuning, bad) = Tuning::from_annotations(&annotations(&[(key, value)]));
+            assert_eq!(tuning, Tuning::NONE, "{key}={value}");
+            let line = bad.first().expect("is named").to_string();
+            assert!(line.contains(key) && line.contains(value), "{line}");
+        }
+    }
+}
