@@ -1,3 +1,3 @@
 //! The one integration-test binary; each module is a topic.
 
-mod quantity;
+mod model;

@@ -1,6 +1,6 @@
 //! Between the history in use and the neutral snapshot that a storage keeps.
 
-use plimsoll_storage::{Snapshot, Time, Weights};
+use plimsoll_storage::{Scheme, Snapshot, Time, Weights, checkpoint};
 
 use super::{
     buckets::Buckets,
@@ -86,10 +86,15 @@ fn restore(
 ) -> Result<Histogram, BadSnapshot> {
     let bad = |why: String| BadSnapshot { part, why };
     let stored = buckets_of(weights.scheme);
-    let histogram = if rules.fixes.has(Fix::ExactWeightsSurviveRestart) {
+    // A checkpoint can only say standard buckets; finer ones are ours and always exact.
+    let exact = rules.fixes.has(Fix::ExactWeightsSurviveRestart);
+    let histogram = if exact || weights.scheme != Scheme::Standard {
         Histogram::from_weights(stored, weights).map_err(bad)?
     } else {
-        Histogram::from_weights(stored, weights).map_err(bad)?
+        let as_saved = checkpoint::encode(weights)
+            .and_then(|saved| checkpoint::decode(&saved, stored.count(), stored.epsilon()))
+            .map_err(|error| bad(error.to_string()))?;
+        Histogram::from_weights(stored, &as_saved).map_err(bad)?
     };
     if weights.scheme == rules.scheme {
         Ok(histogram)

@@ -1,0 +1,210 @@
+//! Each named fix: upstream's number, ours, and that switching the fix off brings upstream's back.
+
+use plimsoll::{
+    compat::{Compat, Fix},
+    recommend::{OomKill, Overrides, Reason, window},
+    units::{Bytes, LARGEST},
+};
+use std::time::Duration;
+
+use super::{HOUR, MIB, START, Subject, encoded_memory, minute};
+
+/// Runs a scenario in upstream's mode, in ours, and in ours without the fix.
+fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Subject) -> T) -> (T, T) {
+    let upstream = scenario(Subject::new(Compat::Upstream));
+    let fixed = scenario(Subject::new(Compat::Plimsoll));
+    let mut without = Subject::new(Compat::Plimsoll);
+    without.settings.fixes = without.settings.fixes.without(fix);
+    assert_eq!(scenario(without), upstream, "--disable-fix {fix}");
+    assert_ne!(fixed, upstream, "{fix} changes nothing here");
+    (upstream, fixed)
+}
+
+fn oom(subject: &mut Subject, time: plimsoll_storage::Time, kill: OomKill) -> bool {
+    let rules = subject.rules();
+    let container = subject.history.container_mut("app", time, &rules);
+    container.record_oom("pod-0", time, kill, &rules).is_ok()
+}
+
+fn restarted(mut subject: Subject, now: plimsoll_storage::Time) -> Subject {
+    let rules = subject.rules();
+    let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+    let container = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
+    subject.history = plimsoll::recommend::History::default();
+    subject.history.restore("app".into(), container.expect("is sound"), &rules);
+    subject
+}
+
+#[test]
+fn memory_windows_survive_restart() {
+    let (upstream, fixed) = compare(Fix::MemoryWindowsSurviveRestart, |mut subject| {
+        subject.cpu(minute(0), 100);
+        subject.memory(minute(0), 900 * MIB);
+        restarted(subject, minute(1)).memory_numbers(minute(1))[0]
+    });
+    assert_eq!(upstream, 262_144_000, "the floor: nothing is remembered");
+    assert!(fixed > 900 * MIB, "{fixed}");
+}
+
+#[test]
+fn exact_weights_survive_restart() {
+    let tail = |mut subject: Subject| {
+        for index in 0..30_000 {
+            subject.cpu(minute(index), 100);
+        }
+        // One sample in 30,000 is below a ten-thousandth of the largest weight.
+        subject.settings.cpu.half_life = Duration::from_hours(24 * 365);
+        let before = {
+            let mut subject =
+                Subject { history: plimsoll::recommend::History::default(), ..subject };
+            for index in 0..30_000 {
+                subject.cpu(minute(index), if index == 15_000 { 4000 } else { 100 });
+            }
+            subject
+        };
+        let now = minute(30_000);
+        let rules = before.rules();
+        let back = restarted(before, now);
+        let cpu = back.history.get("app").expect("is known").to_snapshot(now, &rules).cpu;
+        cpu.buckets.len()
+    };
+    let (upstream, fixed) = compare(Fix::ExactWeightsSurviveRestart, tail);
+    assert_eq!((upstream, fixed), (1, 2));
+}
+
+#[test]
+fn stale_containers_leave() {
+    let (upstream, fixed) = compare(Fix::StaleContainersLeave, |mut subject| {
+        subject.know("renamed-away", START);
+        for index in 0..=61 {
+            subject.cpu(minute(index), 1);
+        }
+        let recommendation = subject.recommend(minute(61));
+        (recommendation.containers.len(), subject.cpu_numbers(minute(61))[0])
+    });
+    assert_eq!(upstream, (2, 12), "a phantom is recommended, and halves the floor");
+    assert_eq!(fixed, (1, 25));
+}
+
+#[test]
+fn a_workload_without_pods_keeps_all_its_containers() {
+    let mut subject = Subject::new(Compat::Plimsoll);
+    subject.know("app", START);
+    subject.know("sidecar", START);
+    let much_later = START.later(HOUR * 24 * 30);
+    assert_eq!(subject.recommend(much_later).containers.len(), 2);
+}
+
+#[test]
+fn memory_only_history_counts() {
+    let (upstream, fixed) = compare(Fix::MemoryOnlyHistoryCounts, |mut subject| {
+        for hour in 0..48 {
+            subject.memory(START.later(HOUR * hour), 300 * MIB);
+        }
+        let now = START.later(HOUR * 24 * 9);
+        let rules = subject.rules();
+        let container = subject.history.get("app").expect("is known");
+        let kept = !container.is_expired(START.later(HOUR * 24 * 8), &rules);
+        (kept, subject.memory_numbers(now)[2])
+    });
+    assert_eq!(upstream, (false, LARGEST), "collected as empty, and an infinite upper bound");
+    assert!(fixed.0 && fixed.1 < LARGEST, "{fixed:?}");
+}
+
+#[test]
+fn zero_sample_keeps_window_open() {
+    let (upstream, fixed) = compare(Fix::ZeroSampleKeepsWindowOpen, |mut subject| {
+        subject.memory(minute(0), 0);
+        subject.memory(minute(1), 500 * MIB);
+        encoded_memory(&subject, minute(1)).0
+    });
+    assert_eq!((upstream, fixed), (vec![(0, 10_000)], vec![(26, 10_000)]));
+}
+
+#[test]
+fn removed_override_restores_default() {
+    let (upstream, fixed) = compare(Fix::RemovedOverrideRestoresDefault, |mut subject| {
+        subject.settings.per_vpa_config = true;
+        let rules = subject.rules();
+        let generous = Overrides { oom_ratio: Some(3.0), ..Overrides::default() };
+        let container = subject.history.container_mut("app", START, &rules);
+        container.apply_policy(Some(&generous), &rules);
+        container.apply_policy(None, &rules);
+        let kill = OomKill { request: Bytes(1000 * MIB), limit: Some(Bytes(1000 * MIB)) };
+        assert!(oom(&mut subject, START, kill));
+        subject.history.get("app").expect("is known").bump().expect("was bumped").counted
+    });
+    assert_eq!((upstream, fixed), (3000 * MIB, 1200 * MIB));
+}
+
+#[test]
+fn oom_keeps_sample_order() {
+    let (upstream, fixed) = compare(Fix::OomKeepsSampleOrder, |mut subject| {
+        subject.memory(minute(60), 100 * MIB);
+        let kill = OomKill { request: Bytes(100 * MIB), limit: None };
+        assert!(oom(&mut subject, minute(10), kill));
+        // Older than the last usage sample: must not be taken.
+        subject.memory(minute(20), 900 * MIB)
+    });
+    assert_eq!((upstream, fixed), (true, false));
+}
+
+#[test]
+fn oom_bump_rests_on_observation() {
+    // Killed by a starved node, far below its request, again and again; each time the pod comes back
+    // with the bumped amount as its request.
+    let (upstream, fixed) = compare(Fix::OomBumpRestsOnObservation, |mut subject| {
+        let mut request = 500 * MIB;
+        for day in 0..6 {
+            let now = START.later(HOUR * 24 * day);
+            subject.memory(now, 200 * MIB);
+            assert!(oom(&mut subject, now, OomKill { request: Bytes(request), limit: None }));
+            request = subject.memory_numbers(now)[0];
+        }
+        request / MIB
+    });
+    assert!(upstream > 2000, "{upstream} Mi: each bump fed on the last");
+    assert!(fixed < 800, "{fixed} Mi");
+}
+
+#[test]
+fn a_container_killed_at_its_limit_climbs_as_upstream_lets_it() {
+    let climb = |compat| {
+        let mut subject = Subject::new(compat);
+        let mut request = 500 * MIB;
+        for day in 0..6 {
+            let now = START.later(HOUR * 24 * day);
+            let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)) };
+            assert!(oom(&mut subject, now, kill));
+            request = subject.memory_numbers(now)[0];
+        }
+        request
+    };
+    assert_eq!(climb(Compat::Upstream), climb(Compat::Plimsoll));
+}
+
+#[test]
+fn a_maximum_below_the_true_peak_never_makes_the_uncapped_target_run_away() {
+    for compat in super::MODES {
+        let mut subject = Subject::new(compat);
+        let max = 1000 * MIB;
+        let mut uncapped = Vec::new();
+        for minutes in 0..600 {
+            let now = minute(minutes * 30);
+            assert!(oom(
+                &mut subject,
+                now,
+                OomKill { request: Bytes(max), limit: Some(Bytes(max)) }
+            ));
+            let app = subject.app(now);
+            uncapped.push(app.uncapped.memory.expect("is recommended").value());
+            assert_eq!(
+                app.explanation.memory.expect("explained").target.decided_by,
+                Reason::OomBump
+            );
+        }
+        uncapped.dedup();
+        assert_eq!(uncapped.len(), 1, "{uncapped:?}");
+        assert!(window::PEAK_WEIGHT > 0.0 && uncapped[0] < 1500 * MIB);
+    }
+}

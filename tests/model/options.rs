@@ -1,0 +1,147 @@
+//! Improvements that change the numbers of healthy workloads: each is off until it is asked for.
+
+use plimsoll::{
+    compat::Compat,
+    quantity::Quantity,
+    recommend::Reason,
+    units::{Bytes, MilliCpu},
+};
+use plimsoll_storage::Scheme;
+
+use super::{HOUR, MIB, START, Subject, minute};
+
+/// Nine replicas at 100Mi, one at 2000Mi.
+fn uneven(mut subject: Subject) -> Subject {
+    for day in 0..4 {
+        for replica in 0..19 {
+            let time = START.later(HOUR * 24 * day);
+            let mebi = if replica == 18 { 2000 } else { 300 };
+            subject.memory_of(&format!("pod-{replica}"), time, mebi * MIB);
+        }
+    }
+    subject
+}
+
+#[test]
+fn per_replica_peaks_look_at_the_largest_replica_instead_of_the_pool() {
+    let now = START.later(HOUR * 24 * 4);
+    let pooled = uneven(Subject::new(Compat::Plimsoll));
+    assert!(pooled.memory_numbers(now)[0] < 500 * MIB);
+
+    let mut subject = Subject::new(Compat::Plimsoll);
+    subject.settings.per_replica_peaks = true;
+    let subject = uneven(subject);
+    assert!(subject.memory_numbers(now)[0] > 2000 * MIB);
+    let explanation = subject.app(now).explanation.memory.expect("is explained");
+    assert_eq!(explanation.target.decided_by, Reason::LargestReplica);
+}
+
+#[test]
+fn the_upper_bound_stays_within_a_multiple_of_the_target() {
+    let young = |factor| {
+        let mut subject = Subject::new(Compat::Plimsoll);
+        subject.settings.upper_bound_factor = factor;
+        subject.cpu(minute(0), 1000);
+        subject.memory(minute(0), 1024 * MIB);
+        (subject.cpu_numbers(minute(0)), subject.memory_numbers(minute(0)))
+    };
+    let (cpu, memory) = young(None);
+    assert_eq!((cpu[2], memory[2]), (100_000_000_000_000, 100_000_000_000_000));
+    let (cpu, memory) = young(Some(3.0));
+    assert_eq!((cpu[2], memory[2]), (3 * cpu[0], 3 * memory[0]));
+    // A factor below 1 would put the upper bound under the target.
+    let (cpu, _) = young(Some(0.5));
+    assert_eq!(cpu[2], cpu[0]);
+}
+
+#[test]
+fn fine_buckets_tell_small_containers_apart() {
+    let small = |scheme| {
+        let mut subject = Subject::new(Compat::Plimsoll);
+        subject.settings.scheme = scheme;
+        (subject.settings.pod_floor_millicores, subject.settings.pod_floor_mebibytes) = (0.0, 0.0);
+        subject.cpu(minute(0), 2);
+        subject.memory(minute(0), 3 * MIB);
+        (subject.cpu_numbers(minute(0))[0], subject.memory_numbers(minute(0))[0])
+    };
+    assert_eq!(small(Scheme::Standard), (11, 11_500_000));
+    let (cpu, memory) = small(Scheme::Fine);
+    assert!(cpu <= 4 && memory < 5 * MIB, "{cpu} m, {memory} bytes");
+}
+
+#[test]
+fn a_history_follows_when_the_buckets_change() {
+    let mut subject = Subject::new(Compat::Plimsoll);
+    for index in 0..600 {
+        subject.cpu(minute(index), 700);
+        subject.memory(minute(index), 700 * MIB);
+    }
+    let now = minute(600);
+    let saved = subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+    let (cpu, memory) = (subject.cpu_numbers(now)[0], subject.memory_numbers(now)[0]);
+    subject.settings.scheme = Scheme::Fine;
+    let rules = subject.rules();
+    let back = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
+    subject.history = plimsoll::recommend::History::default();
+    subject.history.restore("app".into(), back.expect("is sound"), &rules);
+    let near = |one: i64, other: i64| (one - other).abs() as f64 / (other as f64) < 0.08;
+    assert!(near(subject.cpu_numbers(now)[0], cpu));
+    assert!(near(subject.memory_numbers(now)[0], memory));
+    assert!(subject.cpu(minute(601), 700), "and goes on");
+}
+
+#[test]
+fn annotations_tune_a_vpa_only_where_that_is_switched_on() {
+    let annotations = [
+        ("plimsoll.dev/profile", "batch"),
+        ("plimsoll.dev/margin", "0"),
+        ("plimsoll.dev/cpu-floor", "1m"),
+        ("plimsoll.dev/memory-floor", "16Mi"),
+    ];
+    let lived = |on| {
+        let mut subject = Subject::annotated(Compat::Plimsoll, &annotations);
+        subject.settings.per_vpa_tuning = on;
+        for index in 0..1000 {
+            subject.cpu(minute(index), if index % 4 == 0 { 2000 } else { 100 });
+            subject.memory(minute(index), 20 * MIB);
+        }
+        (subject.cpu_numbers(minute(1000))[0], subject.memory_numbers(minute(1000))[0])
+    };
+    assert_eq!(lived(false), (2406, 262_144_000));
+    // The median, without margin; and 20Mi reads 31,524,999 bytes, above the floor of 16Mi.
+    assert_eq!(lived(true), (110, 31_524_999));
+}
+
+#[test]
+fn a_tuned_half_life_forgets_sooner() {
+    let lived = |half_life: &str| {
+        let annotations = [("plimsoll.dev/half-life", half_life)];
+        let mut subject = Subject::annotated(Compat::Plimsoll, &annotations);
+        subject.settings.per_vpa_tuning = true;
+        for index in 0..2880 {
+            subject.cpu(minute(index), if index < 1440 { 2000 } else { 100 });
+        }
+        subject.cpu_numbers(minute(2880))[0]
+    };
+    assert_eq!(lived("240h"), 2406);
+    assert_eq!(lived("2h"), 126);
+}
+
+#[test]
+fn rounding_and_global_maxima_are_flags_as_upstream_has_them() {
+    let mut subject = Subject::new(Compat::Upstream);
+    subject.settings.round_millicores = 100;
+    subject.settings.round_bytes = 64 * MIB;
+    subject.cpu(minute(0), 1000);
+    subject.memory(minute(0), 1024 * MIB);
+    assert_eq!(subject.cpu_numbers(minute(0))[0], 1200);
+    assert_eq!(subject.memory_numbers(minute(0))[0], 19 * 64 * MIB);
+    subject.settings.max_cpu = Some(Quantity::cpu(MilliCpu(500)));
+    subject.settings.max_memory = Some(Quantity::memory(Bytes(512 * MIB)));
+    let app = subject.app(minute(0));
+    assert_eq!(app.target.cpu.expect("is recommended").to_string(), "500m");
+    assert_eq!(app.target.memory.expect("is recommended").to_string(), "512Mi");
+    assert_eq!(app.uncapped.cpu.expect("is recommended").to_string(), "1200m");
+    let decided = app.explanation.cpu.expect("is explained").target.decided_by;
+    assert_eq!(decided, Reason::GlobalMaxAllowed);
+}

@@ -1,0 +1,111 @@
+//! Golden vectors V135 to V140: what a restart loses upstream, and that it loses nothing here.
+
+use plimsoll::{
+    compat::Compat,
+    recommend::{ContainerHistory, History, OomKill},
+    units::Bytes,
+};
+use plimsoll_storage::{Snapshot, Time};
+
+use super::{MIB, MODES, Subject, close, encoded_weights, estimates::spiky, minute};
+
+fn snapshot(subject: &Subject, now: Time) -> Snapshot {
+    subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules())
+}
+
+/// The subject as it comes back from what was saved at `now`.
+fn restarted(subject: &Subject, now: Time) -> Subject {
+    let rules = subject.rules();
+    let saved = snapshot(subject, now);
+    let text = serde_json::to_string(&saved).expect("can be written");
+    let loaded: Snapshot = serde_json::from_str(&text).expect("can be read");
+    let container = ContainerHistory::from_snapshot(&loaded, now, &rules).expect("is sound");
+    let mut history = History::default();
+    history.restore("app".into(), container, &rules);
+    let (settings, directives) = (subject.settings.clone(), subject.directives.clone());
+    Subject { settings, directives, history }
+}
+
+fn oom(subject: &mut Subject, time: Time, request: i64) {
+    let rules = subject.rules();
+    let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)) };
+    let container = subject.history.container_mut("app", time, &rules);
+    container.record_oom("pod-0", time, kill, &rules).expect("counts");
+}
+
+#[test]
+fn v135_to_v137_a_mature_history_loses_its_open_window_upstream() {
+    // The last sample was at minute 11519, and the window is open until minute 11520.
+    let now = minute(11_519);
+    let running = spiky(Compat::Upstream);
+    assert_eq!(running.memory_numbers(now), [671_629_701, 671_461_810, 755_590_701]);
+
+    let closed = snapshot(&running, now).memory_closed.expect("a window is open");
+    let expected =
+        [(14, 156), (17, 313), (19, 625), (21, 1250), (23, 2500), (24, 5000), (26, 10_000)];
+    assert_eq!(encoded_weights(&closed), expected);
+    close(closed.total, 127.0);
+
+    let mut upstream = restarted(&running, now);
+    assert_eq!(upstream.memory_numbers(now), [628_694_953, 628_537_795, 707_288_644]);
+    let next = minute(11_520);
+    upstream.cpu(next, 100);
+    upstream.memory(next, 150 * MIB);
+    assert_eq!(upstream.memory_numbers(next), [628_694_953, 262_144_000, 707_281_822]);
+}
+
+#[test]
+fn v138_to_v140_an_oom_bump_of_a_young_container_is_forgotten_upstream() {
+    let young = |compat| {
+        let mut subject = Subject::new(compat);
+        for index in 0..120 {
+            subject.cpu(minute(index), 100);
+            subject.memory(minute(index), 400 * MIB);
+        }
+        oom(&mut subject, minute(119), 512 * MIB);
+        subject
+    };
+    let now = minute(119);
+    for compat in MODES {
+        let numbers = young(compat).memory_numbers(now);
+        assert_eq!(numbers, [764_046_746, 745_885_834, 10_009_654_428]);
+    }
+    let closed = snapshot(&young(Compat::Upstream), now).memory_closed.expect("a window is open");
+    assert_eq!(encoded_weights(&closed), []);
+    close(closed.total, 0.0);
+    let mut upstream = restarted(&young(Compat::Upstream), now);
+    upstream.memory(minute(120), 400 * MIB);
+    assert_eq!(upstream.memory_numbers(now), [511_772_986, 499_608_463, 6_704_656_177]);
+
+    let mut here = restarted(&young(Compat::Plimsoll), now);
+    here.memory(minute(120), 400 * MIB);
+    let mut stayed = young(Compat::Plimsoll);
+    stayed.memory(minute(120), 400 * MIB);
+    assert_eq!(here.recommend(now), stayed.recommend(now));
+    assert_eq!(here.memory_numbers(now)[0], 764_046_746);
+}
+
+#[test]
+fn here_a_restart_at_any_minute_changes_no_number_then_or_later() {
+    for restart in [0, 1, 700, 1439, 1440, 1441, 5000] {
+        let feed = |subject: &mut Subject, from: u32, to: u32| {
+            for index in from..to {
+                subject.cpu(minute(index), i64::from(50 + index * 7 % 900));
+                subject.memory(minute(index), i64::from(100 + index * 13 % 400) * MIB);
+                if index % 997 == 500 {
+                    oom(subject, minute(index), 450 * MIB);
+                }
+            }
+        };
+        let mut stayed = Subject::new(Compat::Plimsoll);
+        feed(&mut stayed, 0, restart + 1);
+        let mut back = restarted(&stayed, minute(restart));
+        let now = minute(restart);
+        assert_eq!(back.recommend(now), stayed.recommend(now), "restart at {restart}");
+        feed(&mut stayed, restart + 1, restart + 3000);
+        feed(&mut back, restart + 1, restart + 3000);
+        let now = minute(restart + 3000);
+        assert_eq!(back.recommend(now), stayed.recommend(now), "later than {restart}");
+        assert_eq!(snapshot(&back, now), snapshot(&stayed, now));
+    }
+}
