@@ -17,10 +17,12 @@ mod estimates;
 mod explanations;
 mod fixes;
 mod histograms;
+mod mix;
 mod options;
 mod postprocessing;
 mod properties;
 mod restarts;
+mod size;
 mod windows;
 
 /// 2026-01-01T00:00:00Z, where the scenarios of the golden vectors begin.

@@ -1,0 +1,25 @@
+//! What a container costs in memory, by counting allocations.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use plimsoll::recommend::{History, Settings};
+use plimsoll_storage::VpaKey;
+
+use super::mix;
+
+#[test]
+fn a_container_costs_at_most_800_bytes_in_the_mean_keys_included() {
+    let settings = Settings::default();
+    let step = Duration::from_secs(600);
+    let (vpas, mut kept) = (40, BTreeMap::<VpaKey, History>::new());
+    let used = allocation_counter::measure(|| {
+        for number in 0..vpas {
+            let namespace: Arc<str> = format!("team-{}", number % 10).into();
+            let key = VpaKey::new(namespace, format!("workload-{number}"));
+            kept.insert(key, mix::vpa(number, step, &settings));
+        }
+    });
+    let each = used.bytes_current / (vpas * mix::CONTAINERS) as i64;
+    assert!(kept.len() == vpas && each > 100, "{each} bytes cannot be true");
+    assert!(each <= 800, "{each} bytes");
+}
