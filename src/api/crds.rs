@@ -30,7 +30,7 @@ pub enum CrdError {
 pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut checkpoint = complete(
         VerticalPodAutoscalerCheckpoint::crd(),
-        schema::of_object::<
+        &schema::of_object::<
             VerticalPodAutoscalerCheckpointSpec,
             VerticalPodAutoscalerCheckpointStatus,
         >(
@@ -44,7 +44,7 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     }
     let vpa = complete(
         VerticalPodAutoscaler::crd(),
-        schema::of_object::<VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus>(
+        &schema::of_object::<VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus>(
             "Asks for the containers of a workload to be sized by what they use.",
             &["spec"],
         )?,
@@ -86,7 +86,7 @@ fn write_whole_numbers_whole(value: &mut Value) {
 
 fn complete(
     mut crd: CustomResourceDefinition,
-    schema: JSONSchemaProps,
+    schema: &JSONSchemaProps,
 ) -> CustomResourceDefinition {
     let names = &mut crd.spec.names;
     names.list_kind = Some(format!("{}List", names.kind));

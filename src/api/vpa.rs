@@ -12,6 +12,7 @@ use crate::{
 };
 
 /// What a VerticalPodAutoscaler is asked to do.
+#[expect(clippy::duplicated_attributes, reason = "columns of one type repeat its name")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "autoscaling.k8s.io",
