@@ -6,6 +6,7 @@
 //!   → index     decision with its reasons out                      writers
 //! ```
 
+pub mod api;
 pub mod compat;
 pub mod quantity;
 pub mod recommend;

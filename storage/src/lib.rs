@@ -9,6 +9,7 @@
 //! nothing of the recommender: it moves [`Snapshot`]s and [`Sample`]s under [`Key`]s, and never decides.
 //!
 
+pub mod checkpoint;
 pub mod key;
 pub mod sample;
 pub mod snapshot;

@@ -1,0 +1,11 @@
+//! The objects that users write and read: their Rust types, and the CustomResourceDefinitions made from
+//! them.
+
+pub mod crds;
+pub mod resources;
+mod schema;
+pub mod vpa;
+
+pub use crds::{crds, crds_yaml};
+pub use resources::{ResourceList, ResourceName};
+pub use vpa::{VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus};

@@ -1,0 +1,106 @@
+//! From a Rust type to the structural schema of its CustomResourceDefinition.
+//!
+//! The generator of the schemas describes Rust exactly: what is optional may be null, what has a default
+//! says so, a variant with a comment is a case of its own. Kubernetes and its users write CRDs otherwise,
+//! and an API server rejects half of that. So it is rewritten here, once, for all of our kinds.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+/// The schema of a whole object, from the types of its two halves.
+pub(super) fn of_object<Spec: JsonSchema, Status: JsonSchema>(
+    description: &str,
+    required: &[&str],
+) -> Result<JSONSchemaProps, serde_json::Error> {
+    let mut schema = json!({
+        "type": "object",
+        "description": description,
+        "properties": {
+            "apiVersion": {
+                "type": "string",
+                "description": "Group and version of this object.",
+            },
+            "kind": {
+                "type": "string",
+                "description": "Kind of this object.",
+            },
+            "metadata": { "type": "object" },
+            "spec": of_type::<Spec>(),
+            "status": of_type::<Status>(),
+        },
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    serde_json::from_value(schema)
+}
+
+fn of_type<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    rewrite(&mut schema);
+    schema
+}
+
+fn rewrite(schema: &mut Value) {
+    let Value::Object(map) = schema else { return };
+    map.remove("title");
+    map.remove("default");
+    leave_out_null(map);
+    merge_cases(map);
+    if let Some(Value::Array(required)) = map.get_mut("required") {
+        required.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+    }
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.values_mut().for_each(rewrite);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(inner) {
+            rewrite(inner);
+        }
+    }
+}
+
+/// An optional field is one that is left out, not one that is null.
+fn leave_out_null(map: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = map.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            map.insert("type".into(), only);
+        }
+    }
+    let Some(Value::Array(cases)) = map.get_mut("anyOf") else { return };
+    let before = cases.len();
+    cases.retain(|case| case["type"] != "null");
+    if let (true, [Value::Object(only)]) = (cases.len() < before, cases.as_slice()) {
+        let only = only.clone();
+        map.remove("anyOf");
+        for (key, value) in only {
+            // What the field says of itself stands above what its type says.
+            map.entry(key).or_insert(value);
+        }
+        leave_out_null(map);
+    }
+}
+
+/// One enumeration for variants that were set apart by their comments.
+fn merge_cases(map: &mut Map<String, Value>) {
+    let Some(Value::Array(cases)) = map.get("oneOf") else { return };
+    let mut names = Vec::new();
+    for case in cases {
+        match (case.get("const"), case.get("enum")) {
+            (Some(name), None) => names.push(name.clone()),
+            (None, Some(Value::Array(more))) => names.extend(more.iter().cloned()),
+            // Not an enumeration of names: the API server will say so, better than a guess could.
+            _ => return,
+        }
+    }
+    map.remove("oneOf");
+    map.insert("type".into(), "string".into());
+    map.insert("enum".into(), names.into());
+}
