@@ -31,7 +31,7 @@ fn main() {
         for number in 0..VPAS {
             let namespace: Arc<str> = format!("team-{}", number % 100).into();
             let key = VpaKey::new(namespace, format!("workload-{number}"));
-            cluster.insert(key, mix::vpa(number, Duration::from_secs(600), &settings));
+            cluster.insert(key, mix::vpa(number, Duration::from_mins(10), &settings));
         }
     });
     let containers = VPAS * mix::CONTAINERS;
@@ -74,7 +74,7 @@ fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) {
 /// One CPU and one memory sample at a time into a container that has lived for days.
 fn samples(settings: &Settings) {
     let rules = Directives::default().rules(None, settings);
-    let mut history = mix::vpa(0, Duration::from_secs(600), settings);
+    let mut history = mix::vpa(0, Duration::from_mins(10), settings);
     let mut noise = mix::Noise::new(7);
     let count = 2_000_000;
     let values: Vec<i64> = (0..4096).map(|_| noise.below(1_000_000_000)).collect();

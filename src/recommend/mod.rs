@@ -13,6 +13,7 @@
 
 pub mod buckets;
 pub mod container;
+pub mod directives;
 pub mod estimate;
 pub mod eviction_notice;
 pub mod explanation;
@@ -27,8 +28,9 @@ pub mod tuning;
 pub mod window;
 
 pub use container::{ContainerHistory, OomKill};
+pub use directives::Directives;
 pub use explanation::{Explanation, Reason, ResourceExplanation};
 pub use history::History;
 pub use policy::{Amounts, ContainerPolicy, Controlled, Overrides};
-pub use recommendation::{ContainerRecommendation, Directives, Recommendation, recommend};
+pub use recommendation::{ContainerRecommendation, Recommendation, recommend};
 pub use settings::{Percentiles, Rules, Settings};

@@ -1,63 +1,21 @@
 //! The decision: what every container of a VPA should request, and why.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use plimsoll_storage::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{
     container::ContainerHistory,
+    directives::Directives,
     estimate::{Chain, Numbers, Reading, Resource, weigh},
     explanation::{Basis, Explanation, Floor, ResourceExplanation, Rounding},
     history::History,
     policy::{self, Amounts, Cap, ContainerPolicy},
-    settings::{Percentiles, Rules, Settings},
-    tuning::{BadAnnotation, Tuning},
+    settings::{Percentiles, Settings},
+    tuning::Tuning,
 };
 use crate::compat::Fix;
-
-/// What a VPA says about itself, read once when it changes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Directives {
-    /// Policies by container.
-    pub policies: Vec<ContainerPolicy>,
-    /// Containers whose CPU is to be rounded up to whole cores.
-    pub whole_cores: Vec<Box<str>>,
-    /// What its annotations tune.
-    pub tuning: Tuning,
-    /// Annotations that were ignored.
-    pub bad_annotations: Vec<BadAnnotation>,
-}
-
-const WHOLE_CORES_PREFIX: &str = "vpa-post-processor.kubernetes.io/";
-const WHOLE_CORES_SUFFIX: &str = "_integerCPU";
-
-impl Directives {
-    /// Reads policies and annotations.
-    pub fn new(policies: Vec<ContainerPolicy>, annotations: &BTreeMap<String, String>) -> Self {
-        let (tuning, bad_annotations) = Tuning::from_annotations(annotations);
-        let whole_cores = annotations
-            .iter()
-            .filter(|(_, value)| *value == "true")
-            .filter_map(|(key, _)| whole_cores_container(key))
-            .map(Into::into)
-            .collect();
-        Self { policies, whole_cores, tuning, bad_annotations }
-    }
-
-    /// The rules by which samples of a container are taken. Call it after
-    /// [`ContainerHistory::apply_policy`] for a container with overrides.
-    pub fn rules(&self, container: Option<&ContainerHistory>, settings: &Settings) -> Rules {
-        let overrides = container.and_then(ContainerHistory::overrides);
-        settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning)
-    }
-}
-
-/// The container that an annotation asks whole cores for.
-pub fn whole_cores_container(annotation: &str) -> Option<&str> {
-    let name = annotation.strip_prefix(WHOLE_CORES_PREFIX)?.strip_suffix(WHOLE_CORES_SUFFIX)?;
-    (!name.is_empty()).then_some(name)
-}
 
 /// What every container of a VPA should request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

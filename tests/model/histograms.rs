@@ -255,7 +255,7 @@ fn v73_to_v79_references_are_multiples_of_the_half_life_counted_from_year_one() 
         (hours(168), odd, "2026-03-09T00:00:00Z", 0.071_184_314_516_431_13),
         (hours(36), odd, "2026-03-06T00:00:00Z", 0.081_881_682_620_864_32),
         (hours(5), odd, "2026-03-05T14:00:00Z", 0.094_842_862_488_091_73),
-        (Duration::from_secs(5400), odd, "2026-03-05T13:30:00Z", 0.105_606_871_091_520_84),
+        (Duration::from_mins(90), odd, "2026-03-05T13:30:00Z", 0.105_606_871_091_520_84),
     ] {
         let buckets = Buckets::cpu(Scheme::Standard);
         let mut histogram = Histogram::new(buckets);

@@ -58,6 +58,7 @@ pub fn shape(index: usize) -> Shape {
 }
 
 /// The time of the last sample.
+#[allow(dead_code, reason = "the benchmark asks for it, the tests do not")]
 pub fn end() -> Time {
     START.later(Duration::from_secs(u64::from(DAYS) * 86_400))
 }
@@ -88,7 +89,7 @@ fn live(history: &mut History, name: &str, number: usize, step: Duration, rules:
             Shape::Bursty | Shape::ShortLived => 1,
         };
         let container = history.container_mut(name, now, rules);
-        if shape == Shape::ShortLived && seconds % 3600 == 0 {
+        if shape == Shape::ShortLived && seconds.is_multiple_of(3600) {
             container.retain_replicas(|_| false);
         }
         for replica in 0..replicas {

@@ -27,8 +27,8 @@ mod windows;
 
 /// 2026-01-01T00:00:00Z, where the scenarios of the golden vectors begin.
 pub const START: Time = Time::from_secs(1_767_225_600);
-pub const MINUTE: Duration = Duration::from_secs(60);
-pub const HOUR: Duration = Duration::from_secs(3600);
+pub const MINUTE: Duration = Duration::from_mins(1);
+pub const HOUR: Duration = Duration::from_hours(1);
 pub const MIB: i64 = 1 << 20;
 pub const GIB: i64 = 1 << 30;
 

@@ -4,8 +4,8 @@ use plimsoll::{
     compat::Compat,
     quantity::Quantity,
     recommend::{
-        Amounts, ContainerPolicy, Controlled, estimate::Resource, eviction_notice,
-        explanation::Rounding, policy::Cap, recommendation::whole_cores_container,
+        Amounts, ContainerPolicy, Controlled, directives::whole_cores_container,
+        estimate::Resource, eviction_notice, explanation::Rounding, policy::Cap,
     },
 };
 
@@ -151,7 +151,7 @@ fn v131_to_v134_blamed_containers_are_read_from_an_eviction() {
     let (one, two) = ("test-container", "test-container,other-container");
     let first = ("test-container".to_owned(), 1_048_576);
     let second = ("other-container".to_owned(), 2_097_152);
-    assert_eq!(read(one, "1024Ki", "memory"), [first.clone()]);
+    assert_eq!(read(one, "1024Ki", "memory"), std::slice::from_ref(&first));
     assert_eq!(read(two, "1024Ki,2048Ki", "memory,memory"), [first.clone(), second]);
     assert_eq!(read(two, "1024Ki,2048Ki", "memory,evictable"), [first]);
     assert_eq!(read(two, "1024Ki,2048Ki", "memory"), []);

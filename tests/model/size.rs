@@ -10,7 +10,7 @@ use super::mix;
 #[test]
 fn a_container_costs_at_most_800_bytes_in_the_mean_keys_included() {
     let settings = Settings::default();
-    let step = Duration::from_secs(600);
+    let step = Duration::from_mins(10);
     let (vpas, mut kept) = (40, BTreeMap::<VpaKey, History>::new());
     let used = allocation_counter::measure(|| {
         for number in 0..vpas {
