@@ -1,3 +1,10 @@
 //! The one integration-test binary; each module is a topic.
 
+mod bed;
 mod quantity;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the testbed offers what tests of later roles need too"
+)]
+mod support;
