@@ -1,6 +1,7 @@
 //! The one integration-test binary; each module is a topic.
 
 mod bed;
+mod bed_nodes;
 mod quantity;
 #[allow(
     dead_code,

@@ -1,18 +1,22 @@
 //! Owns beds: a real control plane that a test talks to, shared by all tests of the process or private to one.
 
+use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use xtask::parts;
 
+use super::clock::Clock;
 use super::control_plane::{self, ControlPlane};
 use super::keeper::Keeper;
+use super::nodes::Nodes;
 use super::not_run::not_run;
 use super::slots::Slot;
 use super::wait;
@@ -28,10 +32,17 @@ pub struct Bed {
 }
 
 struct Inner {
-    // Dropped first: the slot is free when the processes are gone.
-    plane: ControlPlane,
+    // Dropped in this order: the slot is free when the processes are gone.
+    nodes: Nodes,
+    plane: Arc<ControlPlane>,
     _slot: Slot,
 }
+
+/// Parts that run beside the tests live here: a test's own runtime ends with the test, a shared bed does not.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).thread_name("bed").enable_all().build().expect("a runtime")
+});
 
 /// What a service account is to the API server.
 pub struct Account {
@@ -48,18 +59,25 @@ pub struct Account {
 impl Bed {
     /// The bed that all tests of the process share, each in namespaces of its own. `None` after noting why there is none.
     pub async fn shared() -> Option<Self> {
-        let inner = SHARED.get_or_init(|| Inner::start(&[])).await.clone()?;
+        let inner = SHARED
+            .get_or_init(|| async {
+                let inner = Inner::start(&[], Clock::wall()).await?;
+                inner.nodes.add("shared", "64", "256Gi").await;
+                Some(inner)
+            })
+            .await
+            .clone()?;
         Some(Self::on(inner).await)
     }
 
     /// A bed of the test's own: for whatever acts on the whole cluster, breaks it, or registers APIs or webhooks.
     pub async fn private() -> Option<Self> {
-        Self::private_with(&[]).await
+        Self::private_with(&[], Clock::wall()).await
     }
 
-    /// A bed of the test's own, whose API server takes these flags too.
-    pub async fn private_with(api_server_flags: &[&str]) -> Option<Self> {
-        Some(Self::on(Inner::start(api_server_flags).await?).await)
+    /// A bed of the test's own, whose API server takes these flags too and whose nodes have that clock.
+    pub async fn private_with(api_server_flags: &[&str], clock: Clock) -> Option<Self> {
+        Some(Self::on(Inner::start(api_server_flags, clock).await?).await)
     }
 
     async fn on(inner: Arc<Inner>) -> Self {
@@ -82,6 +100,11 @@ impl Bed {
     /// `https://127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.inner.plane.address()
+    }
+
+    /// The hollow nodes. A shared bed has one of 64 cores and 256 GiB, a private one has those that the test adds.
+    pub fn nodes(&self) -> &Nodes {
+        &self.inner.nodes
     }
 
     /// Keeps processes that shall not outlive the bed.
@@ -152,7 +175,7 @@ impl Bed {
 // === impl Inner ===
 
 impl Inner {
-    async fn start(api_server_flags: &[&str]) -> Option<Arc<Self>> {
+    async fn start(api_server_flags: &[&str], clock: Clock) -> Option<Arc<Self>> {
         let found = tokio::task::spawn_blocking(parts::control_plane).await.expect("no panic");
         let programs = match found {
             Ok(programs) => programs,
@@ -162,7 +185,21 @@ impl Inner {
             }
         };
         let slot = Slot::take().await;
-        let plane = ControlPlane::start(&programs, api_server_flags).await;
-        Some(Arc::new(Self { plane, _slot: slot }))
+        let plane = Arc::new(ControlPlane::start(&programs, api_server_flags).await);
+        let nodes = on_runtime({
+            let plane = Arc::clone(&plane);
+            async move {
+                let client =
+                    control_plane::client(&plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
+                Nodes::start(&plane, client, clock)
+            }
+        })
+        .await;
+        Some(Arc::new(Self { nodes, plane, _slot: slot }))
     }
+}
+
+/// Runs this where it does not end with the test.
+pub async fn on_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    RUNTIME.spawn(work).await.expect("no panic")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const SLOTS: usize = 3;
 /// A process that holds one bed and waits for another may be what all others wait for: it goes ahead after this time.
-const AFTER_THAT_ANYWAY: Duration = Duration::from_secs(120);
+const AFTER_THAT_ANYWAY: Duration = Duration::from_secs(150);
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
