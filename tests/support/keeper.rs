@@ -10,10 +10,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 const SCRIPT: &str = include_str!("keeper.sh");
+const A_SHELL_IS_FASTER: Duration = Duration::from_secs(30);
 
 /// Keeps processes and the folder they work in.
 #[derive(Debug)]
@@ -21,7 +23,13 @@ pub struct Keeper {
     folder: PathBuf,
     script: Child,
     commands: Mutex<Option<ChildStdin>>,
-    news: Arc<Mutex<HashMap<String, State>>>,
+    news: Arc<News>,
+}
+
+#[derive(Debug, Default)]
+struct News {
+    states: Mutex<HashMap<String, State>>,
+    changed: Condvar,
 }
 
 /// What is known of a process.
@@ -54,7 +62,7 @@ impl Keeper {
             .process_group(0)
             .spawn()
             .expect("there is a shell");
-        let news = Arc::new(Mutex::new(HashMap::new()));
+        let news = Arc::new(News::default());
         let output = script.stdout.take().expect("piped");
         thread::spawn({
             let news = Arc::clone(&news);
@@ -76,7 +84,7 @@ impl Keeper {
         arguments: &[A],
         environment: &[(&str, &str)],
     ) {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.news.lock().remove(name);
         let mut line = format!("start {}", quoted(name));
         if !environment.is_empty() {
             line.push_str(" env");
@@ -89,11 +97,19 @@ impl Keeper {
             let _ = write!(line, " {}", quoted(word.to_str().expect("arguments are text")));
         }
         self.command(&line);
+        let states = self.news.lock();
+        let unknown = |states: &mut HashMap<_, _>| !states.contains_key(name);
+        let (states, _) = self
+            .news
+            .changed
+            .wait_timeout_while(states, A_SHELL_IS_FASTER, unknown)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(states.contains_key(name), "the keeper has not started {name}");
     }
 
-    /// What has become of a process; `None` when it has not started yet.
+    /// What has become of a process; `None` when none of that name was ever started.
     pub fn state(&self, name: &str) -> Option<State> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+        self.news.lock().get(name).copied()
     }
 
     /// Sends a signal (`TERM`, `KILL`, `STOP`, ...) to a process that runs.
@@ -132,7 +148,15 @@ impl Drop for Keeper {
     }
 }
 
-fn listen(output: ChildStdout, news: &Mutex<HashMap<String, State>>) {
+// === impl News ===
+
+impl News {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn listen(output: ChildStdout, news: &News) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let words: Vec<_> = line.split(' ').collect();
         let state = match words[..] {
@@ -141,7 +165,8 @@ fn listen(output: ChildStdout, news: &Mutex<HashMap<String, State>>) {
             _ => None,
         };
         if let Some((name, state)) = state {
-            news.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), state);
+            news.lock().insert(name.to_owned(), state);
+            news.changed.notify_all();
         }
     }
 }

@@ -28,11 +28,15 @@ for group in $groups; do
     kill -s KILL "$group" 2>/dev/null
     kill -s KILL -- "-$group" 2>/dev/null
 done
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    # What dies may still be writing.
-    rm -rf "$dir" 2>/dev/null
-    [ -e "$dir" ] || break
-    sleep 0.1
+# The kernel takes a moment to end them, and what dies may still be writing. No longer than two seconds, though: where
+# nobody asks after orphans, a group of dead ones stays.
+left=40
+for group in $groups; do
+    while [ "$left" -gt 0 ] && kill -s 0 -- "-$group" 2>/dev/null; do
+        left=$((left - 1))
+        sleep 0.05
+    done
 done
+rm -rf "$dir" 2>/dev/null || { sleep 0.5 && rm -rf "$dir"; }
 rmdir "$(dirname "$dir")" 2>/dev/null
 exit 0
