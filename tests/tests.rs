@@ -1,5 +1,13 @@
 //! The one integration-test binary; each module is a topic.
 
+mod bed;
+mod bed_nodes;
 mod crds;
 mod model;
 mod quantity;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the testbed offers what tests of later roles need too"
+)]
+mod support;

@@ -1,3 +1,92 @@
-//! Set-up, tests and benchmarks of the project.
+//! Set-up, tests and benchmarks of the project: reads the command line and turns the outcome into an exit code.
 
-fn main() {}
+mod outcome;
+mod run;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use xtask::{cache, parts, say};
+
+/// Set-up, tests and benchmarks of Plimsoll.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Set up what is missing, run every test and print a count
+    Test {
+        /// Arguments for `cargo test`: a part of a test's name, or `-p PACKAGE`, or what follows `--`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Build and fetch the real parts that tests run against, without running any
+    Setup,
+    /// Run the benchmarks, or the one of that name
+    Bench {
+        /// Name of a file in benches/
+        name: Option<String>,
+    },
+    /// Remove all built and fetched parts from the user's cache folder
+    Clean,
+}
+
+fn main() -> ExitCode {
+    match perform(Arguments::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            say::say(format_args!("error: {error:#}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Whether all went well.
+fn perform(task: Task) -> Result<bool> {
+    match task {
+        Task::Test { arguments } => run::tests(&arguments),
+        Task::Setup => Ok(set_up().iter().all(|(_, outcome)| outcome.is_none())),
+        Task::Bench { name } => {
+            let mut cargo = Command::new(run::cargo());
+            cargo.args(["bench", "--workspace", "--benches"]);
+            if let Some(name) = name {
+                cargo.args(["--bench", &name]);
+            }
+            Ok(cargo.status()?.success())
+        }
+        Task::Clean => {
+            let megabytes = cache::clean()? / 1_000_000;
+            say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));
+            Ok(true)
+        }
+    }
+}
+
+/// Makes every part ready, and says of those that could not be had why.
+fn set_up() -> Vec<(&'static str, Option<String>)> {
+    say::say(format_args!("parts are kept in {}", cache::folder().unwrap_or_default().display()));
+    let release = |release| parts::prometheus(release).map(|_| ());
+    let outcomes = [
+        ("control plane", parts::control_plane().map(|_| ())),
+        ("upstream's autoscaler", parts::autoscaler().map(|_| ())),
+        ("upstream's CRDs", parts::autoscaler_crds().map(|_| ())),
+        ("Prometheus 3", release(parts::Release::Three)),
+        ("Prometheus 2", release(parts::Release::Two)),
+    ];
+    outcomes
+        .into_iter()
+        .map(|(name, outcome)| {
+            let reason = outcome.err().map(|error| format!("{error:#}"));
+            if let Some(reason) = &reason {
+                say::say(format_args!("NOT SET UP: {name}: {reason}"));
+            }
+            (name, reason)
+        })
+        .collect()
+}

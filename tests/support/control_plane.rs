@@ -1,0 +1,247 @@
+//! Owns the start of etcd, API server, controller manager and scheduler on free ports of loopback.
+
+use std::fs;
+use std::path::PathBuf;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use xtask::parts::{self, Program};
+
+use super::keeper::{Keeper, State};
+use super::keys::{Authority, new_key};
+use super::ports::Port;
+use super::wait;
+
+/// What the API server takes for the administrator; it listens on loopback and lives for minutes.
+pub const ADMIN_TOKEN: &str = "administrator";
+
+/// A control plane that runs.
+#[derive(Debug)]
+pub struct ControlPlane {
+    keeper: Keeper,
+    ports: Ports,
+    api_server: (Program, Vec<String>),
+    /// False when there is only etcd and an API server.
+    pub complete: bool,
+}
+
+#[derive(Debug)]
+struct Ports {
+    etcd: Port,
+    peer: Port,
+    api: Port,
+}
+
+// === impl ControlPlane ===
+
+impl ControlPlane {
+    /// Starts one and waits until it answers.
+    pub async fn start(programs: &parts::ControlPlane, extra: &[&str]) -> Self {
+        let keeper = Keeper::new("bed");
+        let ports = Ports { etcd: Port::claim(), peer: Port::claim(), api: Port::claim() };
+        write_keys(&keeper, &ports);
+
+        start(&keeper, "etcd", &programs.etcd, &etcd_arguments(&ports));
+        let mut arguments = api_server_arguments(&ports);
+        arguments.extend(extra.iter().map(ToString::to_string));
+        let api_server = (programs.api_server.clone(), in_folder(&keeper, &arguments));
+        start(&keeper, "kube-apiserver", &api_server.0, &api_server.1);
+        let plane = Self { keeper, ports, api_server, complete: programs.others.is_some() };
+        plane.ready().await;
+
+        if let Some((manager, scheduler)) = &programs.others {
+            start(&plane.keeper, "kube-controller-manager", manager, MANAGER_ARGUMENTS);
+            start(&plane.keeper, "kube-scheduler", scheduler, SCHEDULER_ARGUMENTS);
+        }
+        plane
+    }
+
+    /// The keeper of its processes, for what else runs beside it.
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.api)
+    }
+
+    /// A kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.keeper.folder().join("kubeconfig")
+    }
+
+    /// A kubeconfig for whoever holds that token.
+    pub fn kubeconfig_for(&self, token: &str) -> String {
+        kubeconfig(&self.keeper, &self.ports, token)
+    }
+
+    /// Waits until the API server answers, and tells the ends of the logs when it does not.
+    pub async fn ready(&self) {
+        let client = client(&self.kubeconfig_for(ADMIN_TOKEN)).await;
+        let logs = || {
+            ["etcd", "kube-apiserver"]
+                .map(|name| format!("--- {name}\n{}", self.keeper.log_tail(name, 15)))
+                .join("\n")
+        };
+        let start = std::time::Instant::now();
+        loop {
+            let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
+            if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
+                return;
+            }
+            for name in ["etcd", "kube-apiserver"] {
+                if let Some(State::Exited(code)) = self.keeper.state(name) {
+                    panic!("{name} ended with {code}\n{}", logs());
+                }
+            }
+            assert!(start.elapsed() < wait::PATIENCE, "no control plane in time\n{}", logs());
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Takes the API server away, as a crash would.
+    pub async fn kill_api_server(&self) {
+        self.keeper.signal("kube-apiserver", "KILL");
+        wait::until("the API server is gone", || async {
+            matches!(self.keeper.state("kube-apiserver"), Some(State::Exited(_))).then_some(())
+        })
+        .await;
+    }
+
+    /// Brings it back on the same port, with everything it knew.
+    pub async fn restart_api_server(&self) {
+        start(&self.keeper, "kube-apiserver", &self.api_server.0, &self.api_server.1);
+        self.ready().await;
+    }
+}
+
+/// A client for a kubeconfig, without kube's own retries: those would sit on a refused eviction for minutes.
+pub async fn client(kubeconfig: &str) -> Client {
+    // Fails when another test was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let parsed = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
+    let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+        .await
+        .expect("a usable kubeconfig");
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
+}
+
+fn start<A: AsRef<str>>(keeper: &Keeper, name: &str, program: &Program, arguments: &[A]) {
+    let first = program.first.iter().map(|word| word.to_str().expect("text").to_owned());
+    let rest = arguments.iter().map(|word| word.as_ref().to_owned());
+    let words: Vec<_> = first.chain(in_folder(keeper, &rest.collect::<Vec<_>>())).collect();
+    keeper.start(name, &program.path, &words, &[]);
+}
+
+/// Arguments name files as `@name`: those are in the keeper's folder.
+fn in_folder(keeper: &Keeper, arguments: &[String]) -> Vec<String> {
+    let folder = format!("={}/", keeper.folder().display());
+    arguments.iter().map(|argument| argument.replace("=@", &folder)).collect()
+}
+
+fn write_keys(keeper: &Keeper, ports: &Ports) {
+    let write = |name: &str, content: String| {
+        fs::write(keeper.folder().join(name), content).expect("the bed's folder is writable");
+    };
+    let authority = Authority::new("plimsoll-bed");
+    let server = authority.sign("kube-apiserver");
+    write("ca.crt", authority.certificate());
+    write("server.crt", server.certificate);
+    write("server.key", server.key);
+    // Aggregated API servers know the API server by this one.
+    let front = Authority::new("plimsoll-front");
+    let proxy = front.sign("front-proxy");
+    write("front-ca.crt", front.certificate());
+    write("front.crt", proxy.certificate);
+    write("front.key", proxy.key);
+    let accounts = new_key();
+    write("accounts.key", accounts.serialize_pem());
+    write("accounts.pub", accounts.public_key_pem());
+    write("tokens.csv", format!("{ADMIN_TOKEN},admin,admin,system:masters\n"));
+    write("kubeconfig", kubeconfig(keeper, ports, ADMIN_TOKEN));
+}
+
+fn kubeconfig(keeper: &Keeper, ports: &Ports, token: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: bed\n\
+         clusters: [{{name: bed, cluster: {{server: 'https://127.0.0.1:{}', certificate-authority: '{}'}}}}]\n\
+         users: [{{name: bed, user: {{token: '{token}'}}}}]\n\
+         contexts: [{{name: bed, context: {{cluster: bed, user: bed}}}}]\n",
+        ports.api,
+        keeper.folder().join("ca.crt").display(),
+    )
+}
+
+fn etcd_arguments(ports: &Ports) -> Vec<String> {
+    let (client, peer) =
+        (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.peer));
+    vec![
+        "--data-dir=@etcd".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // Nothing in a bed has to survive the machine.
+        "--unsafe-no-fsync".to_owned(),
+        "--quota-backend-bytes=8589934592".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+fn api_server_arguments(ports: &Ports) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        format!("--secure-port={}", ports.api),
+    ];
+    arguments.extend(API_SERVER_ARGUMENTS.iter().map(ToString::to_string));
+    arguments
+}
+
+const API_SERVER_ARGUMENTS: &[&str] = &[
+    "--bind-address=127.0.0.1",
+    "--advertise-address=127.0.0.1",
+    "--cert-dir=@certificates",
+    "--tls-cert-file=@server.crt",
+    "--tls-private-key-file=@server.key",
+    "--service-cluster-ip-range=10.96.0.0/16",
+    "--service-account-key-file=@accounts.pub",
+    "--service-account-signing-key-file=@accounts.key",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    "--token-auth-file=@tokens.csv",
+    "--authorization-mode=RBAC",
+    "--allow-privileged",
+    "--requestheader-client-ca-file=@front-ca.crt",
+    "--proxy-client-cert-file=@front.crt",
+    "--proxy-client-key-file=@front.key",
+    "--requestheader-allowed-names=front-proxy",
+    "--requestheader-username-headers=X-Remote-User",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    // Tests of scale would otherwise meet the server's own limits.
+    "--max-requests-inflight=2000",
+    "--max-mutating-requests-inflight=1000",
+];
+
+const MANAGER_ARGUMENTS: &[&str] = &[
+    "--kubeconfig=@kubeconfig",
+    "--service-account-private-key-file=@accounts.key",
+    "--root-ca-file=@ca.crt",
+    "--leader-elect=false",
+    "--use-service-account-credentials=false",
+    // Nodes are kept ready by the hollow nodes; a test that stops theirs does not want its pods evicted.
+    "--controllers=*,-nodelifecycle,-bootstrapsigner,-tokencleaner",
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+    "--secure-port=0",
+];
+
+const SCHEDULER_ARGUMENTS: &[&str] = &[
+    "--kubeconfig=@kubeconfig",
+    "--leader-elect=false",
+    "--kube-api-qps=500",
+    "--kube-api-burst=1000",
+    "--secure-port=0",
+];

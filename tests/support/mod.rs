@@ -1,0 +1,21 @@
+//! The real parts that tests stand on: see docs/testing.md.
+//!
+//! ```text
+//!   Bed ─┬─ control plane ── keeper ── etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+//!        └─ nodes: run the pods that the scheduler binds to them
+//! ```
+
+pub mod bed;
+pub mod clock;
+pub mod control_plane;
+pub mod keeper;
+pub mod keys;
+pub mod nodes;
+pub mod not_run;
+pub mod objects;
+pub mod ports;
+pub mod slots;
+pub mod wait;
+
+pub use bed::{Account, Bed};
+pub use clock::Clock;

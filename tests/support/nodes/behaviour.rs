@@ -1,0 +1,77 @@
+//! Owns what a test can have the hollow nodes do with its pods.
+
+/// What becomes of pods. A rule for them can change at any time; the nodes look again at once.
+#[derive(Clone, Debug, Default)]
+pub struct Behaviour {
+    /// How containers start.
+    pub start: Start,
+    /// What happens after a container ended that is to run again.
+    pub restart: Restart,
+    /// The answer to a resize.
+    pub resize: Resize,
+    /// What happens when the pod is deleted.
+    pub stop: Stop,
+    /// What a container is.
+    pub run: Run,
+}
+
+/// How containers start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// They run and are ready.
+    #[default]
+    Ready,
+    /// They run and are not ready.
+    Unready,
+    /// The pod stays Pending, as when an image cannot be pulled.
+    Held,
+}
+
+/// What happens after a container ended that is to run again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// It runs again.
+    #[default]
+    AtOnce,
+    /// It waits in CrashLoopBackOff.
+    Held,
+}
+
+/// The answer to a resize.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Resize {
+    /// As a kubelet would: infeasible beyond the node, deferred beyond what is free on it, else done.
+    #[default]
+    ByRoom,
+    /// Deferred, whatever room there is.
+    Deferred,
+    /// Infeasible, whatever room there is.
+    Infeasible,
+    /// Accepted and never finished.
+    Stalled,
+    /// Accepted, and the runtime refuses it for this reason.
+    Failing(String),
+}
+
+/// What happens when the pod is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It is gone when its processes are.
+    #[default]
+    AtOnce,
+    /// It stays in Terminating.
+    Held,
+}
+
+/// What a container is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Run {
+    /// Nothing but a status: it runs until the test ends it; a plain init container is done at once.
+    #[default]
+    Hollow,
+    /// Its command as a process of this machine, with the token of the pod's service account in `KUBECONFIG`.
+    Process {
+        /// Stands for the image's entry point, for containers without a command.
+        entry_point: Vec<String>,
+    },
+}

@@ -1,0 +1,165 @@
+//! Owns pods that are processes of this machine: they run a container's command with the token of its service account.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Weak;
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, ServiceAccount};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt as _};
+
+use super::amounts::lasting_containers;
+use crate::support::control_plane::ControlPlane;
+use crate::support::keeper::State;
+use crate::support::wait;
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// The processes of a bed's pods.
+pub struct Processes {
+    /// Weak, because the bed holds the nodes.
+    plane: Weak<ControlPlane>,
+    client: Client,
+}
+
+// === impl Processes ===
+
+impl Processes {
+    pub fn new(plane: Weak<ControlPlane>, client: Client) -> Self {
+        Self { plane, client }
+    }
+
+    pub async fn start(&self, pod: &Pod, container: &str, run: i32, entry_point: &[String]) {
+        let token = self.token(pod).await;
+        let Some(plane) = self.plane.upgrade() else { return };
+        let Some(container) = find(pod, container) else { return };
+        let name = name(pod, &container.name, run);
+        let kubeconfig = plane.keeper().folder().join(format!("{name}.kubeconfig"));
+        fs::write(&kubeconfig, plane.kubeconfig_for(&token)).expect("the bed's folder is writable");
+
+        let command = container.command.as_deref().filter(|words| !words.is_empty());
+        let mut words = command.unwrap_or(entry_point).to_vec();
+        words.extend(container.args.clone().unwrap_or_default());
+        let Some((program, arguments)) = words.split_first() else {
+            panic!(
+                "container {} has no command, and the test names no entry point",
+                container.name
+            );
+        };
+        let mut environment: Vec<_> = container
+            .env
+            .iter()
+            .flatten()
+            .filter_map(|variable| Some((variable.name.clone(), value(pod, variable)?)))
+            .collect();
+        environment.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
+        let environment: Vec<_> =
+            environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        plane.keeper().start(&name, Path::new(program), arguments, &environment);
+    }
+
+    /// The exit code of a process when it has ended; nothing when the bed goes away before.
+    pub async fn exit_code(&self, pod: &Pod, container: &str, run: i32) -> Option<i32> {
+        let name = name(pod, container, run);
+        loop {
+            if let Some(State::Exited(code)) = self.plane.upgrade()?.keeper().state(&name) {
+                return Some(code);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+
+    /// Ends a pod's processes as a kubelet does: a request, then the grace period, then force.
+    pub async fn stop(&self, pod: &Pod) {
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
+        for container in containers(pod) {
+            let Some(name) = self.latest(pod, &container.name) else { continue };
+            let running = || {
+                let plane = self.plane.upgrade()?;
+                matches!(plane.keeper().state(&name), Some(State::Running(_))).then_some(plane)
+            };
+            let Some(plane) = running() else { continue };
+            plane.keeper().signal(&name, "TERM");
+            drop(plane);
+            let limit = Duration::from_secs(grace.unsigned_abs());
+            let ended = async {
+                while running().is_some() {
+                    tokio::time::sleep(BETWEEN_LOOKS).await;
+                }
+            };
+            if tokio::time::timeout(limit, ended).await.is_err()
+                && let Some(plane) = running()
+            {
+                plane.keeper().signal(&name, "KILL");
+            }
+        }
+    }
+
+    pub fn log(&self, pod: &Pod, container: &str) -> String {
+        let plane = self.plane.upgrade();
+        let name = self.latest(pod, container);
+        plane
+            .zip(name)
+            .map_or_else(String::new, |(plane, name)| plane.keeper().log_tail(&name, usize::MAX))
+    }
+
+    /// The name of a container's latest run that there is a process for.
+    fn latest(&self, pod: &Pod, container: &str) -> Option<String> {
+        let plane = self.plane.upgrade()?;
+        let mut runs = (0..).map(|run| name(pod, container, run));
+        runs.by_ref().take_while(|name| plane.keeper().state(name).is_some()).last()
+    }
+
+    async fn token(&self, pod: &Pod) -> String {
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+        let accounts = Api::<ServiceAccount>::namespaced(
+            self.client.clone(),
+            &pod.namespace().unwrap_or_default(),
+        );
+        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
+        wait::until("a token for a pod's service account", || async {
+            let answer = accounts
+                .create_token_request(
+                    account.unwrap_or("default"),
+                    &PostParams::default(),
+                    &request,
+                )
+                .await;
+            Some(answer.ok()?.status?.token)
+        })
+        .await
+    }
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let plain = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
+    let inits = plain.into_iter().flatten().filter(|container| container.restart_policy.is_none());
+    inits.chain(lasting_containers(pod))
+}
+
+fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    containers(pod).find(|container| container.name == name)
+}
+
+fn name(pod: &Pod, container: &str, run: i32) -> String {
+    format!("pod-{}-{container}-{run}", pod.uid().unwrap_or_default())
+}
+
+/// The value of a variable, as far as a node without volumes can tell.
+fn value(pod: &Pod, variable: &EnvVar) -> Option<String> {
+    let Some(source) = &variable.value_from else {
+        return Some(variable.value.clone().unwrap_or_default());
+    };
+    let spec = pod.spec.as_ref()?;
+    match source.field_ref.as_ref()?.field_path.as_str() {
+        "metadata.name" => Some(pod.name_any()),
+        "metadata.namespace" => pod.namespace(),
+        "metadata.uid" => pod.uid(),
+        "spec.nodeName" => spec.node_name.clone(),
+        "spec.serviceAccountName" => spec.service_account_name.clone(),
+        "status.podIP" => pod.status.as_ref()?.pod_ip.clone(),
+        _ => None,
+    }
+}

@@ -1,0 +1,31 @@
+//! Owns waiting: a condition is looked at again and again until it holds or its time is over, and nothing ever just sleeps.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take before the test fails; generous, because other tests use the same cores.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Looks until there is an answer. Panics with `what` when there is none in time.
+pub async fn until<T, F>(what: &str, look: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    within(PATIENCE, what, look).await
+}
+
+/// As [`until`], with another patience.
+pub async fn within<T, F>(patience: Duration, what: &str, mut look: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = look().await {
+            return answer;
+        }
+        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}

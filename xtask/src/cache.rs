@@ -1,0 +1,105 @@
+//! Owns the folder in the user's cache where built and fetched parts are kept, and how they get there.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::say::timed;
+
+/// `plimsoll` in the user's cache folder: `$XDG_CACHE_HOME`, or `.cache` at home.
+pub fn folder() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .context("neither XDG_CACHE_HOME nor HOME is set: set one, parts are kept below it")?;
+    Ok(cache.join("plimsoll"))
+}
+
+/// The folder `name` of the cache, filled by `fill` when it is not there yet.
+///
+/// It appears whole or not at all: it is filled under another name and renamed. A lock keeps two processes from doing
+/// the same work at once, whatever becomes of either.
+pub fn fetch(name: &str, what: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    fetch_in(&folder()?, name, what, fill)
+}
+
+fn fetch_in(
+    cache: &Path,
+    name: &str,
+    what: &str,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let ready = cache.join(name);
+    if ready.is_dir() {
+        return Ok(ready);
+    }
+    let locks = cache.join("locks");
+    fs::create_dir_all(&locks)
+        .with_context(|| format!("cannot create {}: make it writable", locks.display()))?;
+    let lock = File::create(locks.join(name))?;
+    lock.lock().with_context(|| format!("cannot lock {name} in {}", locks.display()))?;
+    // Somebody else may have been faster while we waited for the lock.
+    if ready.is_dir() {
+        return Ok(ready);
+    }
+    let half = cache.join(format!(".{name}.half"));
+    if half.exists() {
+        fs::remove_dir_all(&half)?;
+    }
+    fs::create_dir_all(&half)?;
+    timed(what, || fill(&half))?;
+    fs::rename(&half, &ready)?;
+    Ok(ready)
+}
+
+/// Removes the whole folder, and says how many bytes that freed.
+pub fn clean() -> Result<u64> {
+    let cache = folder()?;
+    if !cache.exists() {
+        return Ok(0);
+    }
+    if !cache.ends_with("plimsoll") {
+        bail!("{} does not look like the project's cache", cache.display());
+    }
+    let size = size(&cache)?;
+    fs::remove_dir_all(&cache).with_context(|| format!("cannot remove {}", cache.display()))?;
+    Ok(size)
+}
+
+fn size(path: &Path) -> Result<u64> {
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_dir() {
+        return Ok(meta.len());
+    }
+    fs::read_dir(path)?.map(|entry| size(&entry?.path())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_made_once_and_then_found() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let make = |dir: &Path| Ok(fs::write(dir.join("part"), "made")?);
+        let path = fetch_in(cache.path(), "a", "making a part", make).expect("the first makes it");
+        assert_eq!(fs::read_to_string(path.join("part")).expect("the part"), "made");
+        let never = |_: &Path| bail!("made again");
+        fetch_in(cache.path(), "a", "making a part", never).expect("the second finds it");
+    }
+
+    #[test]
+    fn a_part_that_failed_half_way_is_not_taken_for_a_whole_one() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let break_off = |dir: &Path| {
+            fs::write(dir.join("half"), "")?;
+            bail!("no network")
+        };
+        fetch_in(cache.path(), "a", "making a part", break_off).expect_err("it broke off");
+        let make = |dir: &Path| Ok(fs::write(dir.join("part"), "made")?);
+        let path = fetch_in(cache.path(), "a", "making a part", make).expect("made anew");
+        assert!(path.join("part").exists() && !path.join("half").exists());
+    }
+}

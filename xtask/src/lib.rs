@@ -1,0 +1,11 @@
+//! What the project's own commands and its tests share: the real parts that tests run against.
+//!
+//! ```text
+//!   sources in tests/cluster ──▶ go build ──▶ the user's cache ──▶ cargo xtask test, and every test
+//! ```
+
+pub mod cache;
+pub mod debian;
+pub mod go;
+pub mod parts;
+pub mod say;

@@ -1,0 +1,189 @@
+//! Owns the list of real parts that tests run against, and says where each of them is, building it when needed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::debian;
+use crate::go::{Go, Module, Target};
+
+const CONTROL_PLANE: Module = Module {
+    folder: "controlplane",
+    targets: &[Target { name: "controlplane", package: "." }],
+    flags: &[],
+    // Without these the server calls itself v0.0.0-master, and clients that look at versions turn features off.
+    link: "-X k8s.io/component-base/version.gitVersion=v1.36.3 \
+           -X k8s.io/component-base/version.gitMajor=1 \
+           -X k8s.io/component-base/version.gitMinor=36",
+};
+const AUTOSCALER: Module = Module {
+    folder: "autoscaler",
+    targets: &[
+        Target {
+            name: "recommender",
+            package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender",
+        },
+        Target {
+            name: "updater",
+            package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater",
+        },
+        Target {
+            name: "admission-controller",
+            package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller",
+        },
+    ],
+    flags: &[],
+    link: "",
+};
+const PROMETHEUS: Module = Module {
+    folder: "prometheus",
+    targets: &[
+        Target { name: "prometheus", package: "github.com/prometheus/prometheus/cmd/prometheus" },
+        Target { name: "promtool", package: "github.com/prometheus/prometheus/cmd/promtool" },
+        Target { name: "history", package: "./history" },
+    ],
+    // Service discovery of every cloud there is would double the time to build, and nothing here is discovered.
+    flags: &["-tags=remove_all_sd"],
+    link: "-X github.com/prometheus/common/version.Version=3.15.0",
+};
+
+/// A program and the arguments that come before all others.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The executable.
+    pub path: PathBuf,
+    /// What selects the program inside of it.
+    pub first: Vec<OsString>,
+}
+
+/// The programs of a control plane.
+#[derive(Clone, Debug)]
+pub struct ControlPlane {
+    /// The store.
+    pub etcd: Program,
+    /// The API server.
+    pub api_server: Program,
+    /// Controller manager and scheduler: `KUBEBUILDER_ASSETS` does not have them.
+    pub others: Option<(Program, Program)>,
+}
+
+/// Upstream's vertical pod autoscaler, release 1.8.1.
+#[derive(Clone, Debug)]
+pub struct Autoscaler {
+    /// Writes recommendations.
+    pub recommender: PathBuf,
+    /// Evicts and resizes.
+    pub updater: PathBuf,
+    /// The webhook.
+    pub admission_controller: PathBuf,
+}
+
+/// A Prometheus server with its tool.
+#[derive(Clone, Debug)]
+pub struct Prometheus {
+    /// The server.
+    pub server: PathBuf,
+    /// promtool.
+    pub tool: PathBuf,
+}
+
+/// Which Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// 2.42 as Debian 12 ships it; ranges are closed on both ends.
+    Two,
+    /// 3.15; ranges are open on the left.
+    Three,
+}
+
+/// The control plane: from `KUBEBUILDER_ASSETS` when that is set, else built.
+pub fn control_plane() -> Result<ControlPlane> {
+    if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty()) {
+        return from_assets(Path::new(&assets));
+    }
+    let path = Go::find()?.build(&CONTROL_PLANE)?.join("controlplane");
+    let program = |name: &str| Program { path: path.clone(), first: vec![OsString::from(name)] };
+    Ok(ControlPlane {
+        etcd: program("etcd"),
+        api_server: program("kube-apiserver"),
+        others: Some((program("kube-controller-manager"), program("kube-scheduler"))),
+    })
+}
+
+fn from_assets(assets: &Path) -> Result<ControlPlane> {
+    let program = |name: &str| -> Result<Program> {
+        let path = assets.join(name);
+        ensure!(
+            path.is_file(),
+            "KUBEBUILDER_ASSETS names a folder without {name}: unset it to build one"
+        );
+        Ok(Program { path, first: Vec::new() })
+    };
+    let others = program("kube-controller-manager")
+        .and_then(|manager| Ok((manager, program("kube-scheduler")?)));
+    Ok(ControlPlane {
+        etcd: program("etcd")?,
+        api_server: program("kube-apiserver")?,
+        others: others.ok(),
+    })
+}
+
+/// Upstream's three binaries.
+pub fn autoscaler() -> Result<Autoscaler> {
+    let folder = Go::find()?.build(&AUTOSCALER)?;
+    Ok(Autoscaler {
+        recommender: folder.join("recommender"),
+        updater: folder.join("updater"),
+        admission_controller: folder.join("admission-controller"),
+    })
+}
+
+/// Upstream's definitions of VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.
+pub fn autoscaler_crds() -> Result<PathBuf> {
+    let module =
+        Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
+    Ok(module.join("deploy/vpa-v1-crd-gen.yaml"))
+}
+
+/// The Prometheus of that release.
+pub fn prometheus(release: Release) -> Result<Prometheus> {
+    let folder = match release {
+        Release::Two => match on_path_2() {
+            Some(folder) => folder,
+            None => debian::package("prometheus")?.join("usr/bin"),
+        },
+        Release::Three => Go::find()?.build(&PROMETHEUS)?,
+    };
+    let found = Prometheus { server: folder.join("prometheus"), tool: folder.join("promtool") };
+    let version = version(&found.server)
+        .with_context(|| format!("{} does not run", found.server.display()))?;
+    let wanted = if release == Release::Two { "2." } else { "3." };
+    ensure!(
+        version.starts_with(wanted),
+        "Prometheus {wanted}x is needed, this system has {version}"
+    );
+    Ok(found)
+}
+
+/// The writer of TSDB blocks: `history DIR < samples`.
+pub fn history() -> Result<PathBuf> {
+    Ok(Go::find()?.build(&PROMETHEUS)?.join("history"))
+}
+
+/// A Prometheus 2 that is installed already, with its tool beside it.
+fn on_path_2() -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).find(|folder| {
+        folder.join("promtool").is_file()
+            && version(&folder.join("prometheus")).is_some_and(|found| found.starts_with("2.42"))
+    })
+}
+
+/// `2.42.0+ds` of `prometheus, version 2.42.0+ds (branch: ...`.
+fn version(server: &Path) -> Option<String> {
+    let output = Command::new(server).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()? + &String::from_utf8(output.stderr).ok()?;
+    let (_, rest) = text.split_once("version ")?;
+    Some(rest.split_whitespace().next()?.to_owned())
+}

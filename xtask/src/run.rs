@@ -1,0 +1,157 @@
+//! Owns one run of all tests: what is set up before, what is looked at after, and the report.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal as _, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use xtask::say::{say, seconds};
+
+use crate::outcome::{Outcome, Stream};
+use crate::set_up;
+
+/// Processes of a bed end a moment after the test that held it.
+const TIME_TO_VANISH: Duration = Duration::from_secs(15);
+
+/// The cargo that runs us.
+pub fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Sets up, runs all tests, reports; whether all is well.
+pub fn tests(arguments: &[String]) -> Result<bool> {
+    let start = Instant::now();
+    let missing: Vec<_> = set_up().into_iter().filter(|(_, reason)| reason.is_some()).collect();
+    let set_up_took = start.elapsed();
+
+    // Tests keep their files in a folder of this run, so that what they leave behind is seen.
+    let folder = std::env::temp_dir().join(format!("plimsoll-run-{}", std::process::id()));
+    let reasons = std::env::temp_dir().join(format!("plimsoll-not-run-{}", std::process::id()));
+    for path in [&folder, &reasons] {
+        fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+    }
+    let outcome = cargo_test(arguments, &folder, &reasons);
+    let left = left_behind(&folder);
+    let not_run = read_reasons(&reasons)?;
+    for path in [&folder, &reasons] {
+        // Already said if something is left; the folder itself is of no use to anybody.
+        let _ = fs::remove_dir_all(path);
+    }
+    let outcome = outcome?;
+
+    say("");
+    say(format_args!("{:>14}  set-up", seconds(set_up_took)));
+    for (part, took) in outcome.parts() {
+        say(format_args!("{:>14}  {part}", seconds(*took)));
+    }
+    say(format_args!("{:>14}  all", seconds(start.elapsed())));
+    for (name, reason) in &missing {
+        say(format_args!("NOT SET UP: {name}: {}", reason.as_deref().unwrap_or_default()));
+    }
+    for reason in &not_run {
+        say(format_args!("NOT RUN: {reason}"));
+    }
+    for path in &left {
+        say(format_args!("LEFT BEHIND: {path}"));
+    }
+    for name in outcome.failures() {
+        say(format_args!("FAILED: {name}"));
+    }
+    let in_ci =
+        std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
+    let incomplete = in_ci && !(not_run.is_empty() && missing.is_empty());
+    if incomplete {
+        say("in CI what could not run is a failure");
+    }
+    let (passed, failed, skipped) = outcome.count(not_run.len());
+    if passed + failed == 0 {
+        say("no test was run");
+    }
+    println(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
+    Ok(outcome.succeeded() && passed > 0 && left.is_empty() && !incomplete)
+}
+
+fn cargo_test(arguments: &[String], folder: &Path, reasons: &Path) -> Result<Outcome> {
+    let mut command = Command::new(cargo());
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    if std::io::stderr().is_terminal() {
+        command.args(["--color", "always"]);
+    }
+    let mut child = command
+        .args(arguments)
+        .env("TMPDIR", folder)
+        .env("PLIMSOLL_NOT_RUN", reasons)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cargo cannot be started")?;
+    let (sender, lines) = channel();
+    let readers = [
+        pass_on(child.stdout.take().context("piped")?, Stream::Output, sender.clone()),
+        pass_on(child.stderr.take().context("piped")?, Stream::Error, sender),
+    ];
+    let mut outcome = Outcome::default();
+    for (stream, line) in lines {
+        match stream {
+            Stream::Output => println(&line),
+            Stream::Error => say(&line),
+        }
+        outcome.read(stream, &line, Instant::now());
+    }
+    for reader in readers {
+        // A reader ends with its pipe and has nothing to tell.
+        let _ = reader.join();
+    }
+    outcome.finish(child.wait()?.success());
+    Ok(outcome)
+}
+
+fn pass_on(
+    pipe: impl Read + Send + 'static,
+    stream: Stream,
+    lines: Sender<(Stream, String)>,
+) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if lines.send((stream, line)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn read_reasons(folder: &Path) -> Result<Vec<String>> {
+    let mut reasons = fs::read_dir(folder)?
+        .map(|entry| Ok(fs::read_to_string(entry?.path())?.trim().to_owned()))
+        .collect::<Result<Vec<_>>>()?;
+    reasons.sort();
+    Ok(reasons)
+}
+
+/// What is in the folder of the run once everything had time to go away.
+fn left_behind(folder: &Path) -> Vec<String> {
+    let start = Instant::now();
+    loop {
+        let left: Vec<_> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path().display().to_string()))
+            .collect();
+        if left.is_empty() || start.elapsed() > TIME_TO_VANISH {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn println(line: &str) {
+    use std::io::Write as _;
+    // A reader that went away (`| head`) is no reason to stop testing.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
