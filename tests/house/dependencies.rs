@@ -116,7 +116,7 @@ fn a_dependency_that_breaks_a_rule_is_found() {
     let fine = package("a", "fine", Some("(GPL-3.0 OR MIT) AND Unicode-3.0"));
     assert_eq!(with(&[fine], &[]), Vec::<String>::new());
     let rustls = package("r", "rustls", Some("ISC"));
-    assert_eq!(with(&[rustls.clone()], &["ring", "std"]), Vec::<String>::new());
+    assert_eq!(with(std::slice::from_ref(&rustls), &["ring", "std"]), Vec::<String>::new());
 
     for (packages, features) in [
         (vec![package("a", "copyleft", Some("GPL-3.0-only"))], vec![]),

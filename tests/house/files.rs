@@ -11,7 +11,7 @@ const VAGUE: [&str; 9] =
 fn findings(path: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let first = text.lines().next().unwrap_or_default();
-    if !first.strip_prefix("//! ").is_some_and(|owns| owns.len() > 10) {
+    if first.strip_prefix("//! ").is_none_or(|owns| owns.len() <= 10) {
         findings
             .push(format!("{path}:1: begin with a line `//! ...` that says what the file owns"));
     }
