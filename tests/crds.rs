@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions of `plimsoll crds`: the same as upstream's, field by field, and as committed.
 
-use std::{collections::BTreeMap, fs, io::Write as _, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use plimsoll::{
@@ -14,7 +14,7 @@ use plimsoll::{
 };
 use serde_json::{Value, json};
 
-const UPSTREAM: &str = "k8s.io/autoscaler/vertical-pod-autoscaler@v1.8.1";
+use crate::support::not_run::not_run;
 
 /// Where ours may differ, and why. Anything else is a defect, and so is an entry that no longer applies.
 const ALLOWED: [(&str, &str); 2] = [
@@ -27,23 +27,8 @@ const ALLOWED: [(&str, &str); 2] = [
 
 /// Upstream's definitions as its release ships them.
 fn upstream() -> Result<String, String> {
-    let go = Command::new("go").args(["mod", "download", "-json", UPSTREAM]).output();
-    let go = go.map_err(|error| format!("go cannot be started ({error}): install Go"))?;
-    let answer: Value = serde_json::from_slice(&go.stdout)
-        .map_err(|_| format!("go answers {:?}", String::from_utf8_lossy(&go.stderr)))?;
-    let folder =
-        answer["Dir"].as_str().ok_or_else(|| format!("{UPSTREAM}: {}", answer["Error"]))?;
-    let file = Path::new(folder).join("deploy/vpa-v1-crd-gen.yaml");
+    let file = xtask::parts::autoscaler_crds().map_err(|error| format!("{error:#}"))?;
     fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// Says loudly that a test is not run. The one place for it in this file.
-fn not_run(reason: &str) {
-    let _ = writeln!(
-        std::io::stderr(),
-        "not run: {}: {reason}",
-        std::thread::current().name().unwrap_or_default()
-    );
 }
 
 /// A definition as leaves by path, without what is only for reading. Versions go by name, not by place.
@@ -102,7 +87,7 @@ fn differences(ours: &Value, theirs: &Value) -> Vec<(String, String)> {
 fn the_definitions_equal_upstreams_field_by_field() {
     let upstream = match upstream() {
         Ok(upstream) => upstream,
-        Err(reason) => return not_run(&reason),
+        Err(reason) => return not_run(reason),
     };
     let theirs: Vec<Value> = serde_saphyr::from_multiple(&upstream).expect("upstream's YAML");
     let ours: Vec<Value> =

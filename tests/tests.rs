@@ -3,6 +3,7 @@
 mod bed;
 mod bed_nodes;
 mod crds;
+mod house;
 mod model;
 mod quantity;
 #[allow(

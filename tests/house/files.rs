@@ -1,0 +1,46 @@
+//! What every source file looks like: says first what it owns, stays short, and has a name of its own.
+
+use super::{assert_clean, sources};
+
+const MOST_LINES: usize = 600;
+
+/// Names that any code could hide behind.
+const VAGUE: [&str; 9] =
+    ["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers", "stuff"];
+
+fn findings(path: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let first = text.lines().next().unwrap_or_default();
+    if first.strip_prefix("//! ").is_none_or(|owns| owns.len() <= 10) {
+        findings
+            .push(format!("{path}:1: begin with a line `//! ...` that says what the file owns"));
+    }
+    let lines = text.lines().count();
+    if lines > MOST_LINES {
+        findings
+            .push(format!("{path}: {lines} lines, at most {MOST_LINES}: it is more than one idea"));
+    }
+    let vague = path.split(['/', '.', '_']).find(|word| VAGUE.contains(word));
+    if let Some(word) = vague {
+        findings.push(format!("{path}: {word:?} says nothing: name the file by what is in it"));
+    }
+    findings
+}
+
+#[test]
+fn every_file_says_what_it_owns_and_is_one_idea() {
+    let files = sources(&["src", "storage", "tests", "benches", "xtask"]);
+    assert!(files.len() > 30, "only {} files were found", files.len());
+    assert_clean(&files, findings);
+}
+
+#[test]
+fn a_file_that_breaks_a_rule_is_found() {
+    assert!(findings("src/budget.rs", "//! How many pods may go at once.\n").is_empty());
+    assert_eq!(findings("src/budget.rs", "use std::fs;\n").len(), 1);
+    assert_eq!(findings("src/budget.rs", "//!\n").len(), 1);
+    assert_eq!(findings("src/pod_utils.rs", "//! How many pods may go at once.\n").len(), 1);
+    assert_eq!(findings("src/common/pod.rs", "//! How many pods may go at once.\n").len(), 1);
+    let long = format!("//! How many pods may go at once.\n{}", "\n".repeat(MOST_LINES));
+    assert_eq!(findings("src/budget.rs", &long).len(), 1);
+}
