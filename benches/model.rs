@@ -1,12 +1,13 @@
-//! Speed and size of the recommender's model: `cargo xtask bench model`.
+//! Speed and size of the recommender's model beside upstream's own: `cargo xtask bench model`.
 //!
-//! ns per sample added, µs per recommendation, the time that 10,000 VPAs with 50,000 containers take on
-//! one core, and bytes per container, on the mix of `tests/model/mix.rs`.
+//! Both sides get the same samples, the mix of `tests/model/mix.rs`, in one run on one thread. Upstream's
+//! side is `tests/cluster/autoscaler/model`; where Go is missing only ours is printed.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::{
     collections::BTreeMap,
     hint::black_box,
+    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,8 +25,44 @@ const VPAS: usize = 10_000;
 const RUNS: usize = 7;
 
 fn main() {
+    // Cargo hands `--bench` to every benchmark; there is nothing to choose here.
+    let peer = peer();
+    println!("{:<44}{:>10}{:>12}{:>9}", "", "plimsoll", "upstream", "ratio");
+    for (name, ours) in ours() {
+        match peer.iter().find(|(other, _)| *other == name) {
+            Some((_, theirs)) => {
+                println!("{name:<44}{ours:>10.1}{theirs:>12.1}{:>9.3}", ours / theirs);
+            }
+            None => println!("{name:<44}{ours:>10.1}"),
+        }
+    }
+}
+
+/// Upstream's figures, by the same names; empty where they cannot be had.
+fn peer() -> Vec<(String, f64)> {
+    let output = xtask::parts::autoscaler_model()
+        .and_then(|program| Ok(Command::new(program).arg("bench").output()?));
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => {
+            println!("upstream's side failed: {}", String::from_utf8_lossy(&output.stderr));
+            return Vec::new();
+        }
+        Err(reason) => {
+            println!("upstream's side is left out: {reason:#}");
+            return Vec::new();
+        }
+    };
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .filter_map(|(name, number)| Some((name.to_owned(), number.parse().ok()?)))
+        .collect()
+}
+
+fn ours() -> Vec<(&'static str, f64)> {
     let settings = Settings::default();
-    samples(&settings);
+    let mut figures = samples(&settings);
     let mut cluster = BTreeMap::new();
     let used = allocation_counter::measure(|| {
         for number in 0..VPAS {
@@ -35,15 +72,17 @@ fn main() {
         }
     });
     let containers = VPAS * mix::CONTAINERS;
-    println!(
-        "bytes per container, keys included      {:>10}",
-        used.bytes_current / containers as i64
-    );
-    recompute(&cluster, &settings);
+    let each = used.bytes_current as f64 / containers as f64;
+    figures.push(("bytes per container, keys included", each));
+    let pass = recompute(&cluster, &settings);
+    figures.push(("ms for 10,000 VPAs / 50,000 containers", pass.as_secs_f64() * 1e3));
+    figures.push(("µs per container recommended", pass.as_secs_f64() * 1e6 / containers as f64));
+    figures.push(("µs per VPA recommended", pass.as_secs_f64() * 1e6 / VPAS as f64));
+    figures
 }
 
-/// Every VPA recommended anew, from scratch, on this one thread.
-fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) {
+/// Every VPA recommended anew, from scratch, on this one thread: the median of the runs.
+fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) -> Duration {
     let directives = Directives::default();
     let now = mix::end();
     let mut runs: Vec<Duration> = (0..RUNS)
@@ -56,29 +95,18 @@ fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) {
         })
         .collect();
     runs.sort_unstable();
-    let median = runs[RUNS / 2];
-    let containers = (cluster.len() * mix::CONTAINERS) as f64;
-    println!("µs per container recommended            {:>10.2}", micros(median) / containers);
-    println!(
-        "µs per VPA recommended                  {:>10.2}",
-        micros(median) / cluster.len() as f64
-    );
-    println!(
-        "ms for 10,000 VPAs / 50,000 containers  {:>10.1}  (min {:.1}, max {:.1}, {RUNS} runs)",
-        micros(median) / 1e3,
-        micros(runs[0]) / 1e3,
-        micros(runs[RUNS - 1]) / 1e3,
-    );
+    runs[RUNS / 2]
 }
 
-/// One CPU and one memory sample at a time into a container that has lived for days.
-fn samples(settings: &Settings) {
+/// Samples one at a time into a container that has lived for days.
+fn samples(settings: &Settings) -> Vec<(&'static str, f64)> {
     let rules = Directives::default().rules(None, settings);
     let mut history = mix::vpa(0, Duration::from_mins(10), settings);
     let mut noise = mix::Noise::new(7);
     let count = 2_000_000;
     let values: Vec<i64> = (0..4096).map(|_| noise.below(1_000_000_000)).collect();
-    for (kind, is_cpu) in [("CPU", true), ("memory", false)] {
+    let mut figures = Vec::new();
+    for (name, is_cpu) in [("ns per CPU sample", true), ("ns per memory sample", false)] {
         let start = Instant::now();
         let mut at: Time = mix::end();
         for index in 0..count {
@@ -92,11 +120,7 @@ fn samples(settings: &Settings) {
             };
             let _ = black_box(taken);
         }
-        let each = start.elapsed().as_nanos() as f64 / count as f64;
-        println!("{:<40}{each:>10.1}", format!("ns per {kind} sample"));
+        figures.push((name, start.elapsed().as_nanos() as f64 / count as f64));
     }
-}
-
-fn micros(span: Duration) -> f64 {
-    span.as_nanos() as f64 / 1e3
+    figures
 }

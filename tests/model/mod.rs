@@ -23,6 +23,7 @@ mod postprocessing;
 mod properties;
 mod restarts;
 mod size;
+mod upstream;
 mod windows;
 
 /// 2026-01-01T00:00:00Z, where the scenarios of the golden vectors begin.

@@ -33,6 +33,7 @@ const AUTOSCALER: Module = Module {
             name: "admission-controller",
             package: "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller",
         },
+        Target { name: "model", package: "./model" },
     ],
     flags: &[],
     link: "",
@@ -138,6 +139,11 @@ pub fn autoscaler() -> Result<Autoscaler> {
         updater: folder.join("updater"),
         admission_controller: folder.join("admission-controller"),
     })
+}
+
+/// Upstream's own model behind a pipe: `model replay` and `model bench`.
+pub fn autoscaler_model() -> Result<PathBuf> {
+    Ok(Go::find()?.build(&AUTOSCALER)?.join("model"))
 }
 
 /// Upstream's definitions of VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.
