@@ -7,20 +7,26 @@
 //!
 //! A backend implements [`Storage`]; one that can also write hands out a [`Writer`]. The crate knows
 //! nothing of the recommender: it moves [`Snapshot`]s and [`Sample`]s under [`Key`]s, and never decides.
-//!
 
 pub mod checkpoint;
+pub mod codec;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod key;
+pub mod local;
+pub mod memory;
 pub mod sample;
 pub mod snapshot;
 pub mod storage;
 pub mod time;
 
 pub use key::{Key, VpaKey};
+pub use local::Local;
+pub use memory::Memory;
 pub use sample::{Measurement, Sample};
 pub use snapshot::{Bump, Observed, Replica, Scheme, Snapshot, Weights};
 pub use storage::{
-    Error, Fenced, LoadReport, Record, SaveReport, Sink, Skipped, Storage, Wanted, WritePermit,
-    Writer,
+    Error, Fenced, LoadReport, Record, SaveReport, Sink, Skipped, Standing, Storage, Wanted,
+    WritePermit, Writer,
 };
 pub use time::Time;

@@ -20,8 +20,8 @@ pub trait Storage: Send + Sync {
     /// Short name for logs and metrics (`local`, `memory`, `checkpoint`).
     fn name(&self) -> &'static str;
 
-    /// Streams everything remembered about the wanted keys into the sink, one key at a time, without
-    /// holding more than one of them in memory.
+    /// Streams everything remembered about the wanted keys into the sink, one key at a time. Never holds
+    /// more than a bounded handful of them in memory, however many there are.
     async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error>;
 
     /// The writing half, for backends that have one. `None` means read-only, by type: there is no
@@ -32,7 +32,9 @@ pub trait Storage: Send + Sync {
 /// The writing half of a [`Storage`].
 #[async_trait]
 pub trait Writer: Send + Sync {
-    /// Writes a batch. Each record is either written whole or left as it was.
+    /// Writes a batch. Each record is either written whole or left as it was; a backend may promise more
+    /// (all or nothing). The permit is asked before each write, which is a record or a whole batch as
+    /// the backend writes them, and not at all when nothing would change.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error>;
 
     /// Removes the records whose VPA is not among the living. Answers how many were removed.
@@ -99,6 +101,29 @@ impl Record {
     /// A record that gives way to a richer one.
     pub fn new(key: Key, snapshot: Snapshot) -> Self {
         Self { key, snapshot, supersede: false }
+    }
+}
+
+/// How a record to be written stands to the one that is stored under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is to be written.
+    Changes,
+    /// It is stored exactly so.
+    Unchanged,
+    /// The stored one saw more and is kept.
+    Poorer,
+}
+
+impl Standing {
+    /// Judges a record that saw `richness` by how much the stored one saw (`None`: there is none) and by
+    /// whether the two are the same. The one place where this is decided, for all backends.
+    pub fn of(richness: u64, supersede: bool, stored: Option<u64>, same: bool) -> Self {
+        match stored {
+            Some(_) if same => Self::Unchanged,
+            Some(stored) if stored > richness && !supersede => Self::Poorer,
+            _ => Self::Changes,
+        }
     }
 }
 

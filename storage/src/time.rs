@@ -102,12 +102,19 @@ impl fmt::Display for Time {
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_i64(self.as_nanos())
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return i64::deserialize(deserializer).map(Self::from_nanos);
+        }
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse::<jiff::Timestamp>().map(Self::from).map_err(de::Error::custom)
     }

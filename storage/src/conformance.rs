@@ -1,0 +1,234 @@
+//! The suite that every backend must pass. Whoever writes a backend implements [`Maker`] and [`Subject`]
+//! in the tests and runs [`check`].
+//!
+//! A case ends in one of three ways: it passes, it fails with one line that says what was expected, or it
+//! does not apply because the backend says so by type (read-only, gone with the process, nothing to tamper
+//! with). The last is reported like the others, so that nobody takes it for a pass. The suite runs inside a
+//! tokio runtime of either kind.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use crate::{Key, Record, Snapshot, Storage};
+
+mod cases;
+mod crash;
+mod records;
+
+/// Makes subjects, each on an empty place of its own.
+#[async_trait]
+pub trait Maker: Send + Sync {
+    /// A backend on an empty place. An error ends the case as failed.
+    async fn subject(&self) -> Result<Arc<dyn Subject>, String>;
+}
+
+/// A backend under test, and what the suite may do to it.
+#[async_trait]
+pub trait Subject: Send + Sync {
+    /// The backend.
+    fn storage(&self) -> &dyn Storage;
+
+    /// What one permit pays for.
+    fn write_unit(&self) -> WriteUnit;
+
+    /// What the format can say of this record: what a load is expected to bring back.
+    fn kept(&self, record: &Record) -> Snapshot {
+        record.snapshot.clone()
+    }
+
+    /// Lets go of the backend as a killed process does, tampers with what it left behind, and opens the
+    /// same place again.
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String>;
+}
+
+/// What one write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteUnit {
+    /// Each record by itself.
+    Record,
+    /// A batch: all of it or nothing.
+    Batch,
+}
+
+/// What became of a subject that was to be opened again.
+pub enum Reopened {
+    /// It was.
+    Opened(Arc<dyn Subject>),
+    /// The backend cannot be treated so; it is handed back as it was.
+    Unable(Arc<dyn Subject>),
+}
+
+/// What happens to the place while the backend is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tampering {
+    /// Nothing.
+    None,
+    /// The stored record of this key becomes unreadable.
+    Corrupt(Key),
+    /// Something that another program or another version wrote appears under this key.
+    Foreign(Key),
+}
+
+/// A case of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// What was saved is loaded again.
+    RoundTrip,
+    /// So are extreme numbers, empty histograms and names in any script.
+    Extremes,
+    /// Only what was asked for is loaded.
+    WantedFilter,
+    /// Loading changes nothing.
+    LoadTwice,
+    /// What was saved is there after the process ended.
+    SurvivesReopen,
+    /// What is stored exactly so is neither written nor paid for.
+    UnchangedIsNotWritten,
+    /// A richer record is never replaced by a poorer one.
+    RicherIsKept,
+    /// Unless the record says so.
+    SupersedeIsObeyed,
+    /// Garbage collection removes the records of vanished VPAs, and no others.
+    OnlyOrphansAreCollected,
+    /// Nothing is written without a permit.
+    NoWriteWithoutPermit,
+    /// Nothing more is written once the permit is lost, in the middle of a batch too.
+    PermitLostHalfWay,
+    /// Writers at the same time lose nothing and mix nothing.
+    ConcurrentWriters,
+    /// A save that dies at any point leaves each record as it was or as it was to be.
+    CrashMidSave,
+    /// A record that cannot be read is passed over, counted and named; the others are loaded.
+    MalformedIsSkipped,
+    /// What others wrote is passed over, counted, named and left alone.
+    ForeignIsLeftAlone,
+}
+
+impl Case {
+    /// All of them, simplest first.
+    pub const ALL: [Self; 15] = [
+        Self::RoundTrip,
+        Self::Extremes,
+        Self::WantedFilter,
+        Self::LoadTwice,
+        Self::SurvivesReopen,
+        Self::UnchangedIsNotWritten,
+        Self::RicherIsKept,
+        Self::SupersedeIsObeyed,
+        Self::OnlyOrphansAreCollected,
+        Self::NoWriteWithoutPermit,
+        Self::PermitLostHalfWay,
+        Self::ConcurrentWriters,
+        Self::CrashMidSave,
+        Self::MalformedIsSkipped,
+        Self::ForeignIsLeftAlone,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RoundTrip => "round-trip",
+            Self::Extremes => "extremes",
+            Self::WantedFilter => "wanted-filter",
+            Self::LoadTwice => "load-twice",
+            Self::SurvivesReopen => "survives-reopen",
+            Self::UnchangedIsNotWritten => "unchanged-is-not-written",
+            Self::RicherIsKept => "richer-is-kept",
+            Self::SupersedeIsObeyed => "supersede-is-obeyed",
+            Self::OnlyOrphansAreCollected => "only-orphans-are-collected",
+            Self::NoWriteWithoutPermit => "no-write-without-permit",
+            Self::PermitLostHalfWay => "permit-lost-half-way",
+            Self::ConcurrentWriters => "concurrent-writers",
+            Self::CrashMidSave => "crash-mid-save",
+            Self::MalformedIsSkipped => "malformed-is-skipped",
+            Self::ForeignIsLeftAlone => "foreign-is-left-alone",
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it must.
+    Passed,
+    /// Not as it must; what was expected and what came, in one line.
+    Failed(String),
+    /// The backend has no such ability.
+    NotApplicable(&'static str),
+}
+
+/// A case and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The case.
+    pub case: Case,
+    /// How it ended.
+    pub verdict: Verdict,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.verdict {
+            Verdict::Passed => write!(f, "passed          {}", self.case),
+            Verdict::Failed(why) => write!(f, "FAILED          {}: {why}", self.case),
+            Verdict::NotApplicable(why) => write!(f, "not applicable  {}: {why}", self.case),
+        }
+    }
+}
+
+/// Runs every case, each on a subject of its own.
+pub async fn check(maker: &dyn Maker) -> Vec<Outcome> {
+    let mut outcomes = Vec::with_capacity(Case::ALL.len());
+    for case in Case::ALL {
+        let verdict = match cases::run(case, maker).await {
+            Ok(()) => Verdict::Passed,
+            Err(Ending::Failed(why)) => Verdict::Failed(why),
+            Err(Ending::NotApplicable(why)) => Verdict::NotApplicable(why),
+        };
+        outcomes.push(Outcome { case, verdict });
+    }
+    outcomes
+}
+
+/// The cases that failed.
+pub fn failed(outcomes: &[Outcome]) -> Vec<Case> {
+    let failed = |outcome: &&Outcome| matches!(outcome.verdict, Verdict::Failed(_));
+    outcomes.iter().filter(failed).map(|outcome| outcome.case).collect()
+}
+
+/// The cases that do not apply.
+pub fn not_applicable(outcomes: &[Outcome]) -> Vec<Case> {
+    let skipped = |outcome: &&Outcome| matches!(outcome.verdict, Verdict::NotApplicable(_));
+    outcomes.iter().filter(skipped).map(|outcome| outcome.case).collect()
+}
+
+/// The outcomes as a table, one line each.
+pub fn table(outcomes: &[Outcome]) -> String {
+    let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Why a case ended before its end.
+enum Ending {
+    Failed(String),
+    NotApplicable(&'static str),
+}
+
+impl From<String> for Ending {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<crate::Error> for Ending {
+    fn from(error: crate::Error) -> Self {
+        Self::Failed(format!("an error came where none was expected: {error}"))
+    }
+}

@@ -1,0 +1,169 @@
+//! The backend that keeps history in a directory of its own: one file, one process, no server.
+//!
+//! ```text
+//!   save ──▶ encode ──▶ append + sync ──▶ mark + sync        all of a batch or nothing
+//!   open ──▶ check every byte ──▶ salvage, keep the damaged file aside, say what is lost
+//! ```
+//!
+//! The file work is blocking; it runs on tokio's blocking threads, so a slow disk never stalls the
+//! runtime. Why this is not a database from the shelf: see docs/storage-choice.md.
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    Error, LoadReport, Record, SaveReport, Sink, Storage, VpaKey, Wanted, WritePermit, Writer,
+};
+use history::{History, Prepared};
+
+mod damage;
+mod directory;
+mod frame;
+mod history;
+mod listing;
+mod mark;
+mod scan;
+#[cfg(feature = "conformance")]
+pub mod tamper;
+
+pub use damage::Damage;
+
+/// How many records a load holds at once.
+const HANDFUL: usize = 64;
+
+/// History in a directory.
+#[derive(Debug)]
+pub struct Local {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    place: String,
+    history: Mutex<History>,
+}
+
+/// What was found when history was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Records there.
+    pub records: usize,
+    /// What was damaged, if anything. Printed, it is one line.
+    pub damage: Option<Damage>,
+}
+
+impl Local {
+    /// Opens the history in this directory, or begins one; the directory itself is made when only its
+    /// last part is missing. Blocks while it reads: meant for start-up.
+    ///
+    /// A damaged file is repaired as far as its records are whole, and kept beside the new one.
+    pub fn open(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
+        let (history, damage) = History::open(directory.as_ref())?;
+        let report = OpenReport { records: history.records(), damage };
+        let shared = Shared { place: history.place(), history: Mutex::new(history) };
+        Ok((Self { shared: Arc::new(shared) }, report))
+    }
+
+    /// Runs this on a thread that may block.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut History) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = Arc::clone(&self.shared);
+        let done = tokio::task::spawn_blocking(move || work(&mut shared.history())).await;
+        done.map_err(|_| self.stopped())
+    }
+
+    fn stopped(&self) -> Error {
+        Error::Unavailable { place: self.shared.place.clone(), why: "the process is ending".into() }
+    }
+}
+
+impl Shared {
+    fn history(&self) -> MutexGuard<'_, History> {
+        // A save that panicked has not changed what is remembered: that comes last.
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Storage for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        let wanted = wanted.clone();
+        let mut listing = self.blocking(move |history| history.listing(&wanted)).await?;
+        let mut report =
+            LoadReport { skipped: std::mem::take(&mut listing.lost), ..LoadReport::default() };
+        loop {
+            let read = tokio::task::spawn_blocking(move || {
+                let handful = listing.next(HANDFUL);
+                (listing, handful)
+            });
+            let (rest, handful) = read.await.map_err(|_| self.stopped())?;
+            if handful.is_empty() {
+                return Ok(report);
+            }
+            listing = rest;
+            for found in handful {
+                match found {
+                    Ok((key, snapshot)) => {
+                        sink.snapshot(key, snapshot);
+                        report.snapshots += 1;
+                    }
+                    Err(skipped) => report.skipped.push(skipped),
+                }
+            }
+        }
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Writer for Local {
+    /// One write: the batch is saved as a whole or not at all.
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
+        let mut prepared = Vec::with_capacity(batch.len());
+        for record in batch {
+            prepared.push(Prepared::new(record)?);
+            if prepared.len().is_multiple_of(HANDFUL) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (prepared, report, changes) = self
+            .blocking(move |history| {
+                let (report, changes) = history.compare(&prepared);
+                (prepared, report, !changes.is_empty())
+            })
+            .await?;
+        if !changes {
+            return Ok(report);
+        }
+        permit.acquire().await?;
+        self.blocking(move |history| history.save(&prepared)).await?
+    }
+
+    async fn collect_garbage(
+        &self,
+        living: &HashSet<VpaKey>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error> {
+        let living = living.clone();
+        let orphans = self.blocking(move |history| history.orphans(&living)).await?;
+        if orphans.is_empty() {
+            return Ok(0);
+        }
+        permit.acquire().await?;
+        self.blocking(move |history| history.remove(orphans)).await?
+    }
+}

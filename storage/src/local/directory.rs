@@ -1,0 +1,153 @@
+//! The directory that history lives in: who may use it, which files are in it, and what goes wrong there.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::Error;
+
+const HISTORY: &str = "history.plimsoll";
+const UNFINISHED: &str = "history.plimsoll.new";
+const LOCK: &str = "lock";
+/// How many damaged files are kept; the last place is used again and again.
+const KEPT_ASIDE: u32 = 9;
+/// How long a lock is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A directory in use by this process alone.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// The operating system gives the lock back when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes the directory; makes it when only its last part is missing.
+    pub fn take(path: &Path) -> Result<Self, Error> {
+        let unusable = |why: String| Error::Unusable { place: path.display().to_string(), why };
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(unusable(
+                    "the directory above it does not exist: create it, or mount the volume".into(),
+                ));
+            }
+            Err(error) if error.kind() != ErrorKind::AlreadyExists && !path.is_dir() => {
+                return Err(unusable(format!("cannot create it: {}", explain(&error))));
+            }
+            _ => {}
+        }
+        if !path.is_dir() {
+            return Err(unusable("it is not a directory: name a directory for the history".into()));
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK))
+            .map_err(|e| unusable(format!("cannot write into it: {}", explain(&e))))?;
+        match lock_patiently(&lock) {
+            Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(unusable(
+                "another process uses it, and local storage is for one alone: stop the other, or \
+                 give each its own directory"
+                    .into(),
+            )),
+            Err(TryLockError::Error(error)) => {
+                Err(unusable(format!("it cannot be locked: {}", explain(&error))))
+            }
+        }
+    }
+
+    /// Where it is, for messages.
+    pub fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The history file, if there is one.
+    pub fn open_history(&self) -> io::Result<Option<File>> {
+        let _ = fs::remove_file(self.path.join(UNFINISHED));
+        match OpenOptions::new().read(true).write(true).open(self.path.join(HISTORY)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the history file by what `write` writes, or leaves it as it was.
+    pub fn replace_history<T>(
+        &self,
+        write: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> io::Result<(File, T)> {
+        let unfinished = self.path.join(UNFINISHED);
+        let replaced = (|| {
+            let mut history = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .read(true)
+                .write(true)
+                .open(&unfinished)?;
+            let written = write(&mut history)?;
+            history.sync_all()?;
+            fs::rename(&unfinished, self.path.join(HISTORY))?;
+            // The rename itself is only safe once the directory is.
+            File::open(&self.path)?.sync_all()?;
+            Ok((history, written))
+        })();
+        if replaced.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        replaced
+    }
+
+    /// Keeps the history file under another name as well, for somebody to look at. Answers the name.
+    pub fn keep_aside(&self) -> io::Result<String> {
+        let history = self.path.join(HISTORY);
+        for number in 1..=KEPT_ASIDE {
+            let name = format!("{HISTORY}.damaged-{number}");
+            let aside = self.path.join(&name);
+            if number == KEPT_ASIDE {
+                let _ = fs::remove_file(&aside);
+            }
+            match fs::hard_link(&history, &aside) {
+                Ok(()) => return Ok(name),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                // Not every file system has hard links.
+                Err(_) => return fs::copy(&history, &aside).map(|_| name),
+            }
+        }
+        Err(ErrorKind::AlreadyExists.into())
+    }
+}
+
+/// Locks a file. A process that is on its way out, or a child that was just started and still holds the
+/// open files of its parent, lets go within moments.
+fn lock_patiently(lock: &File) -> Result<(), TryLockError> {
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+}
+
+/// A failure of the file system in words, with what to do where that is known.
+pub fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => "no permission: let this user write there".into(),
+        ErrorKind::ReadOnlyFilesystem => {
+            "the file system is read-only: mount it for writing".into()
+        }
+        ErrorKind::StorageFull => "no space left: free some or give it more".into(),
+        ErrorKind::QuotaExceeded => "the quota is used up: raise it".into(),
+        ErrorKind::FileTooLarge => "the file may not grow: raise the limit on file sizes".into(),
+        ErrorKind::Unsupported => "the file system cannot do that: use a local one".into(),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,398 @@
+//! The history file: saves are appended whole, committed by a mark, and compacted when most of it is old.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use super::{
+    damage::Damage,
+    directory::{Directory, explain},
+    frame::{self, END_MARK, Head, Kind},
+    listing::{Listing, read_entry},
+    mark::{self, Mark},
+    scan::{self, Entry, Loss, Scan},
+};
+use crate::{Error, Key, Record, SaveReport, Standing, VpaKey, Wanted, codec};
+
+/// How much old data may lie around before a small history is compacted.
+const SLACK: u64 = 1 << 20;
+
+/// A record, encoded.
+#[derive(Debug)]
+pub struct Prepared {
+    key: Key,
+    head: Head,
+    body: Vec<u8>,
+    supersede: bool,
+}
+
+impl Prepared {
+    /// Encodes a record.
+    pub fn new(record: &Record) -> Result<Self, Error> {
+        let body = codec::encode_snapshot(&record.snapshot);
+        Self::raw(&record.key, codec::FORMAT, record.snapshot.richness(), body)
+            .map(|raw| Self { supersede: record.supersede, ..raw })
+    }
+
+    /// A record of bytes as they are.
+    pub fn raw(key: &Key, format: u8, richness: u64, body: Vec<u8>) -> Result<Self, Error> {
+        let bytes = codec::encode_key(key);
+        let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
+            return Err(Error::Unusable {
+                place: key.to_string().chars().take(80).collect(),
+                why: "its name or its content is too long to be kept".into(),
+            });
+        };
+        let head = Head {
+            kind: Kind::Record,
+            format,
+            body: length,
+            sequence: 0,
+            richness,
+            check: frame::check(&body),
+            key: bytes.into(),
+        };
+        Ok(Self { key: key.clone(), head, body, supersede: false })
+    }
+}
+
+/// The history of one directory.
+#[derive(Debug)]
+pub struct History {
+    directory: Directory,
+    file: Arc<File>,
+    entries: HashMap<Box<[u8]>, Entry>,
+    /// Where the next save goes.
+    end: u64,
+    /// Bytes of all current entries.
+    live: u64,
+    sequence: u64,
+    /// After a failed write nobody knows what is on disk: the next save starts from a new file.
+    suspect: bool,
+    /// What was lost, until it is saved anew.
+    lost: Vec<Loss>,
+}
+
+impl History {
+    /// Opens the history of a directory, or begins one.
+    pub fn open(path: &Path) -> Result<(Self, Option<Damage>), Error> {
+        let directory = Directory::take(path)?;
+        let place = directory.place();
+        let failed = |what: &str, error: &io::Error| Error::Unusable {
+            place: place.clone(),
+            why: format!("history cannot be {what}: {}", explain(error)),
+        };
+        let Some(file) = directory.open_history().map_err(|e| failed("opened", &e))? else {
+            let (file, ()) = directory
+                .replace_history(|file| {
+                    let mark = Mark { sequence: 0, length: mark::ENTRIES, records: 0 };
+                    file.write_all(&[0; mark::ENTRIES as usize])?;
+                    write_marks(file, mark)
+                })
+                .map_err(|e| failed("begun", &e))?;
+            return Ok((Self::of(directory, file, Scan::empty()), None));
+        };
+        let scan = scan::scan(&file).map_err(|e| failed("read", &e))?.map_err(|version| {
+            Error::Unusable {
+                place: place.clone(),
+                why: format!(
+                    "history is in layout {version}, which this version does not read: use the \
+                         version that wrote it, or another directory"
+                ),
+            }
+        })?;
+        let damaged = !(scan.lost.is_empty() && scan.harmless.is_empty());
+        let damage = Damage {
+            place: place.clone(),
+            whole: scan.entries.len(),
+            lost: scan.lost.iter().map(|loss| loss.skipped.clone()).collect(),
+            harmless: scan.harmless.clone(),
+            kept_as: None,
+        };
+        let overtaken = scan.overtaken;
+        let mut history = Self::of(directory, file, scan);
+        if damaged {
+            let mut damage = damage;
+            if !damage.lost.is_empty() {
+                let aside = history.directory.keep_aside();
+                damage.kept_as = Some(aside.map_err(|e| failed("repaired", &e))?);
+            }
+            history.rewrite().map_err(|e| failed("repaired", &e))?;
+            return Ok((history, Some(damage)));
+        }
+        history.settle(overtaken).map_err(|e| failed("opened", &e))?;
+        Ok((history, None))
+    }
+
+    fn of(directory: Directory, file: File, scan: Scan) -> Self {
+        Self {
+            directory,
+            file: Arc::new(file),
+            live: scan.entries.values().map(|entry| entry.length).sum(),
+            entries: scan.entries,
+            end: scan.end,
+            sequence: scan.sequence,
+            suspect: false,
+            lost: scan.lost,
+        }
+    }
+
+    /// Cuts off what an unfinished save left behind, and commits one that is complete but not marked.
+    fn settle(&self, overtaken: bool) -> io::Result<()> {
+        if self.file.metadata()?.len() > self.end {
+            self.file.set_len(self.end)?;
+        }
+        if overtaken {
+            self.file.sync_data()?;
+            let mark = self.mark();
+            self.file.write_all_at(&mark.encode(), mark.place())?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { sequence: self.sequence, length: self.end, records: self.entries.len() as u64 }
+    }
+
+    /// Where it is, for messages.
+    pub fn place(&self) -> String {
+        self.directory.place()
+    }
+
+    /// How many keys have a record.
+    pub fn records(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How each record of a batch stands to what is stored, those before it in the batch included.
+    fn judge(&self, batch: &[Prepared]) -> Vec<Standing> {
+        let mut earlier: HashMap<&[u8], &Head> = HashMap::new();
+        batch
+            .iter()
+            .map(|Prepared { head, supersede, .. }| {
+                let stored = match earlier.get(&*head.key) {
+                    Some(earlier) => Some(Entry::at(0, earlier)),
+                    None => self.entries.get(&head.key).copied(),
+                };
+                let same = stored.is_some_and(|stored| {
+                    (stored.format, stored.body, stored.check)
+                        == (head.format, head.body, head.check)
+                });
+                let stored = stored.map(|stored| stored.richness);
+                let standing = Standing::of(head.richness, *supersede, stored, same);
+                if standing == Standing::Changes {
+                    earlier.insert(&head.key, head);
+                }
+                standing
+            })
+            .collect()
+    }
+
+    /// What saving this batch would do: the report, and the places in the batch of what would be written.
+    pub fn compare(&self, batch: &[Prepared]) -> (SaveReport, Vec<usize>) {
+        let mut report = SaveReport::default();
+        let mut changes = Vec::new();
+        for (n, standing) in self.judge(batch).into_iter().enumerate() {
+            match standing {
+                Standing::Changes => changes.push(n),
+                Standing::Unchanged => report.unchanged += 1,
+                Standing::Poorer => report.kept_richer.push(batch[n].key.clone()),
+            }
+        }
+        report.written = changes.len();
+        (report, changes)
+    }
+
+    /// Saves a batch: all of it, or nothing.
+    pub fn save(&mut self, batch: &[Prepared]) -> Result<SaveReport, Error> {
+        let (report, changes) = self.compare(batch);
+        let changes =
+            changes.into_iter().map(|n| (batch[n].head.clone(), batch[n].body.as_slice()));
+        self.append(changes.collect())?;
+        Ok(report)
+    }
+
+    /// The encoded keys whose VPA is not among the living. Records of other formats are left alone:
+    /// whoever wrote them knows better.
+    pub fn orphans(&self, living: &HashSet<VpaKey>) -> Vec<Box<[u8]>> {
+        let own = self.entries.iter().filter(|(_, entry)| entry.format == codec::FORMAT);
+        own.filter(|(key, _)| codec::decode_key(key).is_ok_and(|key| !living.contains(&key.vpa)))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Removes these keys. Answers how many there were.
+    pub fn remove(&mut self, mut keys: Vec<Box<[u8]>>) -> Result<usize, Error> {
+        keys.retain(|key| self.entries.contains_key(key));
+        let removed = keys.len();
+        let removal = |key| Head {
+            kind: Kind::Removal,
+            format: codec::FORMAT,
+            body: 0,
+            sequence: 0,
+            richness: 0,
+            check: frame::check(&[]),
+            key,
+        };
+        self.append(keys.into_iter().map(|key| (removal(key), &[][..])).collect())?;
+        Ok(removed)
+    }
+
+    fn append(&mut self, changes: Vec<(Head, &[u8])>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if self.suspect {
+            self.rewrite().map_err(|e| self.unavailable(&e))?;
+        }
+        // A number is used once, also by a save that fails: what it left behind is never taken for
+        // part of the next one.
+        self.sequence += 1;
+        let count = changes.len() as u64;
+        let mut bytes = Vec::new();
+        let mut written = Vec::with_capacity(changes.len());
+        for (mut head, body) in changes {
+            head.sequence = self.sequence;
+            let offset = self.end + bytes.len() as u64;
+            head.write(body, &mut bytes);
+            written.push((offset, head));
+        }
+        let end = Head {
+            kind: Kind::End,
+            format: codec::FORMAT,
+            body: 0,
+            sequence: self.sequence,
+            richness: count,
+            check: frame::check(&bytes),
+            key: Box::default(),
+        };
+        end.write(&[], &mut bytes);
+        debug_assert_eq!(end.length(), END_MARK, "readers know end marks by their length");
+
+        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+            // It lies behind the committed end, where nobody reads it; give the space back.
+            self.suspect = self.file.set_len(self.end).is_err();
+            return Err(self.unavailable(&error));
+        }
+        let mark = Mark {
+            sequence: self.sequence,
+            length: self.end + bytes.len() as u64,
+            records: self.records_after(&written),
+        };
+        if let Err(error) = self.commit(mark) {
+            self.suspect = true;
+            return Err(self.unavailable(&error));
+        }
+        self.end = mark.length;
+        if !self.lost.is_empty() {
+            let anew: HashSet<&[u8]> = written.iter().map(|(_, head)| &*head.key).collect();
+            self.lost.retain(|loss| {
+                let key = loss.key.as_ref().map(codec::encode_key);
+                key.is_none_or(|key| !anew.contains(&*key))
+            });
+        }
+        for (offset, head) in written {
+            let entry = (head.kind == Kind::Record).then(|| Entry::at(offset, &head));
+            let old = match entry {
+                Some(entry) => self.entries.insert(head.key, entry),
+                None => self.entries.remove(&head.key),
+            };
+            self.live += entry.map_or(0, |entry| entry.length);
+            self.live -= old.map_or(0, |entry| entry.length);
+        }
+        if self.end > 2 * self.live + SLACK {
+            // What was asked for is saved already; a compaction that fails is tried after the next save.
+            let _ = self.rewrite();
+        }
+        Ok(())
+    }
+
+    fn records_after(&self, written: &[(u64, Head)]) -> u64 {
+        let mut touched: HashMap<&[u8], bool> = HashMap::new();
+        for (_, head) in written {
+            touched.insert(&head.key, head.kind == Kind::Record);
+        }
+        let before = touched.keys().filter(|key| self.entries.contains_key(**key)).count();
+        let after = touched.values().filter(|record| **record).count();
+        (self.entries.len() - before + after) as u64
+    }
+
+    fn commit(&self, mark: Mark) -> io::Result<()> {
+        // In this order: a mark must never speak of entries that are not on disk yet.
+        self.file.sync_data()?;
+        self.file.write_all_at(&mark.encode(), mark.place())?;
+        self.file.sync_data()
+    }
+
+    /// Writes the current records into a new file that takes the place of the old one.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let mut current: Vec<(&Box<[u8]>, &Entry)> = self.entries.iter().collect();
+        current.sort_by_key(|(_, entry)| entry.offset);
+        let (old, sequence) = (Arc::clone(&self.file), self.sequence);
+        let (file, (entries, end, lost)) = self.directory.replace_history(|file| {
+            let mut out = io::BufWriter::with_capacity(1 << 16, &mut *file);
+            out.write_all(&[0; mark::ENTRIES as usize])?;
+            let mut entries = HashMap::with_capacity(current.len());
+            let (mut offset, mut lost) = (mark::ENTRIES, Vec::new());
+            for (key, entry) in current {
+                match read_entry(&old, entry)? {
+                    Ok((_, bytes)) => {
+                        out.write_all(&bytes)?;
+                        entries.insert(key.clone(), Entry { offset, ..*entry });
+                        offset += entry.length;
+                    }
+                    Err(_) => lost.push(Loss::of_record(key, Loss::FAILS)),
+                }
+            }
+            out.flush()?;
+            drop(out);
+            let records = entries.len() as u64;
+            write_marks(file, Mark { sequence, length: offset, records })?;
+            Ok((entries, offset, lost))
+        })?;
+        self.file = Arc::new(file);
+        self.live = entries.values().map(|entry| entry.length).sum();
+        self.entries = entries;
+        self.end = end;
+        self.suspect = false;
+        self.lost.extend(lost);
+        Ok(())
+    }
+
+    fn unavailable(&self, error: &io::Error) -> Error {
+        Error::Unavailable {
+            place: self.place(),
+            why: format!(
+                "nothing of this save is kept, what was saved before is: {}",
+                explain(error)
+            ),
+        }
+    }
+
+    /// What a load will read: the state of this moment, whatever is saved meanwhile.
+    pub fn listing(&self, wanted: &Wanted) -> Listing {
+        let entries = self
+            .entries
+            .iter()
+            .filter(|(key, _)| codec::decode_key(key).map_or(true, |key| wanted.includes(&key)))
+            .map(|(_, entry)| *entry)
+            .collect();
+        let asked_for = |loss: &&Loss| match &loss.key {
+            Some(key) => wanted.includes(key),
+            None => *wanted == Wanted::Everything,
+        };
+        let lost = self.lost.iter().filter(asked_for).map(|loss| loss.skipped.clone()).collect();
+        Listing::new(Arc::clone(&self.file), entries, lost)
+    }
+}
+
+fn write_marks(file: &File, mark: Mark) -> io::Result<()> {
+    file.write_all_at(&mark.encode(), 0)?;
+    file.write_all_at(&mark.encode(), mark::SECOND)
+}

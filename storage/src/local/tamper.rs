@@ -1,0 +1,46 @@
+//! Damage on purpose, for tests: what disks, crashes and foreign hands do to a history file.
+
+use std::{fs, io, path::Path};
+
+use super::{
+    History,
+    frame::check,
+    history::Prepared,
+    mark,
+    scan::{Entry, scan},
+};
+use crate::{Error, Key, codec};
+
+/// Puts bytes of this format under a key, as another version might have written them.
+pub fn place(directory: &Path, key: &Key, format: u8, content: &[u8]) -> Result<(), Error> {
+    let (mut history, _) = History::open(directory)?;
+    history.save(&[Prepared::raw(key, format, 1, content.to_vec())?]).map(|_| ())
+}
+
+/// Flips one bit inside the stored content of a key. Answers whether the key was there.
+pub fn flip_bit(directory: &Path, key: &Key) -> io::Result<bool> {
+    let path = directory.join("history.plimsoll");
+    let Ok(found) = scan(&fs::File::open(&path)?)? else { return Ok(false) };
+    let Some(Entry { offset, length, .. }) = found.entries.get(&*codec::encode_key(key)) else {
+        return Ok(false);
+    };
+    let mut bytes = fs::read(&path)?;
+    if let Some(byte) = bytes.get_mut((offset + length - 1) as usize) {
+        *byte ^= 0x10;
+    }
+    fs::write(&path, bytes)?;
+    Ok(true)
+}
+
+/// Makes the file claim another layout, as a later version would write it.
+pub fn claim_layout(directory: &Path, version: u16) -> io::Result<()> {
+    let path = directory.join("history.plimsoll");
+    let mut bytes = fs::read(&path)?;
+    for place in [0, mark::SECOND as usize] {
+        let one = &mut bytes[place..place + mark::LENGTH];
+        one[8..10].copy_from_slice(&version.to_le_bytes());
+        let guard = check(&one[..mark::LENGTH - 8]);
+        one[mark::LENGTH - 8..].copy_from_slice(&guard.to_le_bytes());
+    }
+    fs::write(&path, bytes)
+}
