@@ -6,6 +6,7 @@ mod crds;
 mod house;
 mod model;
 mod quantity;
+mod storage;
 #[allow(
     dead_code,
     unused_imports,

@@ -1,0 +1,144 @@
+//! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
+
+use plimsoll_storage::{
+    Bump, Key, Observed, Replica, Scheme, Snapshot, Time, VpaKey, Weights,
+    codec::{FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot},
+};
+use proptest::{collection::vec, option, prelude::*};
+
+fn time() -> impl Strategy<Value = Time> {
+    any::<i64>().prop_map(Time::from_nanos)
+}
+
+fn float() -> impl Strategy<Value = f64> {
+    // Every bit pattern: subnormal numbers, infinities and each of the NaNs too.
+    any::<u64>().prop_map(f64::from_bits)
+}
+
+prop_compose! {
+    fn weights()(
+        fine in any::<bool>(),
+        reference in option::of(time()),
+        total in float(),
+        buckets in vec((any::<u8>(), float()), 0..40),
+        span in any::<Option<(u8, u8)>>(),
+    ) -> Weights {
+        let scheme = if fine { Scheme::Fine } else { Scheme::Standard };
+        Weights { scheme, reference, total, buckets, span }
+    }
+}
+
+prop_compose! {
+    fn observed()(
+        count in any::<u64>(), first in option::of(time()), last in option::of(time()),
+    ) -> Observed {
+        Observed { count, first, last }
+    }
+}
+
+prop_compose! {
+    fn replica()(
+        name in any::<String>(),
+        times in [option::of(time()), option::of(time()), option::of(time())],
+        usage_peak in any::<Option<i64>>(),
+        bump_peak in any::<Option<i64>>(),
+    ) -> Replica {
+        let [last_cpu, last_memory, window_end] = times;
+        Replica { name: name.into(), last_cpu, last_memory, window_end, usage_peak, bump_peak }
+    }
+}
+
+prop_compose! {
+    fn snapshot()(
+        owner in any::<Option<String>>(),
+        (cpu, memory) in (weights(), weights()),
+        (memory_closed, fleet) in (option::of(weights()), option::of(weights())),
+        fleet_window in option::of(replica()),
+        (cpu_seen, memory_seen) in (observed(), observed()),
+        last_alive in option::of(time()),
+        replicas in vec(replica(), 0..4),
+        bump in option::of((time(), any::<i64>(), any::<i64>())),
+    ) -> Snapshot {
+        let owner = owner.map(Into::into);
+        let bump = bump.map(|(at, base, counted)| Bump { at, base, counted });
+        Snapshot {
+            owner, cpu, memory, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
+            last_alive, replicas, bump,
+        }
+    }
+}
+
+/// Every float of a snapshot as its bits: unlike `==`, this tells NaNs and zeros apart.
+fn bits(snapshot: &Snapshot) -> Vec<u64> {
+    [Some(&snapshot.cpu), Some(&snapshot.memory)]
+        .into_iter()
+        .chain([snapshot.memory_closed.as_ref(), snapshot.fleet.as_ref()])
+        .flatten()
+        .flat_map(|w| std::iter::once(w.total).chain(w.buckets.iter().map(|(_, weight)| *weight)))
+        .map(f64::to_bits)
+        .collect()
+}
+
+/// The snapshot with its floats taken out, for comparing all the rest.
+fn without_floats(mut snapshot: Snapshot) -> Snapshot {
+    let all = [Some(&mut snapshot.cpu), Some(&mut snapshot.memory)];
+    for weights in all.into_iter().chain([snapshot.memory_closed.as_mut(), snapshot.fleet.as_mut()])
+    {
+        let Some(weights) = weights else { continue };
+        weights.total = 0.0;
+        weights.buckets.iter_mut().for_each(|(_, weight)| *weight = 0.0);
+    }
+    snapshot
+}
+
+proptest! {
+    #[test]
+    fn a_snapshot_survives_encoding_to_the_last_bit(snapshot in snapshot()) {
+        let bytes = encode_snapshot(&snapshot);
+        let back = decode_snapshot(FORMAT, &bytes).expect("what was encoded decodes");
+        prop_assert_eq!(bits(&back), bits(&snapshot));
+        prop_assert_eq!(encode_snapshot(&back), bytes);
+        prop_assert_eq!(without_floats(back), without_floats(snapshot));
+    }
+
+    #[test]
+    fn a_key_survives_encoding(namespace in any::<String>(), name in any::<String>(), container in any::<String>()) {
+        let key = Key::new(VpaKey::new(namespace, name), container);
+        prop_assert_eq!(decode_key(&encode_key(&key)), Ok(key));
+    }
+
+    #[test]
+    fn any_bytes_decode_or_are_refused_in_one_line(bytes in vec(any::<u8>(), 0..300)) {
+        if let Err(malformed) = decode_snapshot(FORMAT, &bytes) {
+            prop_assert!(!malformed.to_string().contains('\n'));
+        }
+        let _ = decode_key(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_encoding_decodes_or_is_refused_without_harm(
+        snapshot in snapshot(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), bit in 0..8_u8,
+    ) {
+        let bytes = encode_snapshot(&snapshot);
+        prop_assert!(decode_snapshot(FORMAT, &bytes[..cut.index(bytes.len())]).is_err(), "a cut is found");
+        let mut flipped = bytes;
+        let place = flip.index(flipped.len());
+        flipped[place] ^= 1 << bit;
+        let _ = decode_snapshot(FORMAT, &flipped);
+    }
+}
+
+#[test]
+fn bytes_after_the_end_of_a_record_are_refused() {
+    let mut bytes = encode_snapshot(&Snapshot::default());
+    bytes.push(0);
+    let refused = decode_snapshot(FORMAT, &bytes).expect_err("a byte too many");
+    assert_eq!(refused.to_string(), "its content does not decode: 1 bytes too many");
+}
+
+#[test]
+fn another_format_is_named_in_the_refusal() {
+    assert_eq!(decode_snapshot(7, &[]), Err(Malformed::Format(7)));
+    let line = Malformed::Format(7).to_string();
+    assert_eq!(line, "it is in record format 7, this version reads format 1");
+}

@@ -1,0 +1,250 @@
+//! `local` with its file cut or a bit flipped: all data, or one line that says what is lost. Never a panic,
+//! never a state that nobody saved.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+    path::Path,
+};
+
+use plimsoll_storage::{Key, Local, Snapshot, Writer};
+use proptest::{collection::vec, prelude::*};
+
+use super::place::{
+    Granted, Seeded, assert_same, by_key, load, open, place, quick_place, record, records, run,
+    save,
+};
+
+const HISTORY: &str = "history.plimsoll";
+
+/// A history of several saves and a removal, and everything that was ever saved into it.
+struct Original {
+    bytes: Vec<u8>,
+    last: BTreeMap<Key, Snapshot>,
+    ever: HashMap<Key, Vec<Snapshot>>,
+}
+
+fn original(keys: usize, saves: u64) -> Original {
+    let directory = quick_place();
+    let local = open(directory.path());
+    let mut ever = Vec::new();
+    for generation in 1..=saves {
+        let batch = records(keys - generation as usize % 3, generation);
+        save(&local, &batch);
+        ever.extend(batch);
+    }
+    let gone = record(0, 1).key.vpa;
+    let living: HashSet<_> =
+        ever.iter().map(|r| r.key.vpa.clone()).filter(|v| *v != gone).collect();
+    run(local.collect_garbage(&living, &Granted)).expect("local collects");
+    let batch = [record(1, saves + 1)];
+    save(&local, &batch);
+    ever.extend(batch);
+    let (last, _) = load(&local);
+    assert!(!last.contains_key(&record(0, 1).key), "the removed record is gone");
+    drop(local);
+    let bytes = fs::read(directory.path().join(HISTORY)).expect("the history is there");
+    let mut states: HashMap<Key, Vec<Snapshot>> = HashMap::new();
+    for record in ever {
+        states.entry(record.key).or_default().push(record.snapshot);
+    }
+    Original { bytes, last, ever: states }
+}
+
+impl Original {
+    /// Opens these bytes and checks everything that must hold of what comes out. Answers how many keys
+    /// are lost or set back.
+    fn check(&self, directory: &Path, damaged: &[u8], how: &str) -> usize {
+        fs::write(directory.join(HISTORY), damaged).expect("the directory is writable");
+        let (local, report) = Local::open(directory).unwrap_or_else(|e| panic!("{how}: {e}"));
+        let (loaded, loading) = load(&local);
+        assert_eq!(report.records, loaded.len(), "{how}: the report counts what is there");
+        for (key, snapshot) in &loaded {
+            let saved = self.ever.get(key).is_some_and(|states| states.contains(snapshot));
+            assert!(saved, "{how}: {key} is in a state that nobody saved");
+        }
+        let differs = |key: &&Key| loaded.get(*key) != self.last.get(*key);
+        let keys: HashSet<&Key> = self.last.keys().chain(loaded.keys()).collect();
+        let lost = keys.into_iter().filter(|key| differs(key)).count();
+
+        let Some(damage) = report.damage else {
+            assert_eq!(lost, 0, "{how}: {lost} records are lost and not a word is said");
+            return 0;
+        };
+        let line = damage.to_string();
+        assert!(!line.contains('\n'), "{how}: not one line: {line}");
+        assert!(line.starts_with(&directory.display().to_string()), "{how}: where? {line}");
+        assert_eq!(loading.skipped, damage.lost, "{how}: a load names what opening named");
+        if lost > 0 {
+            assert!(!damage.lost.is_empty(), "{how}: {lost} lost, but it says: {line}");
+        }
+        match damage.kept_as {
+            Some(name) => {
+                let aside = directory.join(name);
+                assert_eq!(fs::read(&aside).expect("it is kept"), damaged, "{how}: kept as it was");
+                fs::remove_file(aside).expect("it can be removed");
+            }
+            None => assert_eq!(damage.lost, [], "{how}: what is lost is kept aside"),
+        }
+        drop(local);
+        let (again, loading) = load(&open(directory));
+        assert_same(&again, &loaded);
+        assert_eq!(loading.skipped, [], "{how}: repaired once and for all");
+        lost
+    }
+
+    fn flipped(&self, place: usize, bit: u64) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        bytes[place] ^= 1 << bit;
+        bytes
+    }
+}
+
+#[test]
+fn a_small_history_cut_at_any_byte_opens_or_says_what_is_lost() {
+    let (original, directory) = (original(4, 2), quick_place());
+    for length in 0..original.bytes.len() {
+        let how = format!("cut at {length} of {}", original.bytes.len());
+        let lost = original.check(directory.path(), &original.bytes[..length], &how);
+        if length < 1024 {
+            assert_eq!(lost, original.last.len(), "{how}: history starts anew");
+        }
+    }
+}
+
+#[test]
+fn a_small_history_with_any_byte_flipped_loses_one_record_at_most() {
+    let (original, directory) = (original(4, 2), quick_place());
+    for place in 0..original.bytes.len() {
+        let how = format!("byte {place} flipped");
+        let bytes = original.flipped(place, place as u64 % 8);
+        let lost = original.check(directory.path(), &bytes, &how);
+        assert!(lost <= 1, "{how}: {lost} records are lost");
+    }
+}
+
+#[test]
+fn a_larger_history_withstands_5000_cuts_and_flips() {
+    let (original, directory) = (original(40, 4), quick_place());
+    let mut seeded = Seeded(20_261_121);
+    for n in 0..5_000 {
+        let place = seeded.below(original.bytes.len() as u64) as usize;
+        if n % 2 == 0 {
+            let bytes = original.flipped(place, seeded.below(8));
+            let how = format!("byte {place} flipped");
+            let lost = original.check(directory.path(), &bytes, &how);
+            assert!(lost <= 1, "{how}: {lost} records are lost");
+        } else {
+            original.check(directory.path(), &original.bytes[..place], &format!("cut at {place}"));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_is_named_and_the_state_before_it_is_used() {
+    let directory = place();
+    let local = open(directory.path());
+    let (first, second) = (records(3, 1), records(3, 2));
+    save(&local, &first);
+    save(&local, &second);
+    drop(local);
+    let damaged = &second[1].key;
+    let flipped = plimsoll_storage::local::tamper::flip_bit(directory.path(), damaged);
+    assert!(flipped.expect("the history can be written"), "the record is there");
+
+    let (local, report) = Local::open(directory.path()).expect("it opens");
+    let line = report.damage.expect("the damage is found").to_string();
+    let at = directory.path().display();
+    assert_eq!(
+        line,
+        format!(
+            "{at}: history was damaged; 3 records are whole; lost: shop/web-1/app (it fails its \
+             check; the state before it is used); the damaged file is kept as \
+             history.plimsoll.damaged-1"
+        )
+    );
+    let expected = [second[0].clone(), first[1].clone(), second[2].clone()];
+    assert_same(&load(&local).0, &by_key(&expected));
+}
+
+#[test]
+fn a_record_that_goes_bad_while_the_process_runs_is_skipped_and_named() {
+    let directory = place();
+    let local = open(directory.path());
+    let batch = records(3, 1);
+    save(&local, &batch);
+    let flipped = plimsoll_storage::local::tamper::flip_bit(directory.path(), &batch[1].key);
+    assert!(flipped.expect("the history can be written"), "the record is there");
+    let (loaded, report) = load(&local);
+    assert_same(&loaded, &by_key(&[batch[0].clone(), batch[2].clone()]));
+    assert_eq!(report.skipped.len(), 1);
+    assert_eq!(report.skipped[0].what, "shop/web-1/app");
+    assert_eq!(report.skipped[0].why, "it fails its check");
+}
+
+#[test]
+fn what_an_unfinished_save_left_behind_is_dropped_without_a_word() {
+    let directory = place();
+    let local = open(directory.path());
+    save(&local, &records(4, 1));
+    let path = directory.path().join(HISTORY);
+    let before = fs::read(&path).expect("the history is there");
+    save(&local, &records(4, 2));
+    drop(local);
+    let after = fs::read(&path).expect("the history is there");
+
+    // The marks as they were before, and some of what the second save appended.
+    for appended in 0..=after.len() - before.len() {
+        let mut bytes = before.clone();
+        bytes.extend_from_slice(&after[before.len()..before.len() + appended]);
+        fs::write(&path, &bytes).expect("the history can be written");
+        let complete = before.len() + appended == after.len();
+        let expected = by_key(&records(4, if complete { 2 } else { 1 }));
+        assert_same(&load(&open(directory.path())).0, &expected);
+    }
+}
+
+#[test]
+fn a_save_after_an_unfinished_one_is_not_mixed_with_what_that_left_behind() {
+    let directory = place();
+    let local = open(directory.path());
+    save(&local, &records(2, 1));
+    let path = directory.path().join(HISTORY);
+    let before = fs::metadata(&path).expect("the history is there").len() as usize;
+    save(&local, &records(6, 2));
+    drop(local);
+    let mut bytes = fs::read(&path).expect("the history is there");
+    bytes.truncate(bytes.len() - 10);
+    let committed = {
+        let fresh = place();
+        let local = open(fresh.path());
+        save(&local, &records(2, 1));
+        drop(local);
+        fs::read(fresh.path().join(HISTORY)).expect("the history is there")
+    };
+    assert_eq!(committed.len(), before, "the same save makes the same bytes");
+    bytes[..1024].copy_from_slice(&committed[..1024]);
+    fs::write(&path, &bytes).expect("the history can be written");
+
+    let local = open(directory.path());
+    save(&local, &[record(0, 3)]);
+    drop(local);
+    let expected = by_key(&[record(0, 3), record(1, 1)]);
+    assert_same(&load(&open(directory.path())).0, &expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_bytes_in_place_of_a_history_are_kept_aside_and_history_starts_anew(bytes in vec(any::<u8>(), 0..4_000)) {
+        let directory = quick_place();
+        fs::write(directory.path().join(HISTORY), &bytes).expect("the directory is writable");
+        let (local, report) = Local::open(directory.path()).expect("it opens");
+        let damage = report.damage.expect("the damage is found");
+        prop_assert!(!damage.lost.is_empty());
+        let aside = damage.kept_as.expect("it is kept");
+        prop_assert_eq!(fs::read(directory.path().join(aside)).expect("it is kept"), bytes);
+        save(&local, &records(2, 1));
+        assert_same(&load(&local).0, &by_key(&records(2, 1)));
+    }
+}

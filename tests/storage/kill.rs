@@ -1,0 +1,142 @@
+//! kill -9 during saves: what is loaded afterwards is the last completed save, or one that had completed
+//! without being able to say so. Never a mixture.
+//!
+//! The child is this test binary, started again for one test; what it saves is up to whoever uses
+//! [`kill_during_saves`] and [`save_until_killed`].
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use plimsoll_storage::{Key, Local, Record, Snapshot};
+
+use super::place::{Seeded, assert_same, by_key, load, place, records, save};
+
+/// Tells a child where to save.
+const DIRECTORY: &str = "PLIMSOLL_TEST_SAVES_IN";
+
+/// A child that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The child's part: saves one generation after another, and says so after each. Does nothing in a
+/// process that [`kill_during_saves`] did not start.
+pub fn save_until_killed(
+    latest: impl Fn(&BTreeMap<Key, Snapshot>) -> u64,
+    generate: impl Fn(u64) -> Vec<Record>,
+) {
+    let Some(directory) = env::var_os(DIRECTORY) else { return };
+    let mut out = std::io::stdout();
+    // A parent that is gone makes these writes fail, and that ends the child.
+    writeln!(out, "opening").expect("the parent listens");
+    let (local, report) = Local::open(directory).expect("the lock of a killed process is free");
+    assert_eq!(report.damage, None, "a kill is not damage");
+    for generation in latest(&load(&local).0) + 1.. {
+        save(&local, &generate(generation));
+        writeln!(out, "saved {generation}").expect("the parent listens");
+    }
+}
+
+/// The parent's part: starts the test `child` over and over, kills it at random moments, and hands what
+/// is then stored to `check`, with the number of the last save that is known to be complete. `check`
+/// answers the number of the save that it found. Answers the last of them.
+pub fn kill_during_saves(
+    directory: &Path,
+    child: &str,
+    kills: u32,
+    mut check: impl FnMut(BTreeMap<Key, Snapshot>, u64) -> u64,
+) -> u64 {
+    let mut seeded = Seeded(9);
+    let mut completed = 0;
+    for kill in 0..kills {
+        let mut child = Killed(
+            Command::new(env::current_exe().expect("this binary has a path"))
+                .args([child, "--exact", "--ignored", "--nocapture"])
+                .env(DIRECTORY, directory)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("this binary can be started again"),
+        );
+        let out = BufReader::new(child.0.stdout.take().expect("its output is piped"));
+        let (say, heard) = mpsc::channel();
+        let listening = thread::spawn(move || {
+            for line in out.lines() {
+                let Ok(line) = line else { break };
+                if say.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let opening = heard.iter().any(|line| line.ends_with("opening"));
+        assert!(opening, "the child of kill {kill} starts");
+        // After some saves, and then at any moment of opening or of the next one.
+        for line in heard.iter().take(seeded.below(8) as usize) {
+            completed = saved(&line).unwrap_or(completed);
+        }
+        thread::sleep(Duration::from_micros(seeded.below(3_000)));
+        drop(child);
+        listening.join().expect("listening does not panic");
+        for line in &heard {
+            completed = saved(&line).unwrap_or(completed);
+        }
+        let (local, report) = Local::open(directory).expect("the lock of a killed process is free");
+        assert_eq!(report.damage, None, "kill {kill} is not damage");
+        // A save that completed and could not say so is one of those that must not get lost from now on.
+        completed = completed.max(check(load(&local).0, completed));
+    }
+    completed
+}
+
+fn saved(line: &str) -> Option<u64> {
+    let generation = line.strip_prefix("saved ")?;
+    Some(generation.parse().expect("a line is written whole"))
+}
+
+const RECORDS: usize = 40;
+
+fn generation(loaded: &BTreeMap<Key, Snapshot>) -> u64 {
+    loaded.values().next().map_or(0, |snapshot| snapshot.cpu_seen.count)
+}
+
+#[test]
+#[ignore = "the child of 200_kills_during_saves..., which starts it"]
+fn saves_until_it_is_killed() {
+    save_until_killed(generation, |generation| records(RECORDS, generation));
+}
+
+#[test]
+fn two_hundred_kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
+    let directory = place();
+    let completed = kill_during_saves(
+        directory.path(),
+        "storage::kill::saves_until_it_is_killed",
+        200,
+        |loaded, completed| {
+            let found = generation(&loaded);
+            assert!(found >= completed, "save {completed} had completed, {found} is there");
+            assert!(found <= completed + 1, "save {found} is there, {completed} was the last");
+            if found > 0 {
+                assert_same(&loaded, &by_key(&records(RECORDS, found)));
+            }
+            found
+        },
+    );
+    assert!(completed > 400, "{completed} saves in 200 lives: the kills came too early to tell");
+    let files = fs::read_dir(directory.path()).expect("the directory can be read").count();
+    assert!(files <= 3, "nothing was kept aside as damaged");
+}
