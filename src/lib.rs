@@ -10,4 +10,5 @@ pub mod api;
 pub mod compat;
 pub mod quantity;
 pub mod recommend;
+pub mod sim;
 pub mod units;

@@ -1,0 +1,32 @@
+//! A virtual cluster on a virtual clock: the demo lives in it, and backtests stand on it.
+//!
+//! ```text
+//!   demand (seeded curves, or a CSV file)
+//!      │ minute by minute
+//!      ▼
+//!   cluster ── pods: throttled, OOM-killed, restarted ──▶ Step ──▶ any Sink
+//!      ▲                                                   │
+//!      └── rollout ◀── advice ◀── the real recommender ◀───┘
+//! ```
+//!
+//! Pure: no clock, no client, no async; the same seed gives the same steps on every machine. What it leaves
+//! out is part of the contract: nodes have room for everybody, so CPU is held back by limits only, a
+//! container without a memory limit is never killed, and usage is what a metrics server would report once
+//! a minute.
+
+pub mod cluster;
+pub mod demand;
+pub mod noise;
+pub mod pod;
+pub mod recommender;
+pub mod rollout;
+pub mod series;
+pub mod step;
+pub mod workload;
+
+pub use cluster::{Cluster, Invalid, MINUTE, Updates};
+pub use demand::{CpuDemand, MIB, MemoryDemand};
+pub use recommender::{Advised, Recommender};
+pub use series::{Series, SeriesError};
+pub use step::{Sink, Step};
+pub use workload::{Advice, Amount, ContainerSpec, Kind, Limits, Part, Share, Workload};
