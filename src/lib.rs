@@ -7,7 +7,9 @@
 //! ```
 
 pub mod api;
+pub mod cli;
 pub mod compat;
+pub mod demo;
 pub mod quantity;
 pub mod recommend;
 pub mod sim;

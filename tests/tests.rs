@@ -3,9 +3,12 @@
 mod bed;
 mod bed_nodes;
 mod crds;
+mod demo;
 mod house;
 mod model;
 mod quantity;
+mod schema;
+mod sim;
 mod storage;
 #[allow(
     dead_code,

@@ -1,0 +1,228 @@
+//! `plimsoll demo`: its flags, and the run behind them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use clap::{Args, ValueEnum};
+use plimsoll_storage::{Storage, local::Local};
+
+use super::{
+    Exit,
+    output::{self, Problem},
+    progress::Progress,
+    terminal::Terminal,
+};
+use crate::demo::{self, Config, Failure, Life, Report, Witness, config::MOST_DAYS, text};
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll demo                       eight days, as tables and sparklines
+  plimsoll demo --seed 7 --days 30    other load, a longer life
+  plimsoll demo --output json         the same as data, see docs/schema/demo.v1.json";
+
+/// Lives the same days twice, without and with recommendations
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DemoArgs {
+    /// Seed of the load: the same seed gives the same load on every machine
+    #[arg(long, env = "PLIMSOLL_FLAG_SEED", default_value_t = 42, hide_env_values = true)]
+    seed: u64,
+    /// Virtual days of each life, 1 to 90
+    #[arg(long, env = "PLIMSOLL_FLAG_DAYS", default_value_t = 8, hide_env_values = true)]
+    #[arg(value_parser = parse_days)]
+    days: u32,
+    /// What to print
+    #[arg(
+        long,
+        short,
+        env = "PLIMSOLL_FLAG_OUTPUT",
+        default_value = "text",
+        hide_env_values = true
+    )]
+    output: Output,
+    /// Keep the recommender's history in this directory, which must hold none yet
+    #[arg(long, env = "PLIMSOLL_FLAG_KEEP_STORE", value_name = "DIR", hide_env_values = true)]
+    keep_store: Option<PathBuf>,
+}
+
+/// Form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+fn parse_days(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|days| (1..=MOST_DAYS).contains(days))
+        .ok_or_else(|| format!("give a whole number from 1 to {MOST_DAYS}"))
+}
+
+/// Runs the demo.
+pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+    let DemoArgs { seed, days, output, keep_store } = arguments;
+    let config = Config { seed, days, store: keep_store };
+    match output {
+        Output::Text => output::say(&text::opening(&config, &terminal.look))?,
+        // Standard output is for the data alone.
+        Output::Json => output::note(&format!("living {days} virtual days twice, seed {seed}")),
+    }
+    let report = live(&config, terminal)?;
+    let result = match output {
+        Output::Text => text::outcome(&report, &terminal.look),
+        Output::Json => {
+            let json = serde_json::to_string_pretty(&report)
+                .map_err(|error| Problem::new(Exit::Internal, format!("report: {error}")))?;
+            json + "\n"
+        }
+    };
+    output::say(&result)?;
+    Ok(Exit::Fine)
+}
+
+/// Lives both lives on a thread of their own, so that a signal ends them in good order: the temporary
+/// directory goes away however the run ends.
+fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
+    let failed = |error| Problem::new(Exit::Findings, format!("cannot start the demo: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    // Signals are heard before there is anything to clear away.
+    let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
+    let place = Place::prepare(config)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut watcher = Watcher {
+        progress: Progress::new(terminal.watches, terminal.look.glyphs),
+        stop: Arc::clone(&stop),
+    };
+    let directory = place.path().to_owned();
+    let wanted = config.clone();
+    let outcome = runtime.block_on(async move {
+        let open = move || open(&directory);
+        let lives = tokio::spawn(async move { demo::run(&wanted, &open, &mut watcher).await });
+        tokio::pin!(lives);
+        tokio::select! {
+            outcome = &mut lives => outcome,
+            () = signals.first() => {
+                stop.store(true, Ordering::Relaxed);
+                lives.await
+            }
+        }
+    });
+    match outcome {
+        Ok(Ok(report)) => Ok(report),
+        Ok(Err(Failure::Interrupted)) => Err(Problem::new(Exit::Interrupted, "interrupted")),
+        Ok(Err(failure @ Failure::Fleet(_))) => {
+            Err(Problem::new(Exit::Internal, failure.to_string()))
+        }
+        Ok(Err(failure)) => Err(Problem::new(Exit::Findings, failure.to_string())),
+        Err(error) => Err(Problem::new(Exit::Internal, error.to_string())),
+    }
+}
+
+fn open(directory: &Path) -> Result<Box<dyn Storage>, plimsoll_storage::Error> {
+    let (local, _) = Local::open(directory)?;
+    Ok(Box::new(local))
+}
+
+/// Where the history is kept while the demo runs.
+enum Place {
+    /// Removed with this value.
+    Temporary(tempfile::TempDir),
+    /// The user's.
+    Kept(PathBuf),
+}
+
+impl Place {
+    fn prepare(config: &Config) -> Result<Self, Problem> {
+        let Some(place) = config.store.clone() else {
+            let made = tempfile::Builder::new().prefix("plimsoll-demo-").tempdir();
+            return made.map(Self::Temporary).map_err(|error| {
+                let failure = Failure::NoPlace { place: std::env::temp_dir(), error };
+                Problem::new(Exit::Findings, failure.to_string())
+            });
+        };
+        let refused = |error: plimsoll_storage::Error| {
+            Problem::new(Exit::Findings, format!("--keep-store: {error}"))
+        };
+        let (_, report) = Local::open(&place).map_err(refused)?;
+        if report.records > 0 || report.damage.is_some() {
+            let failure = Failure::NotEmpty { place, records: report.records };
+            return Err(Problem::new(Exit::Findings, failure.to_string()));
+        }
+        Ok(Self::Kept(place))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(directory) => directory.path(),
+            Self::Kept(path) => path,
+        }
+    }
+}
+
+/// Shows progress, and hears when to stop.
+struct Watcher {
+    progress: Progress,
+    stop: Arc<AtomicBool>,
+}
+
+impl Witness for Watcher {
+    fn hour(&mut self, life: Life, hour: u32, of: u32) {
+        self.progress.show(life, hour, of);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The signals that ask a program to stop.
+#[cfg(unix)]
+struct Signals([tokio::signal::unix::Signal; 3]);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    async fn first(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// Ctrl-C, which is all there is elsewhere.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn first(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The command line: what was typed becomes a checked configuration, is run, and ends with an exit code.
+//!
+//! Results go to standard output, everything else to standard error. Every flag has an environment twin
+//! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
+
+mod crds;
+mod demo;
+mod exit;
+mod output;
+mod progress;
+mod terminal;
+
+use std::ffi::OsString;
+
+use clap::{
+    CommandFactory as _, Parser, Subcommand, builder::BoolishValueParser, error::ErrorKind,
+};
+
+pub use exit::Exit;
+
+use self::{output::Problem, terminal::Terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll demo                        eight days of a virtual cluster, in seconds
+  plimsoll demo --output json          the same as data
+  plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
+
+Every flag can be set in the environment instead, --no-color as
+PLIMSOLL_FLAG_NO_COLOR=true.
+Exit codes: 0 fine, 1 findings or bad input, 2 usage, 3 a bug in this program.
+Documentation: README.md and docs/ in the source.";
+
+/// The load line for Kubernetes: decides how much CPU and memory every workload gets, and says why.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, after_help = EXAMPLES, max_term_width = 80)]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+struct Cli {
+    /// Never use colours (NO_COLOR, TERM=dumb and pipes do the same)
+    #[arg(long, global = true, env = "PLIMSOLL_FLAG_NO_COLOR", hide_env_values = true)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    no_color: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Crds(crds::CrdsArgs),
+}
+
+/// Runs the program with these arguments, its own name first.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let outcome = Cli::try_parse_from(arguments).map_err(|error| refusal(&error)).and_then(|cli| {
+        let Cli { no_color, command } = cli;
+        let terminal = Terminal::detect(no_color);
+        match command {
+            Command::Demo(arguments) => demo::run(arguments, &terminal),
+            Command::Crds(arguments) => crds::run(&arguments),
+        }
+    });
+    match outcome {
+        Ok(exit) => exit,
+        Err(problem) => problem.report(),
+    }
+}
+
+/// What the parser says, in one line. Help and version are no refusals, but come the same way.
+fn refusal(error: &clap::Error) -> Problem {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::say(&error.render().to_string()).err().unwrap_or_else(Problem::none)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let help = Cli::command().render_help().to_string();
+            Problem::new(Exit::Usage, format!("say what to do\n\n{}", help.trim_end()))
+        }
+        _ => Problem::new(Exit::Usage, one_line(&error.render().to_string())),
+    }
+}
+
+/// The parser's message and hints without its usage block.
+fn one_line(rendered: &str) -> String {
+    let said: Vec<&str> = rendered
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "))
+        .collect();
+    format!("{}; see --help", said.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command with its path.
+    fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
+        let mut all = vec![(path.to_owned(), command.clone())];
+        for sub in command.get_subcommands() {
+            all.extend(commands(sub, &format!("{path} {}", sub.get_name())));
+        }
+        all
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_its_environment_twin() {
+        let mut flags = 0;
+        for (path, command) in commands(&Cli::command(), "plimsoll") {
+            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+                let Some(long) = argument.get_long() else {
+                    panic!("{path}: a flag without a name")
+                };
+                if matches!(long, "help" | "version") {
+                    continue;
+                }
+                let twin = format!("PLIMSOLL_FLAG_{}", long.to_uppercase().replace('-', "_"));
+                let found = argument.get_env().and_then(|name| name.to_str());
+                assert_eq!(found, Some(&*twin), "{path} --{long}");
+                flags += 1;
+            }
+        }
+        assert!(flags >= 5, "only {flags} flags were looked at");
+    }
+
+    #[test]
+    fn every_command_and_flag_says_what_it_is() {
+        for (path, command) in commands(&Cli::command(), "plimsoll") {
+            assert!(command.get_about().is_some(), "{path} has no description");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{path} {} has no help", argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_eighty_columns() {
+        // Built, so that subcommands know the width too.
+        let mut root = Cli::command();
+        root.build();
+        for (path, mut command) in commands(&root, "plimsoll") {
+            for line in command.render_long_help().to_string().lines() {
+                assert!(line.chars().count() <= 80, "{path}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_with_the_nearest_name() {
+        let refuse = |arguments: &[&str]| {
+            let arguments = std::iter::once("plimsoll").chain(arguments.iter().copied());
+            let error = Cli::try_parse_from(arguments).expect_err("refused");
+            one_line(&error.render().to_string())
+        };
+        assert_eq!(
+            refuse(&["dmo"]),
+            "unrecognized subcommand 'dmo'; a similar subcommand exists: 'demo'; see --help"
+        );
+        assert_eq!(
+            refuse(&["demo", "--sed", "1"]),
+            "unexpected argument '--sed' found; a similar argument exists: '--seed'; see --help"
+        );
+        assert_eq!(
+            refuse(&["demo", "--days", "0"]),
+            "invalid value '0' for '--days <DAYS>': give a whole number from 1 to 90; see --help"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Where words go: results to standard output, problems to standard error in one line. A reader that went
+//! away (`| head -1`) is no problem.
+
+use std::io::{self, Write as _};
+
+use super::Exit;
+
+/// Why a command ends before its end.
+#[derive(Debug)]
+pub struct Problem {
+    exit: Exit,
+    message: String,
+}
+
+impl Problem {
+    /// A problem to be reported.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// No problem at all: there is just nothing left to do.
+    pub fn none() -> Self {
+        Self::new(Exit::Fine, "")
+    }
+
+    /// Says it on standard error, and how to exit.
+    pub fn report(self) -> Exit {
+        if !self.message.is_empty() {
+            // When standard error is gone too, nobody is left to be told.
+            let _ = writeln!(io::stderr(), "plimsoll: {}", self.message);
+        }
+        self.exit
+    }
+}
+
+/// Writes a result, at once.
+pub fn say(text: &str) -> Result<(), Problem> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Problem::none(),
+        _ => Problem::new(Exit::Findings, format!("standard output: {error}")),
+    })
+}
+
+/// Tells how things go; never part of a result.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

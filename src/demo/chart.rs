@@ -1,0 +1,96 @@
+//! Usage against request over a life, in equal spans: the data behind the sparklines.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use plimsoll_storage::Time;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::Place;
+use crate::sim::{Sink, Step};
+
+/// Minutes in one point.
+pub const POINT_MINUTES: u32 = 120;
+
+/// One container over a life; one entry a point, `null` where no replica ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chart {
+    /// Mean CPU usage of a running replica, in millicores.
+    pub cpu_usage: Vec<Option<i64>>,
+    /// Mean CPU request of a replica, in millicores.
+    pub cpu_request: Vec<Option<i64>>,
+    /// Highest memory usage of any replica, in bytes.
+    pub memory_usage: Vec<Option<i64>>,
+    /// Mean memory request of a replica, in bytes.
+    pub memory_request: Vec<Option<i64>>,
+    /// Kills for lack of memory.
+    pub oom_kills: Vec<i64>,
+}
+
+/// Gathers the charts of all containers.
+#[derive(Clone, Debug)]
+pub struct Charts {
+    start: Time,
+    points: usize,
+    by_container: BTreeMap<Place, Vec<Gathered>>,
+}
+
+/// Sums of one container over one point.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gathered {
+    running: i64,
+    there: i64,
+    cpu_usage: i64,
+    cpu_request: i64,
+    memory_peak: i64,
+    memory_request: i64,
+    oom_kills: i64,
+}
+
+impl Charts {
+    /// Charts of a life that begins at `start`.
+    pub fn new(start: Time, days: u32) -> Self {
+        let points = (days * 24 * 60).div_ceil(POINT_MINUTES) as usize;
+        Self { start, points, by_container: BTreeMap::new() }
+    }
+
+    /// The chart of one container; empty spans if it never lived.
+    pub fn of(&self, workload: &Arc<str>, container: &Arc<str>) -> Chart {
+        let mut chart = Chart::default();
+        let nothing = vec![Gathered::default(); self.points];
+        let place = (workload.clone(), container.clone());
+        for point in self.by_container.get(&place).unwrap_or(&nothing) {
+            let mean = |sum: i64, of: i64| (of > 0).then(|| sum / of);
+            chart.cpu_usage.push(mean(point.cpu_usage, point.running));
+            chart.cpu_request.push(mean(point.cpu_request, point.there));
+            chart.memory_usage.push((point.running > 0).then_some(point.memory_peak));
+            chart.memory_request.push(mean(point.memory_request, point.there));
+            chart.oom_kills.push(point.oom_kills);
+        }
+        chart
+    }
+}
+
+impl Sink for Charts {
+    fn take(&mut self, step: &Step) {
+        // A step is stamped with the end of its minute, and belongs to the point it began in.
+        let began = step.at.earlier(Duration::from_mins(1)).nanos_since(self.start);
+        let width = i64::from(POINT_MINUTES) * 60 * 1_000_000_000;
+        let Ok(index) = usize::try_from(began.div_euclid(width)) else { return };
+        let place = (step.workload.clone(), step.container.clone());
+        let points = self.points;
+        let gathered = self
+            .by_container
+            .entry(place)
+            .or_insert_with(|| vec![Gathered::default(); points])
+            .get_mut(index);
+        let Some(point) = gathered else { return };
+        point.there += 1;
+        point.running += i64::from(step.running);
+        point.cpu_usage += step.usage.cpu.0;
+        point.cpu_request += step.share.request.cpu.0;
+        point.memory_peak = point.memory_peak.max(step.usage.memory.0);
+        point.memory_request += step.share.request.memory.0;
+        point.oom_kills += i64::from(step.oom_killed);
+    }
+}

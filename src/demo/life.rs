@@ -1,0 +1,258 @@
+//! One life of the demo's cluster, hour by virtual hour: with nobody watching, or with the real recommender,
+//! whose history goes to a real storage and comes back from it.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use plimsoll_storage::{Fenced, Storage, Time, VpaKey, Wanted, WritePermit};
+
+use super::{
+    chart::Charts,
+    config::Config,
+    fleet::Member,
+    ledger::Ledger,
+    report::{HistoryReport, Restart},
+};
+use crate::{
+    quantity::Quantity,
+    recommend::{Amounts, ContainerPolicy, Directives, Settings},
+    sim::{Advised, Cluster, Recommender, Sink as _, Step, Updates},
+};
+
+/// Both lives begin on Monday, 5 January 2026, at midnight UTC.
+pub const START: Time = Time::from_secs(1_767_571_200);
+
+/// Hours between saves: each waits for the disk, and a slow one must not turn seconds into minutes.
+const SAVED_EVERY: u32 = 3;
+
+/// Which of the two lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Life {
+    /// Nothing is recommended.
+    Without,
+    /// Recommendations are made and applied.
+    With,
+}
+
+/// Sees the lives go by.
+pub trait Witness: Send {
+    /// A step was lived.
+    fn step(&mut self, life: Life, step: &Step) {
+        let _ = (life, step);
+    }
+
+    /// An hour of so many is over.
+    fn hour(&mut self, life: Life, hour: u32, of: u32) {
+        let _ = (life, hour, of);
+    }
+
+    /// Whether to give up.
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Why a demo has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The history cannot be kept.
+    #[error(transparent)]
+    Storage(#[from] plimsoll_storage::Error),
+    /// There is no place for the history.
+    #[error(
+        "{}: {error}: set TMPDIR to a directory that can be written, or give --keep-store DIR",
+        place.display()
+    )]
+    NoPlace {
+        /// Where it was tried.
+        place: std::path::PathBuf,
+        /// Cause.
+        error: std::io::Error,
+    },
+    /// The store already holds a history, which the demo's would mix with.
+    #[error(
+        "{}: there is a history in it already ({records} records): give --keep-store an empty \
+         directory",
+        place.display()
+    )]
+    NotEmpty {
+        /// Where.
+        place: std::path::PathBuf,
+        /// How much.
+        records: usize,
+    },
+    /// The user did not want to wait.
+    #[error("interrupted")]
+    Interrupted,
+    /// The demo's own workloads are wrong.
+    #[error(transparent)]
+    Fleet(#[from] crate::sim::Invalid),
+}
+
+/// What is kept of a life.
+pub struct Account {
+    /// Sums.
+    pub ledger: Ledger,
+    /// Curves.
+    pub charts: Charts,
+}
+
+impl Account {
+    fn new(config: &Config) -> Self {
+        Self { ledger: Ledger::default(), charts: Charts::new(START, config.days) }
+    }
+
+    fn take(&mut self, step: &Step) {
+        self.ledger.take(step);
+        self.charts.take(step);
+    }
+}
+
+/// The life without recommendations. No recommender is there to disturb it.
+pub fn live_without(
+    config: &Config,
+    fleet: &[Member],
+    witness: &mut dyn Witness,
+) -> Result<Account, Failure> {
+    let mut cluster = cluster(config, fleet, Updates::Off)?;
+    let mut account = Account::new(config);
+    let hours = config.days * 24;
+    for hour in 1..=hours {
+        for _ in 0..60 {
+            cluster.step(&mut |step: &Step| {
+                account.take(step);
+                witness.step(Life::Without, step);
+            });
+        }
+        witness.hour(Life::Without, hour, hours);
+        if witness.stopped() {
+            return Err(Failure::Interrupted);
+        }
+    }
+    Ok(account)
+}
+
+/// Opens the storage: once at the start, and again by every restarted recommender.
+pub type Opener<'a> =
+    dyn Fn() -> Result<Box<dyn Storage>, plimsoll_storage::Error> + Send + Sync + 'a;
+
+/// The life with recommendations: what it was, what is recommended at its end, and how history fared.
+pub async fn live_with(
+    config: &Config,
+    fleet: &[Member],
+    open: &Opener<'_>,
+    witness: &mut dyn Witness,
+) -> Result<(Account, Vec<Advised>, HistoryReport), Failure> {
+    let mut cluster = cluster(config, fleet, Updates::Recreate)?;
+    let mut account = Account::new(config);
+    let mut storage = open()?;
+    let mut recommender = recommender(fleet);
+    let mut history =
+        HistoryReport { backend: storage.name().to_owned(), ..HistoryReport::default() };
+    let hours = config.days * 24;
+    for hour in 1..=hours {
+        for _ in 0..60 {
+            cluster.step(&mut |step: &Step| {
+                account.take(step);
+                witness.step(Life::With, step);
+                recommender.observe(step);
+            });
+            let said = recommender.recommend(cluster.now());
+            advise(&mut cluster, &said);
+        }
+        forget_gone_pods(&cluster, &mut recommender);
+        if hour % SAVED_EVERY == 0 {
+            history.saves += u64::from(save(storage.as_ref(), &recommender, cluster.now()).await?);
+        }
+        // A recommender dies in the middle of the run; the next one has the store and nothing else. Half
+        // of a number of days is a multiple of the hours between saves, so nothing is lost in between.
+        if hour == hours / 2 {
+            let before = recommender.recommend(cluster.now());
+            drop((storage, recommender));
+            storage = open()?;
+            recommender = self::recommender(fleet);
+            let loaded = load(storage.as_ref(), &mut recommender, cluster.now()).await?;
+            let after = recommender.recommend(cluster.now());
+            history.restarts.push(compare(cluster.now(), loaded, &before, &after));
+        }
+        witness.hour(Life::With, hour, hours);
+        if witness.stopped() {
+            return Err(Failure::Interrupted);
+        }
+    }
+    let said = recommender.recommend(cluster.now());
+    Ok((account, said, history))
+}
+
+fn cluster(config: &Config, fleet: &[Member], updates: Updates) -> Result<Cluster, Failure> {
+    let workloads = fleet.iter().map(|member| member.workload.clone()).collect();
+    Ok(Cluster::new(workloads, config.seed, START, updates)?)
+}
+
+/// A recommender with a VPA for each workload and its defaults for everything else.
+fn recommender(fleet: &[Member]) -> Recommender {
+    let vpas = fleet.iter().map(|Member { workload, max_memory, .. }| {
+        let policies = max_memory.iter().map(|most| ContainerPolicy {
+            container: crate::recommend::policy::EVERY_CONTAINER.into(),
+            max_allowed: Amounts { cpu: None, memory: Some(Quantity::from(*most)) },
+            ..ContainerPolicy::default()
+        });
+        let key = VpaKey::new(workload.namespace.clone(), workload.name.clone());
+        (key, Directives::new(policies.collect(), &BTreeMap::new()))
+    });
+    Recommender::new(Settings::default(), vpas)
+}
+
+fn advise(cluster: &mut Cluster, said: &[Advised]) {
+    for advised in said {
+        let VpaKey { namespace, name } = &advised.workload;
+        cluster.advise(namespace, name, &advised.recommendation.container, advised.advice());
+    }
+}
+
+fn forget_gone_pods(cluster: &Cluster, recommender: &mut Recommender) {
+    let living: std::collections::HashSet<&str> = cluster.pod_names().collect();
+    recommender.retain_pods(|pod| living.contains(pod));
+}
+
+/// Saves every history. Answers whether the storage can.
+async fn save(
+    storage: &dyn Storage,
+    recommender: &Recommender,
+    now: Time,
+) -> Result<bool, plimsoll_storage::Error> {
+    let Some(writer) = storage.writer() else { return Ok(false) };
+    writer.save(&recommender.records(now), &Alone).await?;
+    Ok(true)
+}
+
+/// Loads every history. Answers how many there were.
+async fn load(
+    storage: &dyn Storage,
+    recommender: &mut Recommender,
+    now: Time,
+) -> Result<usize, plimsoll_storage::Error> {
+    let mut sink = recommender.restoring(now);
+    let report = storage.load(&Wanted::Everything, &mut sink).await?;
+    Ok(report.snapshots - sink.skipped.len())
+}
+
+fn compare(at: Time, loaded: usize, before: &[Advised], after: &[Advised]) -> Restart {
+    let same = |one: &&Advised| {
+        after.iter().any(|other| {
+            one.workload == other.workload && one.recommendation == other.recommendation
+        })
+    };
+    let unchanged = before.iter().filter(same).count();
+    Restart { at, loaded, compared: before.len(), unchanged }
+}
+
+/// The demo is alone with its store: nobody to be fenced off, nobody to wait for.
+struct Alone;
+
+#[async_trait]
+impl WritePermit for Alone {
+    async fn acquire(&self) -> Result<(), Fenced> {
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! The report's two tables: what the lives came to, and what is recommended.
+
+use super::{
+    look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap},
+    report::{ContainerReport, Lives, Recommended, Report},
+};
+use crate::{
+    quantity::Quantity,
+    units::{Bytes, MilliCpu},
+};
+
+/// The sums of both lives.
+pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
+    let Lives { without, with } = &report.lives;
+    let hours = f64::from(report.days) * 24.0;
+    look.heading(
+        out,
+        &format!("{:<24}{:>13}{:>13}   difference", "TWO LIVES", "without", "with"),
+        "",
+    );
+    let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
+        let code = if better { GREEN } else { YELLOW };
+        put(
+            out,
+            format_args!("  {what:<22}{without:>13}{with:>13}   {}", look.paint(code, &difference)),
+        );
+    };
+    row(
+        "requested CPU, mean",
+        format!("{:.2} cores", without.core_hours() / hours),
+        format!("{:.2} cores", with.core_hours() / hours),
+        report.savings.core_hours >= 0.0,
+        format!(
+            "{}, {:+.0} core-hours",
+            percent(without.core_hours(), with.core_hours()),
+            -report.savings.core_hours
+        ),
+    );
+    row(
+        "requested memory, mean",
+        format!("{:.2} GiB", without.gib_hours() / hours),
+        format!("{:.2} GiB", with.gib_hours() / hours),
+        report.savings.gib_hours >= 0.0,
+        format!(
+            "{}, {:+.0} GiB-hours",
+            percent(without.gib_hours(), with.gib_hours()),
+            -report.savings.gib_hours
+        ),
+    );
+    for (what, without, with) in [
+        ("OOM kills", without.oom_kills, with.oom_kills),
+        ("minutes throttled", without.throttled_minutes, with.throttled_minutes),
+    ] {
+        let difference = match with - without {
+            0 => "none".to_owned(),
+            change => format!("{change:+}"),
+        };
+        row(what, without.to_string(), with.to_string(), with <= without, difference);
+    }
+}
+
+/// What a table has of one resource of one container.
+pub(super) struct Row {
+    pub(super) resource: &'static str,
+    pub(super) request: String,
+    pub(super) target: String,
+    lower: String,
+    upper: String,
+    pub(super) change: f64,
+    why: String,
+}
+
+/// The rows of one container.
+pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> [Row; 2] {
+    let Recommended { advice, why, .. } = recommended;
+    let request = container.template.request;
+    [
+        Row {
+            resource: "cpu",
+            request: cpu(request.cpu),
+            target: cpu(advice.target.cpu),
+            lower: cpu(advice.lower.cpu),
+            upper: cpu(advice.upper.cpu),
+            change: change(request.cpu.0, advice.target.cpu.0),
+            why: why.cpu.clone(),
+        },
+        Row {
+            resource: "memory",
+            request: memory(request.memory),
+            target: memory(advice.target.memory),
+            lower: memory(advice.lower.memory),
+            upper: memory(advice.upper.memory),
+            change: change(request.memory.0, advice.target.memory.0),
+            why: why.memory.clone(),
+        },
+    ]
+}
+
+/// What is recommended for each container.
+pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
+    let day = report.days;
+    look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
+    let columns =
+        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "request", "target", "", "lower", "upper");
+    put(out, format_args!("{}", look.paint(DIM, &columns)));
+    for container in &report.containers {
+        put(
+            out,
+            format_args!(
+                "{}{}",
+                look.paint(BOLD, &container.container),
+                look.paint(DIM, &about(container))
+            ),
+        );
+        let Some(recommended) = &container.recommendation else {
+            out.push_str("  never ran, so nothing is known about it\n");
+            continue;
+        };
+        for row in rows(container, recommended) {
+            let Row { resource, request, target, lower, upper, change, why } = row;
+            let code = if change > 0.0 { YELLOW } else { GREEN };
+            let change = look.paint(code, &format!("{:>7}", format!("{change:+.0} %")));
+            let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
+            put(
+                out,
+                format_args!(
+                    "  {resource:<6}{request:>8}{target:>8}{change}{lower:>8}{upper:>8}  {}",
+                    why.next().unwrap_or_default()
+                ),
+            );
+            for rest in why {
+                put(out, format_args!("{:49}{rest}", ""));
+            }
+        }
+    }
+}
+
+/// What a container is, in a few words.
+fn about(container: &ContainerReport) -> String {
+    let ContainerReport { story, sidecar, replicas, .. } = container;
+    if *sidecar {
+        return format!("  native sidecar of {}", container.workload);
+    }
+    match replicas {
+        Some(replicas) => format!("  {replicas} replicas, {story}"),
+        None => format!("  {story}"),
+    }
+}
+
+/// CPU in millicores, so that a column can be compared at a glance; from 100 cores on, to the nearest core.
+fn cpu(amount: MilliCpu) -> String {
+    if amount.0 < 100_000 {
+        format!("{}m", amount.0)
+    } else {
+        Quantity::from(MilliCpu((amount.0 + 500) / 1000 * 1000)).to_string()
+    }
+}
+
+/// Memory to the nearest MiB; from 10,000 MiB on, to the nearest GiB.
+fn memory(amount: Bytes) -> String {
+    let mebibytes = (amount.0 + (1 << 19)) >> 20;
+    if mebibytes < 10_000 {
+        format!("{mebibytes}Mi")
+    } else {
+        format!("{}Gi", (mebibytes + 512) >> 10)
+    }
+}
+
+/// By how many percent `to` differs from `from`.
+fn change(from: i64, to: i64) -> f64 {
+    if from == to { 0.0 } else { (to - from) as f64 * 100.0 / from.max(1) as f64 }
+}
+
+fn percent(from: f64, to: f64) -> String {
+    if from > 0.0 { format!("{:+.0} %", (to - from) * 100.0 / from) } else { "none".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_prints_to_the_nearest_mebibyte_and_large_amounts_to_the_nearest_gibibyte() {
+        for (bytes, printed) in [
+            (0, "0Mi"),
+            (524_287, "0Mi"),
+            (524_288, "1Mi"),
+            (512 << 20, "512Mi"),
+            (9_999 << 20, "9999Mi"),
+            (10_240 << 20, "10Gi"),
+            (100_000_000_000_000, "93132Gi"),
+        ] {
+            assert_eq!(memory(Bytes(bytes)), printed);
+        }
+    }
+
+    #[test]
+    fn cpu_prints_in_millicores_until_there_is_no_bound_at_all() {
+        for (millicores, printed) in
+            [(0, "0m"), (2000, "2000m"), (99_999, "99999m"), (100_000_000_000_000, "100G")]
+        {
+            assert_eq!(cpu(MilliCpu(millicores)), printed);
+        }
+    }
+
+    #[test]
+    fn every_amount_fits_its_column() {
+        for amount in [i64::from(i32::MAX), 100_000_000_000_000] {
+            assert!(cpu(MilliCpu(amount)).len() < 8, "{}", cpu(MilliCpu(amount)));
+            assert!(memory(Bytes(amount)).len() < 8, "{}", memory(Bytes(amount)));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The virtual cluster: what a cluster would do to pods, it does too, the same for the same seed.
+
+use std::{collections::BTreeMap, io::Write as _, sync::Arc};
+
+use plimsoll::{
+    demo,
+    recommend::{Directives, Settings},
+    sim::{
+        Advice, Amount, Cluster, ContainerSpec, CpuDemand, Invalid, Kind, Limits, MIB,
+        MemoryDemand, Part, Recommender, Series, Share, Step, Updates, Workload,
+    },
+    units::{Bytes, MilliCpu},
+};
+use plimsoll_storage::{Time, VpaKey};
+
+const START: Time = demo::START;
+
+fn amount(cpu: i64, mebibytes: i64) -> Amount {
+    Amount { cpu: MilliCpu(cpu), memory: Bytes(mebibytes * MIB) }
+}
+
+fn container(name: &str) -> ContainerSpec {
+    ContainerSpec {
+        name: name.into(),
+        part: Part::Main,
+        share: Share { request: amount(100, 100), limit: Limits::default() },
+        cpu: CpuDemand::Steady { level: MilliCpu(80), spread: 0.2 },
+        memory: MemoryDemand::Steady { level: Bytes(80 * MIB), spread: 0.1 },
+    }
+}
+
+fn workload(name: &str, kind: Kind, containers: Vec<ContainerSpec>) -> Workload {
+    Workload { namespace: "ns".into(), name: name.into(), kind, containers }
+}
+
+fn deployment(replicas: u32, containers: Vec<ContainerSpec>) -> Workload {
+    workload("app", Kind::Deployment { replicas }, containers)
+}
+
+fn cluster(workloads: Vec<Workload>, seed: u64, updates: Updates) -> Cluster {
+    Cluster::new(workloads, seed, START, updates).expect("the workloads are sound")
+}
+
+fn live(cluster: &mut Cluster, minutes: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..minutes {
+        cluster.step(&mut |step: &Step| steps.push(step.clone()));
+    }
+    steps
+}
+
+fn fleet() -> Vec<Workload> {
+    demo::fleet().into_iter().map(|member| member.workload).collect()
+}
+
+/// FNV-1a over the steps as JSON lines.
+fn checksum(steps: &[Step]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for step in steps {
+        let line = serde_json::to_string(step).expect("a step serialises") + "\n";
+        for byte in line.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}
+
+#[test]
+fn a_seed_gives_the_same_bytes_on_every_machine_and_another_seed_others() {
+    let day = |seed| checksum(&live(&mut cluster(fleet(), seed, Updates::Off), 1440));
+    // Pinned: whoever changes it changes every published figure of the demo.
+    assert_eq!(day(42), 18_235_638_202_439_517_372, "the load of seed 42 has changed");
+    assert_ne!(day(42), day(43));
+}
+
+#[test]
+fn cpu_is_throttled_at_the_limit_and_nowhere_else() {
+    let mut spec = container("c");
+    spec.cpu = CpuDemand::Steady { level: MilliCpu(100), spread: 0.5 };
+    spec.share.limit.cpu = Some(MilliCpu(100));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 600);
+    let (throttled, free): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|s| s.throttled);
+    assert!(!throttled.is_empty() && !free.is_empty());
+    assert!(throttled.iter().all(|s| s.usage.cpu == MilliCpu(100) && s.demand.cpu.0 > 100));
+    assert!(free.iter().all(|s| s.usage.cpu == s.demand.cpu && s.demand.cpu.0 <= 100));
+}
+
+#[test]
+fn a_container_above_its_memory_limit_is_killed_and_starts_again_with_what_it_had() {
+    let mut spec = container("c");
+    spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
+    spec.share.limit.memory = Some(Bytes(150 * MIB));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec.clone()])], 1, Updates::Off), 600);
+    let kills: Vec<usize> =
+        steps.iter().enumerate().filter(|(_, s)| s.oom_killed).map(|(at, _)| at).collect();
+    assert!(kills.len() >= 3, "{kills:?}");
+    for at in kills {
+        assert_eq!(steps[at].usage.memory, Bytes(150 * MIB), "it was killed at its limit");
+        assert_eq!(steps[at].share, spec.share);
+        let next = &steps[at + 1];
+        assert!(next.running && next.usage.memory.0 < 60 * MIB, "{next:?}");
+        assert_eq!(next.restarts, steps[at].restarts + 1);
+        assert_eq!((&next.pod, next.share), (&steps[at].pod, spec.share));
+    }
+}
+
+#[test]
+fn without_a_memory_limit_nothing_is_killed() {
+    let mut spec = container("c");
+    spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 3000);
+    assert!(steps.iter().all(|step| !step.oom_killed && step.usage == step.demand));
+}
+
+#[test]
+fn a_container_that_dies_at_once_is_started_less_and_less_often() {
+    let mut spec = container("c");
+    spec.share.limit.memory = Some(Bytes(MIB));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 60);
+    let starts: Vec<usize> =
+        steps.iter().enumerate().filter(|(_, s)| s.running).map(|(at, _)| at).collect();
+    let waits: Vec<usize> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits[..7], [1, 2, 2, 4, 6, 6, 6]);
+    assert!(steps.iter().filter(|s| !s.running).all(|s| s.usage == Amount::default()));
+}
+
+fn cron_job(work: i64, limit: Option<i64>) -> Workload {
+    let mut spec = container("c");
+    spec.cpu = CpuDemand::Steady { level: MilliCpu(1000), spread: 0.0 };
+    spec.memory =
+        MemoryDemand::Batch { start: Bytes(10 * MIB), end: Bytes(110 * MIB), spread: 0.0 };
+    spec.share.limit.cpu = limit.map(MilliCpu);
+    workload("job", Kind::CronJob { every: 60, first: 5, work }, vec![spec])
+}
+
+#[test]
+fn a_job_runs_in_a_new_pod_every_time_and_ends_when_its_work_is_done() {
+    let steps = live(&mut cluster(vec![cron_job(10_000, None)], 1, Updates::Off), 185);
+    let mut runs: BTreeMap<Arc<str>, Vec<&Step>> = BTreeMap::new();
+    for step in &steps {
+        runs.entry(step.pod.clone()).or_default().push(step);
+    }
+    assert_eq!(runs.len(), 3);
+    for run in runs.values() {
+        assert_eq!(run.len(), 10, "ten minutes at one core are ten core-minutes");
+        assert!(run.windows(2).all(|pair| pair[0].usage.memory < pair[1].usage.memory));
+    }
+}
+
+#[test]
+fn a_throttled_job_takes_longer_and_a_run_that_is_due_waits_for_it() {
+    let steps = live(&mut cluster(vec![cron_job(10_000, Some(500))], 1, Updates::Off), 60);
+    assert_eq!(steps.len(), 20, "half the CPU, twice the time");
+    let steps = live(&mut cluster(vec![cron_job(40_000, Some(500))], 1, Updates::Off), 120);
+    let pods: std::collections::BTreeSet<_> = steps.iter().map(|step| step.pod.clone()).collect();
+    assert_eq!(pods.len(), 1, "80 minutes of work every 60 minutes");
+}
+
+#[test]
+fn a_job_that_is_killed_again_and_again_is_given_up() {
+    let mut job = cron_job(10_000, None);
+    job.containers[0].share.limit.memory = Some(Bytes(50 * MIB));
+    let mut cluster = cluster(vec![job], 1, Updates::Off);
+    let steps = live(&mut cluster, 300);
+    assert!(cluster.failed_runs() >= 1);
+    let first = steps[0].pod.clone();
+    let kills = steps.iter().filter(|step| step.pod == first && step.oom_killed).count();
+    assert_eq!(kills, 7, "the first time, and the six retries of a default back-off limit");
+}
+
+#[test]
+fn a_native_sidecar_runs_before_the_main_container_and_gets_steps_of_its_own() {
+    let mut sidecar = container("proxy");
+    sidecar.part = Part::Sidecar;
+    let app = deployment(1, vec![container("app"), sidecar.clone()]);
+    let steps = live(&mut cluster(vec![app], 1, Updates::Off), 2);
+    let running: Vec<(&str, bool)> =
+        steps.iter().map(|step| (&*step.container, step.running)).collect();
+    assert_eq!(running, [("app", false), ("proxy", true), ("app", true), ("proxy", true)]);
+
+    let mut job = cron_job(10_000, None);
+    job.containers.push(sidecar);
+    let steps = live(&mut cluster(vec![job], 1, Updates::Off), 60);
+    let last = steps.iter().map(|step| step.at).max();
+    assert_eq!(last, Some(START.later(std::time::Duration::from_mins(16))));
+}
+
+#[test]
+fn recommendations_are_written_down_and_change_nothing_while_updates_are_off() {
+    let plain = live(&mut cluster(fleet(), 3, Updates::Off), 2000);
+    let mut watched = cluster(fleet(), 3, Updates::Off);
+    let mut recommender = watching();
+    let mut steps = Vec::new();
+    for _ in 0..2000 {
+        watched.step(&mut |step: &Step| {
+            recommender.observe(step);
+            steps.push(step.clone());
+        });
+        for advised in recommender.recommend(watched.now()) {
+            let key = &advised.workload;
+            let container = &advised.recommendation.container;
+            watched.advise(&key.namespace, &key.name, container, advised.advice());
+        }
+    }
+    assert!(steps.iter().rev().take(10).all(|step| step.advice.is_some()));
+    for step in &mut steps {
+        step.advice = None;
+    }
+    assert!(plain == steps, "the recommender disturbed what it watched");
+}
+
+fn watching() -> Recommender {
+    let vpas =
+        fleet().into_iter().map(|w| (VpaKey::new(w.namespace, w.name), Directives::default()));
+    Recommender::new(Settings::default(), vpas)
+}
+
+#[test]
+fn new_pods_start_with_the_target_and_limits_in_proportion() {
+    let mut spec = container("c");
+    spec.share.limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
+    let mut cluster = cluster(vec![deployment(3, vec![spec])], 1, Updates::Recreate);
+    let before = live(&mut cluster, 10);
+    let target = amount(150, 400);
+    cluster.advise("ns", "app", "c", Advice { target, lower: target, upper: target });
+    let after = live(&mut cluster, 10);
+    let last: Vec<&Step> = after.iter().rev().take(3).collect();
+    for step in last {
+        assert_eq!(step.share.request, target);
+        let limit = Limits { cpu: Some(MilliCpu(450)), memory: Some(Bytes(800 * MIB)) };
+        assert_eq!(step.share.limit, limit);
+        assert!(before.iter().all(|old| old.pod != step.pod), "a replaced pod has a new name");
+    }
+    // One pod a minute: after one minute one is new, after two, two.
+    let new = |minute: usize| {
+        after[minute * 3..][..3].iter().filter(|step| step.share.request == target).count()
+    };
+    assert_eq!([new(0), new(1), new(2), new(3)], [0, 1, 2, 3]);
+}
+
+#[test]
+fn replaced_pods_meet_the_load_that_the_old_ones_would_have_met() {
+    let app = || vec![deployment(3, vec![container("c")])];
+    let off = live(&mut cluster(app(), 1, Updates::Off), 100);
+    let mut rolled = cluster(app(), 1, Updates::Recreate);
+    let mut on = live(&mut rolled, 10);
+    let target = amount(200, 200);
+    rolled.advise("ns", "app", "c", Advice { target, lower: target, upper: target });
+    on.extend(live(&mut rolled, 90));
+    let demands = |steps: &[Step]| steps.iter().map(|step| step.demand).collect::<Vec<_>>();
+    assert_eq!(demands(&off), demands(&on));
+    assert_ne!(off[299].pod, on[299].pod);
+}
+
+#[test]
+fn load_from_a_file_is_lived_as_it_was_recorded() {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(file, "timestamp,value").expect("writes");
+    for minute in 0..240 {
+        let clock = format!("2026-01-05 {:02}:{:02}:00", minute / 60, minute % 60);
+        writeln!(file, "{clock},{}", 20.0 + f64::from(minute % 60)).expect("writes");
+    }
+    let percent = Series::open(file.path(), 0.01).expect("the file is sound");
+    let mut spec = container("c");
+    spec.cpu = CpuDemand::Recorded(Arc::new(percent));
+    spec.share.limit.cpu = Some(MilliCpu(500));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 239);
+    for (minute, step) in steps.iter().enumerate() {
+        // A step is stamped with the end of its minute.
+        let recorded = 200 + 10 * ((minute as i64 + 1) % 60);
+        assert!((step.demand.cpu.0 - recorded).abs() <= 1, "{minute}: {:?}", step.demand);
+        assert_eq!(step.throttled, step.demand.cpu.0 > 500);
+    }
+}
+
+#[test]
+fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
+    let mut spec = container("c");
+    spec.memory = MemoryDemand::Steady { level: Bytes(300 * MIB), spread: 0.0 };
+    spec.share = Share {
+        request: amount(100, 500),
+        limit: Limits { cpu: None, memory: Some(Bytes(550 * MIB)) },
+    };
+    let vpa = (VpaKey::new("ns", "app"), Directives::default());
+    let mut recommender = Recommender::new(Settings::default(), [vpa]);
+    let mut cluster = cluster(vec![deployment(1, vec![spec])], 1, Updates::Off);
+    let mut steps = live(&mut cluster, 1500);
+    let quiet = steps.clone();
+    let memory = |recommender: &Recommender| {
+        let said = recommender.recommend(START.later(std::time::Duration::from_hours(26)));
+        said[0].advice().target.memory.0 / MIB
+    };
+    for step in &quiet {
+        recommender.observe(step);
+    }
+    let before = memory(&recommender);
+    assert!((300..=400).contains(&before), "{before}");
+    let mut kill = steps.pop().expect("there are steps");
+    kill.at = kill.at.later(std::time::Duration::from_mins(1));
+    kill.oom_killed = true;
+    recommender.observe(&kill);
+    let after = memory(&recommender);
+    assert!(after >= 600, "500 Mi of request and a fifth more, then the margin: {after}");
+}
+
+#[test]
+fn workloads_that_cannot_run_are_refused_by_name() {
+    let refuse = |workloads| Cluster::new(workloads, 1, START, Updates::Off).err();
+    let twice = vec![deployment(1, vec![container("c")]), deployment(1, vec![container("c")])];
+    assert_eq!(refuse(twice), Some(Invalid::Twice("ns/app".into())));
+    let mut sidecar = container("c");
+    sidecar.part = Part::Sidecar;
+    assert_eq!(refuse(vec![deployment(1, vec![sidecar])]), Some(Invalid::NoMain("ns/app".into())));
+    assert_eq!(refuse(vec![deployment(1, vec![])]), Some(Invalid::NoMain("ns/app".into())));
+    let idle = Some(Invalid::Idle("ns/app".into()));
+    assert_eq!(refuse(vec![deployment(0, vec![container("c")])]), idle);
+    for kind in [
+        Kind::CronJob { every: 0, first: 0, work: 1 },
+        Kind::CronJob { every: 60, first: 0, work: 0 },
+    ] {
+        assert_eq!(refuse(vec![workload("app", kind, vec![container("c")])]), idle);
+    }
+}
