@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 use xtask::parts;
 
 use super::clock::Clock;
@@ -201,5 +202,10 @@ impl Inner {
 
 /// Runs this where it does not end with the test.
 pub async fn on_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    RUNTIME.spawn(work).await.expect("no panic")
+    spawn(work).await.expect("no panic")
+}
+
+/// Has this run on where it does not end with the test.
+pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    RUNTIME.spawn(work)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   Bed ─┬─ control plane ── keeper ── etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 //!        └─ nodes: run the pods that the scheduler binds to them
+//!  Usage ── metrics APIs and series of those pods, from values and curves of the test
 //! ```
 
 pub mod bed;
@@ -15,7 +16,9 @@ pub mod not_run;
 pub mod objects;
 pub mod ports;
 pub mod slots;
+pub mod usage;
 pub mod wait;
 
 pub use bed::{Account, Bed};
 pub use clock::Clock;
+pub use usage::Usage;
