@@ -2,12 +2,10 @@
 
 mod bed;
 mod bed_nodes;
-<<<<<<< HEAD
 mod crds;
 mod model;
-=======
+mod bed_peers;
 mod bed_usage;
->>>>>>> 67a534b (Serve usage through the real API server, with faults on demand)
 mod quantity;
 #[allow(
     dead_code,

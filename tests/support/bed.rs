@@ -57,6 +57,12 @@ pub struct Account {
 
 // === impl Bed ===
 
+impl std::fmt::Debug for Bed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bed").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
 impl Bed {
     /// The bed that all tests of the process share, each in namespaces of its own. `None` after noting why there is none.
     pub async fn shared() -> Option<Self> {
