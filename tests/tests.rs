@@ -2,10 +2,10 @@
 
 mod bed;
 mod bed_nodes;
-mod crds;
-mod model;
 mod bed_peers;
 mod bed_usage;
+mod crds;
+mod model;
 mod quantity;
 #[allow(
     dead_code,

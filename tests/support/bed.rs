@@ -144,14 +144,15 @@ impl Bed {
             .create(&PostParams::default(), &namespace)
             .await
             .expect("a new namespace");
-        if self.inner.plane.complete {
-            // Pods are refused before their service account exists.
-            let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
-            wait::until("the namespace has its default service account", || async {
-                accounts.get_opt("default").await.expect("readable")
-            })
-            .await;
+        // Pods are refused before their service account exists, which otherwise a controller creates.
+        let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
+        if !self.inner.plane.complete {
+            create_account(&accounts, "default").await;
         }
+        wait::until("the namespace has its default service account", || async {
+            accounts.get_opt("default").await.expect("readable")
+        })
+        .await;
         name
     }
 
@@ -159,11 +160,7 @@ impl Bed {
     pub async fn account(&self, namespace: &str, name: &str) -> Account {
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await.expect("readable").is_none() {
-            let account = ServiceAccount {
-                metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-                ..ServiceAccount::default()
-            };
-            accounts.create(&PostParams::default(), &account).await.expect("a service account");
+            create_account(&accounts, name).await;
         }
         let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
         let token = accounts
@@ -177,6 +174,14 @@ impl Bed {
         let client = control_plane::client(&kubeconfig).await;
         Account { token, kubeconfig, client }
     }
+}
+
+async fn create_account(accounts: &Api<ServiceAccount>, name: &str) {
+    let account = ServiceAccount {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        ..ServiceAccount::default()
+    };
+    accounts.create(&PostParams::default(), &account).await.expect("a service account");
 }
 
 // === impl Inner ===
