@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::TokioExecutor;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
@@ -93,6 +97,38 @@ async fn prometheus_scrapes_the_series_of_the_pods_of_a_bed() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn upstreams_updater_and_webhook_run_on_a_bed() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(upstream) = Upstream::on(&bed).await else { return };
+    let port = upstream.start(Role::AdmissionController, &[]);
+    let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
+    wait::until("the webhook renews its lease", || async {
+        upstream.assert_running("admission-controller");
+        leases.get_opt("vpa-admission-controller").await.ok()?
+    })
+    .await;
+    wait::until("the webhook listens", || async {
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()
+    })
+    .await;
+    let port = upstream.start(Role::Updater, &["--updater-interval=1s"]);
+    wait::until("the updater has made a pass", || async {
+        upstream.assert_running("updater");
+        let metrics = scrape(port).await?;
+        metrics.contains("vpa_updater_execution_latency_seconds_count").then_some(())
+    })
+    .await;
+}
+
+async fn scrape(port: u16) -> Option<String> {
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .build_http::<Empty<Bytes>>();
+    let address = format!("http://127.0.0.1:{port}/metrics").parse().expect("an address");
+    let body = client.get(address).await.ok()?.into_body().collect().await.ok()?;
+    String::from_utf8(body.to_bytes().into()).ok()
 }
 
 #[tokio::test]
