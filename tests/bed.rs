@@ -78,6 +78,7 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
         let held = lines.find_map(|line| Some(line.ok()?.split_once("holds ")?.1.to_owned()));
         let held = held.expect("the other process tells what it holds");
         if held == "nothing" {
+            holder.kill().and_then(|()| holder.wait()).expect("it ends");
             return;
         }
         let (folder, ids) = held.split_once(' ').expect("a folder and processes");

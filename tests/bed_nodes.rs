@@ -138,7 +138,24 @@ async fn a_resize_beyond_what_is_free_waits_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_resize_beyond_the_node_is_infeasible() {
+async fn a_resize_beyond_the_size_of_the_node_never_happens() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    bed.nodes().add("small", "2", "4Gi").await;
+    let namespace = bed.namespace("beyond").await;
+    let yaml = objects::pod("one", "Always", "100m", "64Mi");
+    objects::create::<Pod>(bed.client(), &namespace, &yaml).await;
+    bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;
+    resize(bed.client(), &namespace, "one", "3", "64Mi").await;
+    let pod = bed.nodes().pod(&namespace, "one", "is refused", |pod| pending(pod).is_some()).await;
+    assert_eq!(pending(&pod).as_deref(), Some("Infeasible"));
+    resize(bed.client(), &namespace, "one", "1", "64Mi").await;
+    bed.nodes()
+        .pod(&namespace, "one", "has its new size", |pod| actual_cpu(pod) == "1" && is_settled(pod))
+        .await;
+}
+
+#[tokio::test]
+async fn a_resize_that_a_test_wants_infeasible_is() {
     let Some(bed) = Bed::shared().await else { return };
     let (namespace, _) = running_pod(&bed, "infeasible").await;
     let behaviour = Behaviour { resize: Resize::Infeasible, ..Behaviour::default() };

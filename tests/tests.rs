@@ -2,6 +2,8 @@
 
 mod bed;
 mod bed_nodes;
+mod bed_peers;
+mod bed_usage;
 mod crds;
 mod demo;
 mod house;

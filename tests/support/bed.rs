@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 use xtask::parts;
 
 use super::clock::Clock;
@@ -55,6 +56,12 @@ pub struct Account {
 }
 
 // === impl Bed ===
+
+impl std::fmt::Debug for Bed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bed").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
 
 impl Bed {
     /// The bed that all tests of the process share, each in namespaces of its own. `None` after noting why there is none.
@@ -137,14 +144,15 @@ impl Bed {
             .create(&PostParams::default(), &namespace)
             .await
             .expect("a new namespace");
-        if self.inner.plane.complete {
-            // Pods are refused before their service account exists.
-            let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
-            wait::until("the namespace has its default service account", || async {
-                accounts.get_opt("default").await.expect("readable")
-            })
-            .await;
+        // Pods are refused before their service account exists, which otherwise a controller creates.
+        let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
+        if !self.inner.plane.complete {
+            create_account(&accounts, "default").await;
         }
+        wait::until("the namespace has its default service account", || async {
+            accounts.get_opt("default").await.expect("readable")
+        })
+        .await;
         name
     }
 
@@ -152,11 +160,7 @@ impl Bed {
     pub async fn account(&self, namespace: &str, name: &str) -> Account {
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await.expect("readable").is_none() {
-            let account = ServiceAccount {
-                metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-                ..ServiceAccount::default()
-            };
-            accounts.create(&PostParams::default(), &account).await.expect("a service account");
+            create_account(&accounts, name).await;
         }
         let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
         let token = accounts
@@ -170,6 +174,14 @@ impl Bed {
         let client = control_plane::client(&kubeconfig).await;
         Account { token, kubeconfig, client }
     }
+}
+
+async fn create_account(accounts: &Api<ServiceAccount>, name: &str) {
+    let account = ServiceAccount {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        ..ServiceAccount::default()
+    };
+    accounts.create(&PostParams::default(), &account).await.expect("a service account");
 }
 
 // === impl Inner ===
@@ -201,5 +213,10 @@ impl Inner {
 
 /// Runs this where it does not end with the test.
 pub async fn on_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    RUNTIME.spawn(work).await.expect("no panic")
+    spawn(work).await.expect("no panic")
+}
+
+/// Has this run on where it does not end with the test.
+pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    RUNTIME.spawn(work)
 }

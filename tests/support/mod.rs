@@ -3,6 +3,9 @@
 //! ```text
 //!   Bed ─┬─ control plane ── keeper ── etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 //!        └─ nodes: run the pods that the scheduler binds to them
+//!  Usage ── metrics APIs and series of those pods, from values and curves of the test
+//!  Prometheus ── releases 2 and 3, with days of history
+//!  Upstream ── the three programs that this project replaces
 //! ```
 
 pub mod bed;
@@ -14,8 +17,12 @@ pub mod nodes;
 pub mod not_run;
 pub mod objects;
 pub mod ports;
+pub mod prometheus;
 pub mod slots;
+pub mod upstream;
+pub mod usage;
 pub mod wait;
 
 pub use bed::{Account, Bed};
 pub use clock::Clock;
+pub use usage::Usage;

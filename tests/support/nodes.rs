@@ -36,6 +36,19 @@ pub struct Nodes {
     watch: JoinHandle<()>,
 }
 
+/// What the nodes know of pods, for other parts of the bed.
+#[derive(Clone, Debug)]
+pub struct View(Arc<Agent>);
+
+// === impl View ===
+
+impl View {
+    /// All pods that are bound to a node.
+    pub fn pods(&self) -> Vec<Pod> {
+        self.0.all()
+    }
+}
+
 // === impl Nodes ===
 
 impl Nodes {
@@ -100,6 +113,11 @@ impl Nodes {
         api.patch(name, &plain, &Patch::Merge(json!({ "spec": { "taints": null } })))
             .await
             .expect("the node is untainted");
+    }
+
+    /// What the nodes know.
+    pub fn view(&self) -> View {
+        View(Arc::clone(&self.agent))
     }
 
     /// Has the pods of a namespace whose name begins with `prefix` behave like this, those that exist too. The latest

@@ -2,6 +2,7 @@
 
 mod outcome;
 mod run;
+mod scratch;
 
 use std::process::{Command, ExitCode};
 

@@ -1,22 +1,18 @@
 //! Owns one run of all tests: what is set up before, what is looked at after, and the report.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use xtask::say::{say, seconds};
 
 use crate::outcome::{Outcome, Stream};
+use crate::scratch::Scratch;
 use crate::set_up;
-
-/// Processes of a bed end a moment after the test that held it.
-const TIME_TO_VANISH: Duration = Duration::from_secs(15);
 
 /// The cargo that runs us.
 pub fn cargo() -> OsString {
@@ -29,20 +25,11 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     let missing: Vec<_> = set_up().into_iter().filter(|(_, reason)| reason.is_some()).collect();
     let set_up_took = start.elapsed();
 
-    // Tests keep their files in a folder of this run, so that what they leave behind is seen.
-    let folder = std::env::temp_dir().join(format!("plimsoll-run-{}", std::process::id()));
-    let reasons = std::env::temp_dir().join(format!("plimsoll-not-run-{}", std::process::id()));
-    for path in [&folder, &reasons] {
-        fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
-    }
-    let outcome = cargo_test(arguments, &folder, &reasons);
-    let left = left_behind(&folder);
-    let not_run = read_reasons(&reasons)?;
-    for path in [&folder, &reasons] {
-        // Already said if something is left; the folder itself is of no use to anybody.
-        let _ = fs::remove_dir_all(path);
-    }
-    let outcome = outcome?;
+    let scratch = Scratch::new()?;
+    let outcome = cargo_test(arguments, &scratch)?;
+    let left = scratch.left_behind();
+    let not_run = scratch.reasons()?;
+    drop(scratch);
 
     say("");
     say(format_args!("{:>14}  set-up", seconds(set_up_took)));
@@ -76,7 +63,7 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     Ok(outcome.succeeded() && passed > 0 && left.is_empty() && !incomplete)
 }
 
-fn cargo_test(arguments: &[String], folder: &Path, reasons: &Path) -> Result<Outcome> {
+fn cargo_test(arguments: &[String], scratch: &Scratch) -> Result<Outcome> {
     let mut command = Command::new(cargo());
     command.args(["test", "--workspace", "--no-fail-fast"]);
     if std::io::stderr().is_terminal() {
@@ -84,8 +71,8 @@ fn cargo_test(arguments: &[String], folder: &Path, reasons: &Path) -> Result<Out
     }
     let mut child = command
         .args(arguments)
-        .env("TMPDIR", folder)
-        .env("PLIMSOLL_NOT_RUN", reasons)
+        .env("TMPDIR", scratch.files())
+        .env("PLIMSOLL_NOT_RUN", scratch.not_run())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -124,30 +111,6 @@ fn pass_on(
             }
         }
     })
-}
-
-fn read_reasons(folder: &Path) -> Result<Vec<String>> {
-    let mut reasons = fs::read_dir(folder)?
-        .map(|entry| Ok(fs::read_to_string(entry?.path())?.trim().to_owned()))
-        .collect::<Result<Vec<_>>>()?;
-    reasons.sort();
-    Ok(reasons)
-}
-
-/// What is in the folder of the run once everything had time to go away.
-fn left_behind(folder: &Path) -> Vec<String> {
-    let start = Instant::now();
-    loop {
-        let left: Vec<_> = fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path().display().to_string()))
-            .collect();
-        if left.is_empty() || start.elapsed() > TIME_TO_VANISH {
-            return left;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 fn println(line: &str) {

@@ -93,6 +93,10 @@ impl Agent {
         wanted.map(|(_, pod)| Pod::clone(pod)).collect()
     }
 
+    pub fn all(&self) -> Vec<Pod> {
+        self.lock().pods.values().map(|pod| Pod::clone(pod)).collect()
+    }
+
     pub fn log(&self, pod: &Pod, container: &str) -> String {
         self.processes.log(pod, container)
     }

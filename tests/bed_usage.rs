@@ -1,0 +1,98 @@
+//! Proof that usage arrives through the real API server, that it can be broken, and that Prometheus can scrape it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use serde_json::Value;
+
+use crate::support::nodes::is_ready;
+use crate::support::usage::{Api, Curve, Fault, Use};
+use crate::support::{Bed, Usage, objects};
+
+const MEBIBYTE: u64 = 1 << 20;
+
+#[tokio::test]
+async fn usage_of_pods_arrives_through_the_api_server() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let web = objects::deployment("web", 2, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    let pods = bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
+
+    let start: Timestamp = "2026-03-01T00:00:00Z".parse().expect("a time");
+    let noon: Timestamp = "2026-03-01T12:00:00Z".parse().expect("a time");
+    let curve = Curve::new(move |now| Use {
+        cpu: now.duration_since(start).as_hours() as f64 / 4.0,
+        memory: 100 * MEBIBYTE,
+    });
+    usage.set_all(&namespace, "web-", "main", curve);
+    usage.set(&namespace, "ghost", "main", Use { cpu: 0.25, memory: MEBIBYTE });
+    usage.at(noon);
+
+    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
+    let list = get(bed.client(), &path).await.expect("answered");
+    let items = list["items"].as_array().expect("items");
+    assert_eq!(items.len(), 3);
+    let of =
+        |name: &str| items.iter().find(|item| item["metadata"]["name"] == name).expect("listed");
+    let web = of(pods[0].metadata.name.as_deref().expect("named"));
+    assert_eq!(web["timestamp"], "2026-03-01T12:00:00Z");
+    assert_eq!(web["containers"][0]["usage"]["cpu"], "3000000000n");
+    assert_eq!(web["metadata"]["labels"]["app"], "web");
+    assert_eq!(of("ghost")["containers"][0]["usage"]["memory"], MEBIBYTE.to_string());
+
+    let selected =
+        get(bed.client(), &format!("{path}?labelSelector=app%3Dweb")).await.expect("answered");
+    assert_eq!(selected["items"].as_array().map(Vec::len), Some(2));
+    assert_eq!(usage.readers().values().sum::<usize>(), 2);
+
+    external_and_custom_metrics_arrive_too(&bed, &usage, &namespace).await;
+    faults_come_and_go(&bed, &usage, &path).await;
+}
+
+async fn external_and_custom_metrics_arrive_too(bed: &Bed, usage: &Usage, namespace: &str) {
+    usage.set_external(namespace, "queue_length", &[("queue", "mail")], 42.5);
+    usage.set_external(namespace, "queue_length", &[("queue", "print")], 7.0);
+    let path = format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/queue_length");
+    let list =
+        get(bed.client(), &format!("{path}?labelSelector=queue%3Dmail")).await.expect("answered");
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list["items"][0]["value"], "42500m");
+
+    usage.set_custom(namespace, "pods", "ghost", "requests_per_second", 12.0);
+    let path = format!(
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/*/requests_per_second"
+    );
+    let list = get(bed.client(), &path).await.expect("answered");
+    assert_eq!(list["items"][0]["describedObject"]["name"], "ghost");
+    assert_eq!(list["items"][0]["value"], "12000m");
+}
+
+async fn faults_come_and_go(bed: &Bed, usage: &Usage, path: &str) {
+    let broken = |fault| usage.fault(Api::Resource, Some(fault));
+    broken(Fault::Status(503));
+    get(bed.client(), path).await.expect_err("refused");
+    broken(Fault::Malformed);
+    get(bed.client(), path).await.expect_err("no JSON");
+    broken(Fault::Cut);
+    get(bed.client(), path).await.expect_err("cut");
+    broken(Fault::Hang);
+    let hangs = tokio::time::timeout(Duration::from_millis(500), get(bed.client(), path)).await;
+    assert!(hangs.is_err(), "the answer never comes");
+    broken(Fault::Partial);
+    let list = get(bed.client(), path).await.expect("answered");
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "of three");
+    broken(Fault::NotANumber);
+    let list = get(bed.client(), path).await.expect("answered");
+    assert_eq!(list["items"][0]["containers"][0]["usage"]["cpu"], "NaN");
+    usage.fault(Api::Resource, None);
+    get(bed.client(), path).await.expect("mended");
+}
+
+async fn get(client: Client, path: &str) -> Result<Value, kube::Error> {
+    client.request(http::Request::get(path).body(Vec::new()).expect("a request")).await
+}

@@ -1,0 +1,168 @@
+//! Owns real Prometheus servers, of release 2 and 3, with history that was written as blocks.
+
+mod history;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+use serde_json::Value;
+pub use xtask::parts::Release;
+use xtask::parts::{self, Prometheus as Programs};
+
+pub use history::History;
+
+use super::keeper::{Keeper, State};
+use super::not_run::not_run;
+use super::ports::Port;
+use super::wait;
+
+/// A Prometheus server of the test's own.
+#[derive(Debug)]
+pub struct Prometheus {
+    keeper: Keeper,
+    port: Port,
+    programs: Programs,
+}
+
+/// What a server scrapes, each second.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The job.
+    pub job: String,
+    /// `http` or `https`; certificates are not looked at.
+    pub scheme: &'static str,
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The path.
+    pub path: String,
+    /// Whether labels of the target win over those of its series.
+    pub honor_labels: bool,
+}
+
+// === impl Prometheus ===
+
+impl Prometheus {
+    /// Starts a server that scrapes nothing and knows this history. `None` after noting why there is none.
+    pub async fn with_history(release: Release, history: History) -> Option<Self> {
+        Self::start(release, Some(history), &[]).await
+    }
+
+    /// Starts a server and waits until it answers.
+    pub async fn start(
+        release: Release,
+        history: Option<History>,
+        targets: &[Target],
+    ) -> Option<Self> {
+        let programs = available(move || parts::prometheus(release)).await?;
+        let keeper = Keeper::new("prometheus");
+        let data = keeper.folder().join("data");
+        if let Some(history) = history {
+            let writer = available(parts::history).await?;
+            history.write(&writer, &data).await;
+        }
+        let configuration = keeper.folder().join("prometheus.yml");
+        fs::write(&configuration, scrape_configuration(targets)).expect("the folder is writable");
+        let port = Port::claim();
+        let arguments = [
+            format!("--config.file={}", configuration.display()),
+            format!("--storage.tsdb.path={}", data.display()),
+            // History may be older than the fifteen days that are kept by default.
+            "--storage.tsdb.retention.time=10y".to_owned(),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+            "--web.enable-admin-api".to_owned(),
+        ];
+        keeper.start("prometheus", &programs.server, &arguments, &[]);
+        let server = Self { keeper, port, programs };
+        server.ready().await;
+        Some(server)
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The server and promtool.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// The server's process, named `prometheus`, and its log.
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// The result of an instant query: the `result` of its data.
+    pub async fn query(&self, expression: &str, at: Timestamp) -> Value {
+        let query = escape(expression);
+        let answer =
+            self.get(&format!("/api/v1/query?query={query}&time={}", at.as_second())).await;
+        let answer = answer.expect("the server answers");
+        assert_eq!(answer["status"], "success", "{expression}: {answer}");
+        answer["data"]["result"].clone()
+    }
+
+    /// The value of an instant query that has one.
+    pub async fn value(&self, expression: &str, at: Timestamp) -> Option<f64> {
+        let result = self.query(expression, at).await;
+        result[0]["value"][1].as_str()?.parse().ok()
+    }
+
+    async fn ready(&self) {
+        wait::until("Prometheus is ready", || async {
+            if let Some(State::Exited(code)) = self.keeper.state("prometheus") {
+                panic!("Prometheus ended with {code}\n{}", self.keeper.log_tail("prometheus", 15));
+            }
+            self.get("/api/v1/status/buildinfo").await
+        })
+        .await;
+    }
+
+    async fn get(&self, path: &str) -> Option<Value> {
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let address = format!("{}{path}", self.url()).parse().expect("an address");
+        let body = client.get(address).await.ok()?.into_body().collect().await.ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
+    }
+}
+
+async fn available<T: Send + 'static>(
+    find: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(find).await.expect("no panic").map_err(not_run).ok()
+}
+
+fn scrape_configuration(targets: &[Target]) -> String {
+    let mut text =
+        "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n".to_owned();
+    if targets.is_empty() {
+        return text.replace("scrape_configs:", "scrape_configs: []");
+    }
+    for target in targets {
+        let Target { job, scheme, address, path, honor_labels } = target;
+        let _ = write!(
+            text,
+            "- job_name: '{job}'\n  scheme: {scheme}\n  metrics_path: '{path}'\n  honor_labels: {honor_labels}\n  \
+             tls_config: {{insecure_skip_verify: true}}\n  static_configs: [{{targets: ['{address}']}}]\n"
+        );
+    }
+    text
+}
+
+/// A text as it may stand in a query.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}

@@ -1,0 +1,123 @@
+//! Owns upstream's vertical pod autoscaler on a bed: its definitions and its three programs, release 1.8.1.
+
+use std::fs;
+use std::path::PathBuf;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use xtask::parts::{self, Autoscaler};
+
+use super::bed::Bed;
+use super::keeper::State;
+use super::keys::Authority;
+use super::not_run::not_run;
+use super::ports::Port;
+use super::wait;
+
+/// Upstream's autoscaler, ready to be started on a bed.
+#[derive(Debug)]
+pub struct Upstream {
+    programs: Autoscaler,
+    bed: Bed,
+    ports: std::sync::Mutex<Vec<Port>>,
+}
+
+/// One of its programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Writes recommendations.
+    Recommender,
+    /// Evicts and resizes; does nothing until the admission controller's Lease is fresh.
+    Updater,
+    /// The webhook. Registers nothing: a test points its own configuration to the port.
+    AdmissionController,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Creates upstream's definitions on a bed of the test's own. `None` after noting why there is no upstream.
+    pub async fn on(bed: &Bed) -> Option<Self> {
+        let found =
+            || parts::autoscaler().and_then(|programs| Ok((programs, parts::autoscaler_crds()?)));
+        let found = tokio::task::spawn_blocking(found).await.expect("no panic");
+        let (programs, definitions) = found.map_err(not_run).ok()?;
+        create_definitions(bed, definitions).await;
+        Some(Self { programs, bed: bed.clone(), ports: std::sync::Mutex::default() })
+    }
+
+    /// Starts a program with these flags beside those that it needs here, and says on which port it serves: metrics for
+    /// recommender and updater, the webhook for the admission controller.
+    pub fn start(&self, role: Role, flags: &[&str]) -> u16 {
+        let (metrics, webhook) = (Port::claim(), Port::claim());
+        let mut arguments = vec![
+            format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
+            format!("--address=127.0.0.1:{metrics}"),
+        ];
+        let mut port = metrics.number();
+        if role == Role::AdmissionController {
+            port = webhook.number();
+            let file = self.write_certificates();
+            arguments.extend([
+                format!("--port={webhook}"),
+                format!("--client-ca-file={}", file("ca.crt")),
+                format!("--tls-cert-file={}", file("tls.crt")),
+                format!("--tls-private-key={}", file("tls.key")),
+                "--register-webhook=false".to_owned(),
+            ]);
+        }
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let (name, program) = match role {
+            Role::Recommender => ("recommender", &self.programs.recommender),
+            Role::Updater => ("updater", &self.programs.updater),
+            Role::AdmissionController => {
+                ("admission-controller", &self.programs.admission_controller)
+            }
+        };
+        self.bed.keeper().start(name, program, &arguments, &[("NAMESPACE", "kube-system")]);
+        self.ports.lock().expect("no panic").extend([metrics, webhook]);
+        port
+    }
+
+    /// Panics with the end of its log when a program has ended.
+    pub fn assert_running(&self, name: &str) {
+        let keeper = self.bed.keeper();
+        if let Some(State::Exited(code)) = keeper.state(name) {
+            panic!("upstream's {name} ended with {code}\n{}", keeper.log_tail(name, 15));
+        }
+    }
+
+    fn write_certificates(&self) -> impl Fn(&str) -> String + use<> {
+        let folder = self.bed.keeper().folder().join("admission-controller");
+        fs::create_dir_all(&folder).expect("the bed's folder is writable");
+        let authority = Authority::new("upstream");
+        let identity = authority.sign("vpa-webhook");
+        for (name, content) in [
+            ("ca.crt", authority.certificate()),
+            ("tls.crt", identity.certificate),
+            ("tls.key", identity.key),
+        ] {
+            fs::write(folder.join(name), content).expect("the bed's folder is writable");
+        }
+        move |name| folder.join(name).display().to_string()
+    }
+}
+
+async fn create_definitions(bed: &Bed, file: PathBuf) {
+    let text = fs::read_to_string(file).expect("the module has its definitions");
+    let api = Api::<CustomResourceDefinition>::all(bed.client());
+    for document in text.split("\n---").filter(|document| document.contains("kind:")) {
+        let definition: CustomResourceDefinition =
+            serde_saphyr::from_str(document).expect("upstream's definitions are well formed");
+        api.create(&PostParams::default(), &definition).await.expect("a bed of the test's own");
+        wait::until("the definition is established", || async {
+            let status = api.get_status(&definition.name_any()).await.ok()?.status?;
+            let mut conditions = status.conditions.into_iter().flatten();
+            conditions
+                .any(|found| found.type_ == "Established" && found.status == "True")
+                .then_some(())
+        })
+        .await;
+    }
+}

@@ -1,0 +1,118 @@
+//! Owns usage: a metrics API server that a test fills with values or curves, registered with the bed's API server the way
+//! metrics-server and metric adapters are, and the same pods as series for a Prometheus to scrape.
+//!
+//! ```text
+//!   reader ──▶ API server ──▶ this server: metrics.k8s.io, custom.metrics.k8s.io, external.metrics.k8s.io
+//!   Prometheus ─────────────▶ this server: /metrics/cadvisor, /metrics/kube-state
+//! ```
+
+mod answer;
+mod exposition;
+mod query;
+mod register;
+mod serve;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::task::JoinHandle;
+
+use super::bed::{Bed, on_runtime, spawn};
+use super::ports::Port;
+use super::wait;
+use state::State;
+pub use state::{Api, Curve, Fault, Use};
+
+/// The metrics API server of a bed. Its APIs are the cluster's, so a bed has one, and a test that breaks it a private bed.
+#[derive(Debug)]
+pub struct Usage {
+    state: Arc<State>,
+    port: Port,
+    server: JoinHandle<()>,
+}
+
+// === impl Usage ===
+
+impl Usage {
+    /// Serves usage of a bed's pods, and waits until the bed's API server passes it on.
+    pub async fn serve(bed: &Bed) -> Self {
+        let state = Arc::new(State::new(bed.nodes().view()));
+        let port = Port::claim();
+        let listener = on_runtime(serve::listen(port.number())).await;
+        let server = spawn(serve::serve(listener, Arc::clone(&state)));
+        register::register(&bed.client(), port.number()).await;
+        Self { state, port, server }
+    }
+
+    /// What a container uses, from now on: a value, or a curve over time. The pod need not exist.
+    pub fn set(&self, namespace: &str, pod: &str, container: &str, curve: impl Into<Curve>) {
+        let key = (namespace.to_owned(), pod.to_owned(), container.to_owned());
+        self.state.lock().exact.insert(key, curve.into());
+    }
+
+    /// What a container of every pod uses that runs on the bed's nodes and whose name begins with `prefix`.
+    pub fn set_all(&self, namespace: &str, prefix: &str, container: &str, curve: impl Into<Curve>) {
+        let key = (namespace.to_owned(), prefix.to_owned(), container.to_owned());
+        self.state.lock().rules.insert(key, curve.into());
+    }
+
+    /// A metric of an object, as custom.metrics.k8s.io tells it: `resource` is plural, `pods` or `deployments.apps`.
+    pub fn set_custom(
+        &self,
+        namespace: &str,
+        resource: &str,
+        object: &str,
+        metric: &str,
+        value: f64,
+    ) {
+        let key = [namespace, resource, object, metric].map(str::to_owned);
+        self.state.lock().custom.insert(key, value);
+    }
+
+    /// A metric of something outside the cluster, as external.metrics.k8s.io tells it.
+    pub fn set_external(&self, namespace: &str, metric: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: BTreeMap<_, _> =
+            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let key = (namespace.to_owned(), metric.to_owned(), labels);
+        self.state.lock().external.insert(key, value);
+    }
+
+    /// Serves the usage of that time, under that time, until the next call; before the first, of the wall's time. What
+    /// was counted of readers is forgotten.
+    pub fn at(&self, time: Timestamp) {
+        let mut known = self.state.lock();
+        known.time = Some(time);
+        known.readers.clear();
+    }
+
+    /// How often who has read the usage of pods at this time; readers are told apart by their user agent.
+    pub fn readers(&self) -> BTreeMap<String, usize> {
+        self.state.lock().readers.clone()
+    }
+
+    /// Waits until somebody whose user agent contains this has read the usage of pods at this time.
+    pub async fn read_by(&self, agent: &str) {
+        wait::until(&format!("{agent} reads the usage"), || async {
+            self.readers().keys().any(|reader| reader.contains(agent)).then_some(())
+        })
+        .await;
+    }
+
+    /// Breaks an API, or mends it.
+    pub fn fault(&self, api: Api, fault: Option<Fault>) {
+        self.state.lock().faults.insert(api, fault);
+    }
+
+    /// `127.0.0.1:PORT`, for a scrape of `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}

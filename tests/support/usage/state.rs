@@ -1,0 +1,178 @@
+//! Owns what the metrics API server knows: who uses what when, and what is broken.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+
+use crate::support::clock::wall_now;
+use crate::support::nodes::View;
+
+/// What a container uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Use {
+    /// Cores.
+    pub cpu: f64,
+    /// Bytes.
+    pub memory: u64,
+}
+
+/// Use over time.
+#[derive(Clone)]
+pub struct Curve(Arc<dyn Fn(Timestamp) -> Use + Send + Sync>);
+
+/// One of the three APIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// metrics.k8s.io.
+    Resource,
+    /// custom.metrics.k8s.io.
+    Custom,
+    /// external.metrics.k8s.io.
+    External,
+}
+
+/// What is wrong with an API. Its discovery stays whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It answers with this status.
+    Status(u16),
+    /// It takes the request and never answers.
+    Hang,
+    /// Its answer is no JSON.
+    Malformed,
+    /// Its answer breaks off in the middle.
+    Cut,
+    /// Every other item is missing.
+    Partial,
+    /// Amounts are no quantities.
+    NotANumber,
+    /// Amounts are below zero.
+    Negative,
+}
+
+/// What one container uses at a time.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Where.
+    pub namespace: String,
+    /// Which pod.
+    pub pod: String,
+    /// Which container.
+    pub container: String,
+    /// How much.
+    pub used: Use,
+    /// The pod, if there is one.
+    pub object: Option<Pod>,
+}
+
+/// Everything, shared by the test and the server.
+pub struct State {
+    view: View,
+    known: Mutex<Known>,
+}
+
+/// Namespace, pod or prefix, container.
+type Key = (String, String, String);
+
+#[derive(Default)]
+pub struct Known {
+    pub exact: BTreeMap<Key, Curve>,
+    pub rules: BTreeMap<Key, Curve>,
+    /// By namespace, resource, object and metric.
+    pub custom: BTreeMap<[String; 4], f64>,
+    pub external: BTreeMap<(String, String, BTreeMap<String, String>), f64>,
+    pub time: Option<Timestamp>,
+    pub readers: BTreeMap<String, usize>,
+    pub faults: HashMap<Api, Option<Fault>>,
+    /// CPU seconds of each container up to a time, for counters.
+    pub counted: BTreeMap<Key, (Timestamp, f64)>,
+}
+
+// === impl Curve ===
+
+impl Curve {
+    /// A curve that is calculated.
+    pub fn new(of: impl Fn(Timestamp) -> Use + Send + Sync + 'static) -> Self {
+        Self(Arc::new(of))
+    }
+
+    /// Its value at a time.
+    pub fn at(&self, time: Timestamp) -> Use {
+        (self.0)(time)
+    }
+}
+
+impl From<Use> for Curve {
+    fn from(always: Use) -> Self {
+        Self::new(move |_| always)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    pub fn new(view: View) -> Self {
+        Self { view, known: Mutex::default() }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time that is served.
+    pub fn now(&self) -> Timestamp {
+        self.lock().time.unwrap_or_else(wall_now)
+    }
+
+    /// All pods on the nodes.
+    pub fn pods(&self) -> Vec<Pod> {
+        self.view.pods()
+    }
+
+    /// What everything uses, in order of namespace, pod and container.
+    pub fn lines(&self, now: Timestamp) -> Vec<Line> {
+        let mut running: BTreeMap<_, _> = self
+            .view
+            .pods()
+            .into_iter()
+            .filter(|pod| {
+                pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+            })
+            .map(|pod| ((pod.namespace().unwrap_or_default(), pod.name_any()), pod))
+            .collect();
+        let known = self.lock();
+        let mut uses: BTreeMap<Key, Use> = BTreeMap::new();
+        for ((namespace, prefix, container), curve) in &known.rules {
+            let of_rule = running.iter().filter(|((of, name), pod)| {
+                of == namespace && name.starts_with(prefix) && has_container(pod, container)
+            });
+            for ((_, name), _) in of_rule {
+                uses.insert((namespace.clone(), name.clone(), container.clone()), curve.at(now));
+            }
+        }
+        for (key, curve) in &known.exact {
+            uses.insert(key.clone(), curve.at(now));
+        }
+        let line = |((namespace, pod, container), used): (Key, Use)| {
+            let object = running.get_mut(&(namespace.clone(), pod.clone())).cloned();
+            Line { namespace, pod, container, used, object }
+        };
+        uses.into_iter().map(line).collect()
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+fn has_container(pod: &Pod, container: &str) -> bool {
+    let spec = pod.spec.iter();
+    let mut all =
+        spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    all.any(|found| found.name == container)
+}
