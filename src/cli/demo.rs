@@ -19,11 +19,13 @@ use super::{
 };
 use crate::demo::{self, Config, Failure, Life, Report, Witness, config::MOST_DAYS, text};
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll demo                       eight days, as tables and sparklines
   plimsoll demo --seed 7 --days 30    other load, a longer life
-  plimsoll demo --output json         the same as data, see docs/schema/demo.v1.json";
+  plimsoll demo --output json         the same as data
+
+The JSON follows docs/schema/demo.v1.json.";
 
 /// Lives the same days twice, without and with recommendations
 #[derive(Debug, Args)]

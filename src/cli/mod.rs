@@ -22,7 +22,7 @@ use self::{output::Problem, terminal::Terminal};
 
 const EXAMPLES: &str = "\
 Examples:
-  plimsoll demo                        eight days of a virtual cluster, in seconds
+  plimsoll demo                        eight virtual days, in seconds
   plimsoll demo --output json          the same as data
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
 
@@ -142,6 +142,9 @@ mod tests {
 
     #[test]
     fn help_fits_eighty_columns() {
+        for line in EXAMPLES.lines().chain(demo::EXAMPLES.lines()) {
+            assert!(line.chars().count() <= 80, "would be wrapped: {line}");
+        }
         // Built, so that subcommands know the width too.
         let mut root = Cli::command();
         root.build();
