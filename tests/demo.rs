@@ -166,7 +166,12 @@ impl Witness for Auditor {
 #[tokio::test]
 async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
     let directory = tempfile::tempdir().expect("a directory");
-    let config = Config { seed: 42, days: 3, store: None };
+    let config = Config {
+        seed: 42,
+        days: 3,
+        store: None,
+        settings: plimsoll::recommend::Settings::default(),
+    };
     let open = || {
         let (local, _) = Local::open(directory.path())?;
         Ok(Box::new(local) as Box<dyn Storage>)

@@ -6,6 +6,7 @@ mod bed_peers;
 mod bed_usage;
 mod crds;
 mod demo;
+mod docs;
 mod house;
 mod model;
 mod quantity;

@@ -13,6 +13,7 @@ use plimsoll_storage::{Storage, local::Local};
 
 use super::{
     Exit,
+    model::ModelArgs,
     output::{self, Problem},
     progress::Progress,
     terminal::Terminal,
@@ -50,6 +51,8 @@ pub struct DemoArgs {
     /// Keep the recommender's history in this directory, which must hold none yet
     #[arg(long, env = "PLIMSOLL_FLAG_KEEP_STORE", value_name = "DIR", hide_env_values = true)]
     keep_store: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
 /// Form of a result.
@@ -70,8 +73,8 @@ fn parse_days(text: &str) -> Result<u32, String> {
 
 /// Runs the demo.
 pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, Problem> {
-    let DemoArgs { seed, days, output, keep_store } = arguments;
-    let config = Config { seed, days, store: keep_store };
+    let DemoArgs { seed, days, output, keep_store, model } = arguments;
+    let config = Config { seed, days, store: keep_store, settings: model.settings() };
     match output {
         Output::Text => output::say(&text::opening(&config, &terminal.look))?,
         // Standard output is for the data alone.

@@ -6,6 +6,7 @@
 mod crds;
 mod demo;
 mod exit;
+mod model;
 mod output;
 mod progress;
 mod terminal;
@@ -46,7 +47,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(demo::DemoArgs),
+    Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
 }
 
@@ -56,7 +57,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         let Cli { no_color, command } = cli;
         let terminal = Terminal::detect(no_color);
         match command {
-            Command::Demo(arguments) => demo::run(arguments, &terminal),
+            Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
         }
     });

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::recommend::Settings;
+
 /// The most days one demo may live: more teaches nothing new, and its sums still fit into the integers that
 /// every JSON reader keeps exactly.
 pub const MOST_DAYS: u32 = 90;
 
 /// A demo to be lived.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Of all noise.
     pub seed: u64,
@@ -15,4 +17,6 @@ pub struct Config {
     pub days: u32,
     /// Where the recommender's history is kept, and stays; without it in a directory that is removed.
     pub store: Option<PathBuf>,
+    /// Of the recommender's model.
+    pub settings: Settings,
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     quantity::Quantity,
-    recommend::{Amounts, ContainerPolicy, Directives, Settings},
+    recommend::{Amounts, ContainerPolicy, Directives},
     sim::{Advised, Cluster, Recommender, Sink as _, Step, Updates},
 };
 
@@ -146,7 +146,7 @@ pub async fn live_with(
     let mut cluster = cluster(config, fleet, Updates::Recreate)?;
     let mut account = Account::new(config);
     let mut storage = open()?;
-    let mut recommender = recommender(fleet);
+    let mut recommender = recommender(config, fleet);
     let mut history =
         HistoryReport { backend: storage.name().to_owned(), ..HistoryReport::default() };
     let hours = config.days * 24;
@@ -170,7 +170,7 @@ pub async fn live_with(
             let before = recommender.recommend(cluster.now());
             drop((storage, recommender));
             storage = open()?;
-            recommender = self::recommender(fleet);
+            recommender = self::recommender(config, fleet);
             let loaded = load(storage.as_ref(), &mut recommender, cluster.now()).await?;
             let after = recommender.recommend(cluster.now());
             history.restarts.push(compare(cluster.now(), loaded, &before, &after));
@@ -189,8 +189,8 @@ fn cluster(config: &Config, fleet: &[Member], updates: Updates) -> Result<Cluste
     Ok(Cluster::new(workloads, config.seed, START, updates)?)
 }
 
-/// A recommender with a VPA for each workload and its defaults for everything else.
-fn recommender(fleet: &[Member]) -> Recommender {
+/// A recommender with a VPA for each workload.
+fn recommender(config: &Config, fleet: &[Member]) -> Recommender {
     let vpas = fleet.iter().map(|Member { workload, max_memory, .. }| {
         let policies = max_memory.iter().map(|most| ContainerPolicy {
             container: crate::recommend::policy::EVERY_CONTAINER.into(),
@@ -200,7 +200,7 @@ fn recommender(fleet: &[Member]) -> Recommender {
         let key = VpaKey::new(workload.namespace.clone(), workload.name.clone());
         (key, Directives::new(policies.collect(), &BTreeMap::new()))
     });
-    Recommender::new(Settings::default(), vpas)
+    Recommender::new(config.settings.clone(), vpas)
 }
 
 fn advise(cluster: &mut Cluster, said: &[Advised]) {

@@ -154,7 +154,12 @@ mod tests {
             glyphs: Glyphs::Ascii,
             command: "plimsoll".to_owned(),
         };
-        let config = Config { seed: 1, days: 8, store: None };
+        let config = Config {
+            seed: 1,
+            days: 8,
+            store: None,
+            settings: crate::recommend::Settings::default(),
+        };
         let painted = opening(&config, &look(true));
         let plain = opening(&config, &look(false));
         assert_ne!(painted, plain);

@@ -1,0 +1,276 @@
+//! The flags of the recommender's model, by upstream's names where upstream has them.
+
+use std::time::Duration;
+
+use clap::{Args, builder::BoolishValueParser};
+use plimsoll_storage::Scheme;
+
+use crate::{
+    compat::{Compat, Fix, Fixes},
+    quantity::Quantity,
+    recommend::{Percentiles, Settings},
+};
+
+/// How the model works. Shown by `--help`; `-h` keeps to the essentials.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Model")]
+#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
+pub struct ModelArgs {
+    /// Whose numbers: `plimsoll`, or `upstream` with its defects
+    #[arg(long, value_name = "MODE", default_value = "plimsoll")]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
+    compat: Compat,
+    /// Switches one named fix off (repeatable; the names are in docs/compatibility.md)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_env = true)]
+    disable_fix: Vec<Fix>,
+    /// Share added to every percentile
+    #[arg(long, value_name = "SHARE", default_value = "0.15", value_parser = from_zero)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_MARGIN_FRACTION")]
+    recommendation_margin_fraction: f64,
+    /// Least CPU of a pod in millicores, split among its containers
+    #[arg(long, value_name = "MILLICORES", default_value = "25", value_parser = from_zero)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_CPU_MILLICORES")]
+    pod_recommendation_min_cpu_millicores: f64,
+    /// Least memory of a pod in MiB, split among its containers
+    #[arg(long, value_name = "MIB", default_value = "250", value_parser = from_zero)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_MEMORY_MB")]
+    pod_recommendation_min_memory_mb: f64,
+    /// Share of the CPU samples that the target covers
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = share)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_CPU_PERCENTILE", hide_env = true)]
+    target_cpu_percentile: f64,
+    /// Share of the CPU samples that the lower bound covers
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_CPU_PERCENTILE")]
+    recommendation_lower_bound_cpu_percentile: f64,
+    /// Share of the CPU samples that the upper bound covers
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_CPU_PERCENTILE")]
+    recommendation_upper_bound_cpu_percentile: f64,
+    /// Share of the memory peaks that the target covers
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = share)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_MEMORY_PERCENTILE", hide_env = true)]
+    target_memory_percentile: f64,
+    /// Share of the memory peaks that the lower bound covers
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_MEMORY_PERCENTILE")]
+    recommendation_lower_bound_memory_percentile: f64,
+    /// Share of the memory peaks that the upper bound covers
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_MEMORY_PERCENTILE")]
+    recommendation_upper_bound_memory_percentile: f64,
+    /// Time that counts as one unit of confidence in CPU numbers
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CONFIDENCE_INTERVAL_CPU", hide_env = true)]
+    confidence_interval_cpu: Duration,
+    /// Time that counts as one unit of confidence in memory numbers
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CONFIDENCE_INTERVAL_MEMORY")]
+    confidence_interval_memory: Duration,
+    /// Time after which a CPU sample counts half
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CPU_HISTOGRAM_DECAY_HALF_LIFE")]
+    cpu_histogram_decay_half_life: Duration,
+    /// Time after which a memory peak counts half
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_MEMORY_HISTOGRAM_DECAY_HALF_LIFE")]
+    memory_histogram_decay_half_life: Duration,
+    /// Length of one memory window, of which the peak is counted
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL")]
+    memory_aggregation_interval: Duration,
+    /// How many windows history reaches back
+    #[arg(long, value_name = "COUNT", default_value = "8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL_COUNT")]
+    memory_aggregation_interval_count: u32,
+    /// Factor by which an OOM-killed container is given more credit
+    #[arg(long, value_name = "FACTOR", default_value = "1.2", value_parser = from_one)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_BUMP_UP_RATIO", hide_env = true)]
+    oom_bump_up_ratio: f64,
+    /// Least bytes by which an OOM-killed container is given more credit
+    #[arg(long, value_name = "BYTES", default_value = "1.048576e+08", value_parser = from_zero)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_MIN_BUMP_UP_BYTES", hide_env = true)]
+    oom_min_bump_up_bytes: f64,
+    /// Rounds CPU up to a multiple of so many millicores
+    #[arg(long, value_name = "MILLICORES", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_CPU_MILLICORES", hide_env = true)]
+    round_cpu_millicores: i64,
+    /// Rounds memory up to a multiple of so many bytes
+    #[arg(long, value_name = "BYTES", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(i64).range(1..=1_000_000_000_000))]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_MEMORY_BYTES", hide_env = true)]
+    round_memory_bytes: i64,
+    /// Prints memory with two decimals and a binary suffix
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HUMANIZE_MEMORY", hide_env = true)]
+    humanize_memory: bool,
+    /// Lets VPAs ask for whole cores by annotation
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
+    cpu_integer_post_processor_enabled: bool,
+    /// Most CPU of a container whose policy does not say
+    #[arg(long, value_name = "QUANTITY", hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
+    container_recommendation_max_allowed_cpu: Option<Quantity>,
+    /// Most memory of a container whose policy does not say
+    #[arg(long, value_name = "QUANTITY", hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
+    container_recommendation_max_allowed_memory: Option<Quantity>,
+    /// How long a container may be missing from live pods before it is left out
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = span)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_STALE_CONTAINER_GRACE", hide_env = true)]
+    stale_container_grace: Duration,
+    /// First buckets of 1 m and 1 MiB instead of 10 m and 10 MB
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_FINE_BUCKETS", hide_env = true)]
+    fine_buckets: bool,
+    /// Recommends memory for the largest replica, not for the pool of all
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_REPLICA_PEAKS", hide_env = true)]
+    per_replica_peaks: bool,
+    /// Keeps the upper bound within this many times the target
+    #[arg(long, value_name = "FACTOR", value_parser = from_one)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_UPPER_BOUND_FACTOR", hide_env = true)]
+    upper_bound_factor: Option<f64>,
+    /// Lets VPAs set percentile, margin, half-life and floor by annotation
+    #[arg(long, value_parser = BoolishValueParser::new())]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_VPA_TUNING", hide_env = true)]
+    per_vpa_tuning: bool,
+}
+
+impl ModelArgs {
+    /// The settings that were typed.
+    pub fn settings(&self) -> Settings {
+        let fixes = self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without);
+        Settings {
+            fixes,
+            cpu: Percentiles {
+                lower: self.recommendation_lower_bound_cpu_percentile,
+                target: self.target_cpu_percentile,
+                upper: self.recommendation_upper_bound_cpu_percentile,
+                confidence_interval: self.confidence_interval_cpu,
+                half_life: self.cpu_histogram_decay_half_life,
+            },
+            memory: Percentiles {
+                lower: self.recommendation_lower_bound_memory_percentile,
+                target: self.target_memory_percentile,
+                upper: self.recommendation_upper_bound_memory_percentile,
+                confidence_interval: self.confidence_interval_memory,
+                half_life: self.memory_histogram_decay_half_life,
+            },
+            margin: self.recommendation_margin_fraction,
+            pod_floor_millicores: self.pod_recommendation_min_cpu_millicores,
+            pod_floor_mebibytes: self.pod_recommendation_min_memory_mb,
+            interval: self.memory_aggregation_interval,
+            interval_count: self.memory_aggregation_interval_count,
+            oom_ratio: self.oom_bump_up_ratio,
+            oom_min_bump: self.oom_min_bump_up_bytes,
+            per_vpa_config: false,
+            round_millicores: self.round_cpu_millicores,
+            round_bytes: self.round_memory_bytes,
+            humanize_memory: self.humanize_memory,
+            integer_cpu: self.cpu_integer_post_processor_enabled,
+            max_cpu: self.container_recommendation_max_allowed_cpu,
+            max_memory: self.container_recommendation_max_allowed_memory,
+            stale_after: self.stale_container_grace,
+            scheme: if self.fine_buckets { Scheme::Fine } else { Scheme::Standard },
+            per_replica_peaks: self.per_replica_peaks,
+            upper_bound_factor: self.upper_bound_factor,
+            per_vpa_tuning: self.per_vpa_tuning,
+        }
+    }
+}
+
+fn number(text: &str, least: f64, most: f64, wanted: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("give a number {wanted}"))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1.0, "from 0 to 1")
+}
+
+fn from_zero(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1e14, "from 0 up")
+}
+
+fn from_one(text: &str) -> Result<f64, String> {
+    number(text, 1.0, 1e6, "from 1 up")
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    let longest = Duration::from_hours(24 * 366 * 10);
+    let span = text.parse::<jiff::SignedDuration>().ok().and_then(|span| span.try_into().ok());
+    span.filter(|span| (Duration::from_secs(1)..=longest).contains(span))
+        .ok_or_else(|| "give a duration such as 90s, 24h or 1h30m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        model: ModelArgs,
+    }
+
+    fn settings(flags: &[&str]) -> Result<Settings, String> {
+        let flags = std::iter::once("test").chain(flags.iter().copied());
+        Cli::try_parse_from(flags).map(|cli| cli.model.settings()).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn without_flags_the_settings_are_the_defaults() {
+        let (typed, default) = (settings(&[]).expect("is fine"), Settings::default());
+        assert_eq!(format!("{typed:?}"), format!("{default:?}"));
+        let upstream = settings(&["--compat=upstream"]).expect("is fine");
+        assert_eq!(format!("{upstream:?}"), format!("{:?}", Settings::of(Compat::Upstream)));
+    }
+
+    #[test]
+    fn fixes_are_switched_off_one_by_one() {
+        let flags =
+            ["--disable-fix", "stale-containers-leave", "--disable-fix=oom-keeps-sample-order"];
+        let fixes = settings(&flags).expect("is fine").fixes;
+        let off: Vec<Fix> = Fix::ALL.into_iter().filter(|fix| !fixes.has(*fix)).collect();
+        assert_eq!(off, [Fix::StaleContainersLeave, Fix::OomKeepsSampleOrder]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (flag, remedy) in [
+            ("--compat=vpa", "`upstream` or `plimsoll`"),
+            ("--disable-fix=none", "stale-containers-leave"),
+            ("--target-cpu-percentile=90", "from 0 to 1"),
+            ("--target-cpu-percentile=NaN", "from 0 to 1"),
+            ("--recommendation-margin-fraction=-1", "from 0 up"),
+            ("--oom-bump-up-ratio=0.9", "from 1 up"),
+            ("--memory-aggregation-interval=0s", "24h"),
+            ("--memory-aggregation-interval=8d", "24h"),
+            ("--round-cpu-millicores=0", "1"),
+            ("--container-recommendation-max-allowed-cpu=many", "many"),
+        ] {
+            let error = settings(&[flag]).expect_err(flag);
+            assert!(error.contains(remedy), "{flag}: {error}");
+        }
+    }
+}

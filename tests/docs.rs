@@ -1,0 +1,92 @@
+//! The parts of the documentation that are made from code are up to date, and no page points nowhere.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use plimsoll::{
+    compat::Fix,
+    recommend::tuning::{KEYS, PROFILES, Profile},
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn page(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Compares what stands between two markers of a page with what the code says; `UPDATE=1` writes it.
+fn generated(path: &str, name: &str, wanted: &str) {
+    let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
+    let text = page(path);
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{path}: no {begin}"));
+    let (found, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{path}: no {end}"));
+    if found != wanted && std::env::var_os("UPDATE").is_some() {
+        let text = format!("{before}{begin}{wanted}{end}{after}");
+        fs::write(Path::new(ROOT).join(path), text).expect("the page can be written");
+        return;
+    }
+    assert_eq!(found, wanted, "{path}: {name} is out of date; run the tests with UPDATE=1");
+}
+
+#[test]
+fn the_annotations_in_the_documentation_are_those_of_the_code() {
+    let mut table = String::from("| annotation | value | what it does |\n|---|---|---|\n");
+    for key in KEYS {
+        writeln!(table, "| `{}` | {} | {} |", key.name, key.wanted, key.effect).expect("fits");
+    }
+    generated("docs/configuration.md", "annotations", &table);
+}
+
+#[test]
+fn the_profiles_in_the_documentation_are_those_of_the_code() {
+    let mut table = String::from(
+        "| profile | CPU percentile | memory percentile | margin | meant for |\n|---|---|---|---|---|\n",
+    );
+    let cell =
+        |value: Option<f64>| value.map_or_else(|| "default".into(), |value| value.to_string());
+    for Profile { name, meant_for, tuning } in PROFILES {
+        let (cpu, memory) = (cell(tuning.cpu_percentile), cell(tuning.memory_percentile));
+        let margin = cell(tuning.margin);
+        writeln!(table, "| `{name}` | {cpu} | {memory} | {margin} | {meant_for} |").expect("fits");
+    }
+    generated("docs/configuration.md", "profiles", &table);
+}
+
+#[test]
+fn every_fix_has_its_row_and_its_test() {
+    let (page, tests) = (page("docs/compatibility.md"), page("tests/model/fixes.rs"));
+    for fix in Fix::ALL {
+        assert!(page.contains(&format!("\n| `{fix}` |")), "{fix} has no row");
+        let test = format!("fn {}()", fix.name().replace('-', "_"));
+        assert!(tests.contains(&test), "{fix} has no test");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let mut links = 0;
+    for path in pages() {
+        let folder = Path::new(ROOT).join(&path);
+        let folder = folder.parent().expect("a page lies in a folder");
+        for link in page(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") || link.starts_with('#') {
+                continue;
+            }
+            let target = folder.join(link.split('#').next().unwrap_or(link));
+            assert!(target.exists(), "{path} points to {link}");
+            links += 1;
+        }
+    }
+    assert!(links > 5, "only {links} links were looked at");
+}
+
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
+    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("there is documentation");
+    for entry in docs.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
+            pages.push(format!("docs/{name}"));
+        }
+    }
+    pages
+}
