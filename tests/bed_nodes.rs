@@ -138,20 +138,18 @@ async fn a_resize_beyond_what_is_free_waits_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_resize_beyond_the_size_of_the_node_never_happens() {
+async fn a_resize_beyond_the_size_of_the_node_is_refused_by_the_server() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     bed.nodes().add("small", "2", "4Gi").await;
     let namespace = bed.namespace("beyond").await;
     let yaml = objects::pod("one", "Always", "100m", "64Mi");
     objects::create::<Pod>(bed.client(), &namespace, &yaml).await;
     bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;
-    resize(bed.client(), &namespace, "one", "3", "64Mi").await;
-    let pod = bed.nodes().pod(&namespace, "one", "is refused", |pod| pending(pod).is_some()).await;
-    assert_eq!(pending(&pod).as_deref(), Some("Infeasible"));
-    resize(bed.client(), &namespace, "one", "1", "64Mi").await;
-    bed.nodes()
-        .pod(&namespace, "one", "has its new size", |pod| actual_cpu(pod) == "1" && is_settled(pod))
-        .await;
+    let refusal = try_resize(bed.client(), &namespace, "one", "3", "64Mi").await;
+    let Err(kube::Error::Api(status)) = refusal else { panic!("not refused: {refusal:?}") };
+    assert_eq!(status.code, 403, "{}", status.message);
+    let causes = status.details.as_ref().map(|details| &details.causes).expect("causes");
+    assert!(causes.iter().any(|cause| cause.reason == "NodeCapacity"), "{causes:?}");
 }
 
 #[tokio::test]
@@ -356,10 +354,20 @@ async fn running_pod(bed: &Bed, name: &str) -> (String, Pod) {
 }
 
 async fn resize(client: Client, namespace: &str, pod: &str, cpu: &str, memory: &str) {
+    try_resize(client, namespace, pod, cpu, memory).await.expect("taken");
+}
+
+async fn try_resize(
+    client: Client,
+    namespace: &str,
+    pod: &str,
+    cpu: &str,
+    memory: &str,
+) -> Result<Pod, kube::Error> {
     let requests = json!({ "requests": { "cpu": cpu, "memory": memory } });
     let body = json!({ "spec": { "containers": [{ "name": "main", "resources": requests }] } });
     let api = Api::<Pod>::namespaced(client, namespace);
-    api.patch_resize(pod, &PatchParams::default(), &Patch::Strategic(body)).await.expect("taken");
+    api.patch_resize(pod, &PatchParams::default(), &Patch::Strategic(body)).await
 }
 
 async fn evict(client: Client, namespace: &str, pod: &str) -> Result<Status, kube::Error> {
