@@ -17,6 +17,7 @@ mod estimates;
 mod explanations;
 mod fixes;
 mod histograms;
+mod kills;
 mod mix;
 mod options;
 mod postprocessing;

@@ -6,5 +6,5 @@ mod codec;
 mod damage;
 mod faults;
 mod growth;
-mod kill;
-mod place;
+pub mod kill;
+pub mod place;
