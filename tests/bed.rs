@@ -67,7 +67,10 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
         return hold_until_killed().await;
     }
     for signal in ["KILL", "INT"] {
-        let mut holder = Command::new(std::env::current_exe().expect("this program"))
+        // What runs the tests may ignore interrupts, and that would be inherited.
+        let mut holder = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(std::env::current_exe().expect("this program"))
             .args(["--exact", "--nocapture", "--test-threads=1"])
             .arg("bed::nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted")
             .env(HOLD, "1")
@@ -87,10 +90,10 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
 
         let killed = Command::new("kill").args(["-s", signal, &holder.id().to_string()]).status();
         assert!(killed.expect("kill starts").success());
-        holder.wait().expect("it ends");
-        wait::until(&format!("all is gone after {signal}"), || async {
-            let gone = !Path::new(folder).exists() && ids.iter().all(|id| !runs(*id));
-            gone.then_some(())
+        wait::until(&format!("all is gone after {signal}"), || {
+            let ended = holder.try_wait().expect("it can be asked").is_some();
+            let gone = ended && !Path::new(folder).exists() && ids.iter().all(|id| !runs(*id));
+            std::future::ready(gone.then_some(()))
         })
         .await;
     }
