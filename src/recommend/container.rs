@@ -1,8 +1,11 @@
 //! What is remembered about one container of a VPA: samples in, state of a fixed small size kept.
 
-use plimsoll_storage::{Bump, Observed, Replica, Time};
+use plimsoll_storage::{Bump, HalfLives, Observed, Replica, Time};
+use std::time::Duration;
 
 use super::{
+    explanation::Basis,
+    histogram::Axis,
     histogram::Histogram,
     policy::Overrides,
     settings::Rules,
@@ -31,6 +34,10 @@ pub struct ContainerHistory {
     pub(super) bump: Option<Bump>,
     overrides: Option<Box<Overrides>>,
     pub(super) owner: Option<Box<str>>,
+    /// What the weights of both histograms were added by.
+    pub(super) half_lives: HalfLives,
+    /// Whether what a storage remembered is part of this.
+    pub(super) restored: bool,
 }
 
 /// The peaks of whichever replica was largest in its window.
@@ -45,8 +52,11 @@ pub(super) struct Fleet {
 pub struct OomKill {
     /// Its memory request when it was killed; 0 when it had none.
     pub request: Bytes,
-    /// Its memory limit when it was killed: it did use that much.
+    /// Its memory limit when it was killed. Pods do not say whether the limit or the node ended them; a
+    /// container with a limit counts as killed at it.
     pub limit: Option<Bytes>,
+    /// What it was seen to use, where whoever killed it says so (an eviction does).
+    pub usage: Option<Bytes>,
 }
 
 impl ContainerHistory {
@@ -64,6 +74,8 @@ impl ContainerHistory {
             bump: None,
             overrides: None,
             owner: None,
+            half_lives: rules.half_lives(),
+            restored: false,
         }
     }
 
@@ -78,6 +90,7 @@ impl ContainerHistory {
         if usage.0 < 0 {
             return Err(Rejected::Negative);
         }
+        self.adopt(at, rules);
         let replica = find_or_add(&mut self.replicas, replica);
         if replica.last_cpu.is_some_and(|last| at <= last) {
             return Err(Rejected::OutOfOrder);
@@ -96,7 +109,7 @@ impl ContainerHistory {
         usage: Bytes,
         rules: &Rules,
     ) -> Result<(), Rejected> {
-        self.take_memory(replica, at, usage, Source::Usage, rules)
+        self.take_memory(replica, at, usage, Source::Usage, rules).map(drop)
     }
 
     /// Takes an out-of-memory kill: the container is given credit for more than it had.
@@ -107,7 +120,7 @@ impl ContainerHistory {
         kill: OomKill,
         rules: &Rules,
     ) -> Result<(), Rejected> {
-        if kill.request.0 < 0 {
+        if kill.request.0 < 0 || kill.usage.is_some_and(|usage| usage.0 < 0) {
             return Err(Rejected::Negative);
         }
         let known = find_or_add(&mut self.replicas, replica);
@@ -118,8 +131,9 @@ impl ContainerHistory {
         let base = self.observed_need(at, kill, rules).0.max(peak);
         let added = base.saturating_add(Bytes::from_f64(rules.oom_min_bump).0);
         let counted = added.max(Bytes(base).scale(rules.oom_ratio).0);
-        self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)?;
-        self.bump = Some(Bump { at, base, counted });
+        if self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)? {
+            self.remember_bump(Bump { at, base, counted }, rules);
+        }
         Ok(())
     }
 
@@ -172,70 +186,136 @@ impl ContainerHistory {
         self.bump
     }
 
+    /// The topmost scalable owner of the pods, as a storage keeps it (`apps/Deployment/web`).
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// Notes the topmost scalable owner of the pods.
+    pub fn set_owner(&mut self, owner: impl Into<Box<str>>) {
+        self.owner = Some(owner.into());
+    }
+
     /// Whether nothing was seen that counts as history.
     pub fn is_empty(&self, rules: &Rules) -> bool {
-        self.evidence(rules).count == 0
+        self.evidence(rules).1.count == 0
     }
 
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
-        let since = self.evidence(rules).last.unwrap_or(self.created);
-        now >= since.later(rules.memory_span())
-    }
-
-    /// The samples that confidence rests on. Upstream looks at CPU alone; a container that has only
-    /// memory samples then counts as unknown.
-    pub fn evidence(&self, rules: &Rules) -> Observed {
-        if self.cpu_seen.count == 0 && rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
-            self.memory_seen
+        let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
+            self.cpu_seen.last.max(self.memory_seen.last)
         } else {
-            self.cpu_seen
-        }
+            self.cpu_seen.last
+        };
+        now >= last.unwrap_or(self.created).later(rules.memory_span())
     }
 
-    /// Adds what another history of the same container knows.
-    pub fn merge(&mut self, other: &Self, rules: &Rules) {
-        self.cpu.merge(rules.cpu_axis(), &other.cpu);
-        self.memory.merge(rules.memory_axis(), &other.memory);
-        match (&mut self.fleet, &other.fleet) {
-            (Some(ours), Some(theirs)) => ours.peaks.merge(rules.memory_axis(), &theirs.peaks),
-            (None, Some(theirs)) => self.fleet = Some(theirs.clone()),
-            (_, None) => {}
+    /// The samples that confidence in memory rests on. Upstream looks at CPU alone; a container that has
+    /// only memory samples, or all but one of them, then counts as unknown.
+    pub fn evidence(&self, rules: &Rules) -> (Basis, Observed) {
+        let memory = self.cpu_seen.count <= 1
+            && self.memory_seen.count > self.cpu_seen.count
+            && rules.fixes.has(Fix::MemoryOnlyHistoryCounts);
+        if memory { (Basis::Memory, self.memory_seen) } else { (Basis::Cpu, self.cpu_seen) }
+    }
+
+    /// Adds what is remembered of the same container.
+    pub fn merge(&mut self, remembered: &Self, rules: &Rules) {
+        let mut remembered = remembered.clone();
+        // Both sides are brought to the same measure first.
+        let now = self.memory_seen.last.max(self.cpu_seen.last).unwrap_or(self.created);
+        self.adopt(now, rules);
+        remembered.adopt(now, rules);
+        let axis = rules.memory_axis();
+        self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
+        self.memory.merge(axis, &remembered.memory);
+        match (&mut self.fleet, remembered.fleet.take()) {
+            (Some(ours), Some(theirs)) => {
+                ours.peaks.merge(axis, &theirs.peaks);
+                window::join(&mut ours.peaks, axis, &mut ours.window, &theirs.window);
+            }
+            (ours, theirs) => *ours = ours.take().or(theirs),
         }
-        for (ours, theirs) in
-            [(&mut self.cpu_seen, other.cpu_seen), (&mut self.memory_seen, other.memory_seen)]
-        {
+        for (ours, theirs) in [
+            (&mut self.cpu_seen, remembered.cpu_seen),
+            (&mut self.memory_seen, remembered.memory_seen),
+        ] {
             ours.count = ours.count.saturating_add(theirs.count);
             ours.first = earliest(ours.first, theirs.first);
             ours.last = ours.last.max(theirs.last);
         }
-        self.created = self.created.min(other.created);
-        self.last_alive = self.last_alive.max(other.last_alive);
-        self.bump = match (self.bump, other.bump) {
-            (Some(ours), Some(theirs)) if theirs.at > ours.at => Some(theirs),
-            (ours, theirs) => ours.or(theirs),
-        };
-        for replica in &other.replicas {
-            let at = self.replicas.binary_search_by(|known| known.name.cmp(&replica.name));
-            if let Err(index) = at {
-                self.replicas.insert(index, replica.clone());
+        self.created = self.created.min(remembered.created);
+        self.last_alive = self.last_alive.max(remembered.last_alive);
+        self.owner = self.owner.take().or(remembered.owner);
+        if let Some(bump) = remembered.bump {
+            self.remember_bump(bump, rules);
+        }
+        for replica in remembered.replicas {
+            match self.replicas.binary_search_by(|known| known.name.cmp(&replica.name)) {
+                Ok(index) => {
+                    window::join(&mut self.memory, axis, &mut self.replicas[index], &replica);
+                }
+                Err(index) => self.replicas.insert(index, replica),
             }
+        }
+        self.restored |= remembered.restored;
+    }
+
+    /// What both histograms are measured by now.
+    pub(super) fn axes(&self, rules: &Rules) -> (Axis<'static>, Axis<'static>) {
+        let span = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
+        (
+            Axis { half_life: span(self.half_lives.cpu), ..rules.cpu_axis() },
+            Axis { half_life: span(self.half_lives.memory), ..rules.memory_axis() },
+        )
+    }
+
+    /// Brings the histograms over when a half-life was changed.
+    pub(super) fn adopt(&mut self, now: Time, rules: &Rules) {
+        let wanted = rules.half_lives();
+        if self.half_lives == wanted {
+            return;
+        }
+        let (cpu, memory) = self.axes(rules);
+        self.half_lives = wanted;
+        let (new_cpu, new_memory) = self.axes(rules);
+        self.cpu.change_half_life(cpu, new_cpu, now);
+        window::lift(&mut self.memory, memory, &self.replicas);
+        self.memory.change_half_life(memory, new_memory, now);
+        window::lower(&mut self.memory, new_memory, &self.replicas);
+        if let Some(Fleet { peaks, window }) = self.fleet.as_deref_mut() {
+            window::lift(peaks, memory, std::slice::from_ref(window));
+            peaks.change_half_life(memory, new_memory, now);
+            window::lower(peaks, new_memory, std::slice::from_ref(window));
         }
     }
 
-    /// What the kill shows that the container needed, bumps left aside. With a limit it was killed at
-    /// the limit, so the request below it was in use too. Without one the request proves nothing if it
-    /// was raised by an earlier bump: then what that bump started from stands.
+    /// Keeps the largest bump that is still part of the history.
+    fn remember_bump(&mut self, bump: Bump, rules: &Rules) {
+        let stands = self.bump.is_some_and(|known| {
+            bump.at < known.at.later(rules.memory_span()) && known.counted > bump.counted
+        });
+        if !stands {
+            let at = self.bump.map_or(bump.at, |known| known.at.max(bump.at));
+            self.bump = Some(Bump { at, ..bump });
+        }
+    }
+
+    /// What the kill shows that the container needed, bumps left aside. Without a limit it was killed for
+    /// a starved node, whatever it used; then a request that an earlier bump raised proves nothing, and
+    /// what that bump started from stands.
     fn observed_need(&self, at: Time, kill: OomKill, rules: &Rules) -> Bytes {
-        if !rules.fixes.has(Fix::OomBumpRestsOnObservation) || kill.limit.is_some() {
-            return kill.request;
+        if let Some(usage) = kill.usage {
+            return usage;
         }
-        match self.bump {
-            Some(bump) if at < bump.at.later(rules.memory_span()) => {
-                Bytes(kill.request.0.min(bump.base))
-            }
-            _ => kill.request,
-        }
+        let bump = self.bump.filter(|bump| {
+            rules.fixes.has(Fix::OomBumpRestsOnObservation)
+                && kill.limit.is_none()
+                && at < bump.at.later(rules.memory_span())
+                && kill.request.0 <= most_of_bump(*bump, rules)
+        });
+        bump.map_or(kill.request, |bump| Bytes(kill.request.0.min(bump.base)))
     }
 
     fn take_memory(
@@ -245,10 +325,12 @@ impl ContainerHistory {
         usage: Bytes,
         source: Source,
         rules: &Rules,
-    ) -> Result<(), Rejected> {
+    ) -> Result<bool, Rejected> {
+        self.adopt(at, rules);
         let (axis, sample) = (rules.memory_axis(), (at, usage, source));
         let replica = find_or_add(&mut self.replicas, replica);
-        window::add(replica, &mut self.memory, axis, rules.interval, rules.fixes, sample)?;
+        let peaks = &mut self.memory;
+        let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;
         see(&mut self.memory_seen, at);
         if rules.per_replica_peaks {
             let fleet = self.fleet.get_or_insert_with(|| {
@@ -262,8 +344,16 @@ impl ContainerHistory {
             let Fleet { peaks, window } = &mut **fleet;
             window::add(window, peaks, axis, rules.interval, rules.fixes, sample)?;
         }
-        Ok(())
+        Ok(counts)
     }
+}
+
+/// The largest request that recommending a bump could have led to: one bucket of leeway for rounding, and
+/// the margin. A request above that was raised by something else.
+fn most_of_bump(bump: Bump, rules: &Rules) -> i64 {
+    let buckets = rules.memory_axis().buckets;
+    let edge = buckets.upper_edge(buckets.find(bump.counted as f64).saturating_add(1));
+    Bytes::from_f64(edge * (1.0 + rules.margin)).0
 }
 
 /// Replicas are kept in order of their names, so that a fleet of thousands is searched in a few steps.
@@ -282,7 +372,7 @@ fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replic
 }
 
 fn see(seen: &mut Observed, at: Time) {
-    seen.count += 1;
+    seen.count = seen.count.saturating_add(1);
     seen.first = earliest(seen.first, Some(at));
     seen.last = seen.last.max(Some(at));
 }

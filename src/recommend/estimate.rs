@@ -194,5 +194,6 @@ pub fn weigh(of: Basis, seen: Observed, interval: Duration) -> Evidence {
     let confidence = lifespan.min(seen.count as f64 / minutes);
     // Only an interval of zero makes this undefined; flags refuse it, and 0 is the careful answer.
     let confidence = if confidence.is_finite() { confidence.max(0.0) } else { 0.0 };
-    Evidence { of, samples: seen.count, first: seen.first, last: seen.last, confidence }
+    let (samples, interval) = (seen.count, interval.as_secs_f64());
+    Evidence { of, samples, first: seen.first, last: seen.last, interval, confidence }
 }

@@ -60,7 +60,9 @@ pub struct Evidence {
     /// The latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
-    /// Confidence: the smaller of covered time and number of samples, each in days' worth.
+    /// Seconds that count as one unit of confidence, when they hold a sample a minute.
+    pub interval: f64,
+    /// Confidence: the smaller of covered time and number of samples, each in such units.
     pub confidence: f64,
 }
 

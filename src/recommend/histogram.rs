@@ -190,7 +190,8 @@ impl Histogram {
     /// weight that is not a number) is refused with the reason.
     pub fn from_weights(buckets: &Buckets, weights: &Weights) -> Result<Self, String> {
         let last = buckets.last();
-        let sound = |number: f64| number.is_finite() && number >= 0.0;
+        // Far above what two to the hundredth allows, and far below what could overflow in a sum.
+        let sound = |number: f64| (0.0..=1e100).contains(&number);
         if !sound(weights.total) {
             return Err(format!("total weight {} is not a positive number", weights.total));
         }
@@ -233,6 +234,24 @@ impl Histogram {
         result.total = self.total;
         result.reference = self.reference;
         result
+    }
+
+    /// Brings the weights over to another half-life: what a sample counts at `now`, against the others and
+    /// against a new one, stays the same.
+    pub fn change_half_life(&mut self, from: Axis<'_>, to: Axis<'_>, now: Time) {
+        let (Some(old), Some(new), Some(reference)) =
+            (nanos(from.half_life), nanos(to.half_life), self.reference)
+        else {
+            return;
+        };
+        let moved = round_to_multiple(now, new);
+        let before = now.nanos_since(reference) as f64 / old as f64;
+        let after = now.nanos_since(moved) as f64 / new as f64;
+        let factor = (after - before).clamp(-1000.0, 1000.0).exp2();
+        self.weights.scale_range(0, u8::MAX, factor);
+        self.total *= factor;
+        self.reference = Some(moved);
+        self.shrink(to.buckets);
     }
 
     /// What a sample of this time weighs, relative to one at the reference. Moves the reference first

@@ -6,6 +6,7 @@ use plimsoll_storage::Time;
 
 use super::{
     container::ContainerHistory,
+    directives::Directives,
     settings::{Rules, Settings},
 };
 use crate::compat::Fix;
@@ -14,6 +15,19 @@ use crate::compat::Fix;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
+    /// Containers whose stored record says nothing any more, though it may have seen more than ours.
+    outdated: Vec<Arc<str>>,
+}
+
+/// What became of something remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It is part of the history now.
+    Taken,
+    /// It was before: a load that is tried again brings everything twice.
+    Already,
+    /// It lies so far back that it says nothing any more.
+    Expired,
 }
 
 impl History {
@@ -32,12 +46,42 @@ impl History {
         container
     }
 
-    /// Takes in what a storage remembered, on top of what is known already.
-    pub fn restore(&mut self, name: Arc<str>, remembered: ContainerHistory, rules: &Rules) {
+    /// Takes in what a storage remembered, on top of what is known already; once for each container.
+    pub fn restore(
+        &mut self,
+        name: Arc<str>,
+        remembered: ContainerHistory,
+        now: Time,
+        rules: &Rules,
+    ) -> Restored {
+        if remembered.is_expired(now, rules) {
+            self.outdate(name);
+            return Restored::Expired;
+        }
         match self.find(&name) {
+            Ok(index) if self.containers[index].1.restored => return Restored::Already,
             Ok(index) => self.containers[index].1.merge(&remembered, rules),
             Err(index) => self.containers.insert(index, (name, remembered)),
         }
+        Restored::Taken
+    }
+
+    /// Notes that the stored record of this container is not to be kept for what it has seen: it has
+    /// expired, or it cannot be taken back.
+    pub fn outdate(&mut self, name: Arc<str>) {
+        if !self.outdated.contains(&name) {
+            self.outdated.push(name);
+        }
+    }
+
+    /// Whether the next save of this container replaces even a richer record.
+    pub fn supersedes(&self, name: &str) -> bool {
+        self.outdated.iter().any(|outdated| **outdated == *name)
+    }
+
+    /// Notes that a container was saved.
+    pub fn saved(&mut self, name: &str) {
+        self.outdated.retain(|outdated| **outdated != *name);
     }
 
     /// The history of a container.
@@ -55,16 +99,26 @@ impl History {
         self.containers.iter_mut().map(|(name, container)| (&*name, container))
     }
 
-    /// Forgets the containers whose history says nothing any more. Answers their names.
-    pub fn forget_expired(&mut self, now: Time, rules: &Rules) -> Vec<Arc<str>> {
+    /// Forgets the containers whose history says nothing any more. Answers their names: their stored
+    /// records may go too.
+    pub fn forget_expired(
+        &mut self,
+        now: Time,
+        directives: &Directives,
+        settings: &Settings,
+    ) -> Vec<Arc<str>> {
         let mut gone = Vec::new();
         self.containers.retain(|(name, container)| {
-            let keep = !container.is_expired(now, rules);
+            let rules = directives.rules(Some(container), settings);
+            let keep = !container.is_expired(now, &rules);
             if !keep {
                 gone.push(Arc::clone(name));
             }
             keep
         });
+        for name in &gone {
+            self.outdate(Arc::clone(name));
+        }
         gone
     }
 

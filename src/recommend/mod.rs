@@ -30,7 +30,7 @@ pub mod window;
 pub use container::{ContainerHistory, OomKill};
 pub use directives::Directives;
 pub use explanation::{Explanation, Reason, ResourceExplanation};
-pub use history::History;
+pub use history::{History, Restored};
 pub use policy::{Amounts, ContainerPolicy, Controlled, Overrides};
 pub use recommendation::{ContainerRecommendation, Recommendation, recommend};
 pub use settings::{Percentiles, Rules, Settings};

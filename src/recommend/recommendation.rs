@@ -15,7 +15,6 @@ use super::{
     settings::{Percentiles, Settings},
     tuning::Tuning,
 };
-use crate::compat::Fix;
 
 /// What every container of a VPA should request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,7 +121,7 @@ impl Desk<'_> {
             resource: Resource::Cpu,
             evidence: weigh(Basis::Cpu, container.cpu_seen, settings.cpu.confidence_interval),
             margin: tuning.margin.unwrap_or(settings.margin),
-            floor: self.floor(Resource::Cpu, floor, settings.pod_floor_millicores / 1000.0),
+            floor: self.floor(Resource::Cpu, floor, settings.pod_floor_millicores * 0.001),
             rounding: Rounding {
                 multiple: settings.round_millicores,
                 humanized: false,
@@ -154,10 +153,7 @@ impl Desk<'_> {
         let fleet = container.fleet.as_ref().filter(|_| settings.per_replica_peaks);
         let fleet = fleet.map(|fleet| percentiles(&fleet.peaks, buckets, shares));
         // Confidence of memory rests on CPU samples as well, unless there are none at all.
-        let evidence = container.evidence(&rules);
-        let memory_only =
-            container.cpu_seen.count == 0 && settings.fixes.has(Fix::MemoryOnlyHistoryCounts);
-        let of = if memory_only { Basis::Memory } else { Basis::Cpu };
+        let (of, evidence) = container.evidence(&rules);
         let bump = container.bump.filter(|bump| self.now < bump.at.later(rules.memory_span()));
         let chain = Chain {
             resource: Resource::Memory,
@@ -201,9 +197,11 @@ impl Desk<'_> {
 }
 
 fn shares(percentiles: &Percentiles, target: Option<f64>) -> [f64; 3] {
-    let target = target.unwrap_or(percentiles.target);
-    // A tuned target pushes the bounds outwards, so that they still bound it.
-    [percentiles.lower.min(target), target, percentiles.upper.max(target)]
+    match target {
+        // A VPA's own target pushes the bounds outwards, so that they still bound it.
+        Some(target) => [percentiles.lower.min(target), target, percentiles.upper.max(target)],
+        None => [percentiles.lower, percentiles.target, percentiles.upper],
+    }
 }
 
 fn percentiles(

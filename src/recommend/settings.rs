@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Scheme;
+use plimsoll_storage::{HalfLives, Scheme};
 
 use super::{buckets::Buckets, histogram::Axis, policy::Overrides, tuning::Tuning};
 use crate::{
@@ -132,6 +132,7 @@ impl Settings {
             oom_ratio: overrides.oom_ratio.unwrap_or(self.oom_ratio),
             oom_min_bump: overrides.oom_min_bump.unwrap_or(self.oom_min_bump),
             per_replica_peaks: self.per_replica_peaks,
+            margin: tuning.margin.unwrap_or(self.margin),
         }
     }
 }
@@ -157,9 +158,17 @@ pub struct Rules {
     pub oom_min_bump: f64,
     /// Also count the largest peak of all replicas.
     pub per_replica_peaks: bool,
+    /// Share added to every percentile.
+    pub margin: f64,
 }
 
 impl Rules {
+    /// The half-lives in the form in which histories keep them.
+    pub fn half_lives(&self) -> HalfLives {
+        let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX).max(1);
+        HalfLives { cpu: seconds(self.cpu_half_life), memory: seconds(self.memory_half_life) }
+    }
+
     /// What CPU histograms are measured by.
     pub fn cpu_axis(&self) -> Axis<'static> {
         Axis { buckets: Buckets::cpu(self.scheme), half_life: Some(self.cpu_half_life) }

@@ -55,7 +55,7 @@ pub fn open_peak(replica: &Replica) -> Option<i64> {
 }
 
 /// Takes one memory amount of a replica into its window, and into the histogram of peaks if it is the
-/// largest of its window so far.
+/// largest of its window so far. Answers whether it is.
 pub fn add(
     replica: &mut Replica,
     peaks: &mut Histogram,
@@ -63,7 +63,7 @@ pub fn add(
     interval: Duration,
     fixes: Fixes,
     sample: (Time, Bytes, Source),
-) -> Result<(), Rejected> {
+) -> Result<bool, Rejected> {
     let (at, Bytes(usage), source) = sample;
     if usage < 0 {
         return Err(Rejected::Negative);
@@ -107,7 +107,46 @@ pub fn add(
             Source::Bump => replica.bump_peak = Some(usage),
         }
     }
-    Ok(())
+    Ok(counts)
+}
+
+/// Takes the peaks of all these windows out of the histogram, or puts them back in: around a change of
+/// what the histogram is measured by, so that a later, larger sample finds exactly what it replaces.
+pub fn lift(peaks: &mut Histogram, axis: Axis<'_>, replicas: &[Replica]) {
+    for (end, peak) in replicas.iter().filter_map(open_window) {
+        peaks.subtract(axis, peak as f64, PEAK_WEIGHT, end);
+    }
+}
+
+/// The way back from [`lift`].
+pub fn lower(peaks: &mut Histogram, axis: Axis<'_>, replicas: &[Replica]) {
+    for (end, peak) in replicas.iter().filter_map(open_window) {
+        peaks.add(axis, peak as f64, PEAK_WEIGHT, end);
+    }
+}
+
+fn open_window(replica: &Replica) -> Option<(Time, i64)> {
+    replica.window_end.zip(open_peak(replica))
+}
+
+/// Makes one window of two that the same pod has on two sides, after both histograms became one. What was
+/// remembered began earlier, so its window stands, as it would if the pod had never been out of sight.
+pub fn join(peaks: &mut Histogram, axis: Axis<'_>, ours: &mut Replica, remembered: &Replica) {
+    let same = match (ours.last_memory, remembered.window_end) {
+        (Some(last), Some(end)) => last < end,
+        (None, _) => true,
+        (Some(_), None) => false,
+    };
+    if same {
+        lift(peaks, axis, std::slice::from_ref(ours));
+        lift(peaks, axis, std::slice::from_ref(remembered));
+        ours.window_end = remembered.window_end;
+        ours.usage_peak = ours.usage_peak.max(remembered.usage_peak);
+        ours.bump_peak = ours.bump_peak.max(remembered.bump_peak);
+        lower(peaks, axis, std::slice::from_ref(ours));
+    }
+    ours.last_cpu = ours.last_cpu.max(remembered.last_cpu);
+    ours.last_memory = ours.last_memory.max(remembered.last_memory);
 }
 
 /// Takes the peaks of open windows back out: what is left is what a reader that knows nothing of open
@@ -119,8 +158,7 @@ pub fn subtract_open(
     now: Time,
 ) -> bool {
     let mut any = false;
-    for replica in replicas {
-        let (Some(end), Some(peak)) = (replica.window_end, open_peak(replica)) else { continue };
+    for (end, peak) in replicas.iter().filter_map(open_window) {
         if now < end {
             peaks.subtract(axis, peak as f64, PEAK_WEIGHT, end);
             any = true;

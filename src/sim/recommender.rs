@@ -78,8 +78,11 @@ impl Recommender {
         let container = watched.history.container_mut(&step.container, step.at, &rules);
         // Rejections are for samples out of order, which a virtual clock does not produce.
         if step.oom_killed {
-            let kill =
-                OomKill { request: step.share.request.memory, limit: step.share.limit.memory };
+            let kill = OomKill {
+                request: step.share.request.memory,
+                limit: step.share.limit.memory,
+                usage: None,
+            };
             let _ = container.record_oom(&step.pod, step.at, kill, &rules);
         } else {
             let _ = container.add_cpu(&step.pod, step.at, step.usage.cpu, &rules);
@@ -152,7 +155,9 @@ impl plimsoll_storage::Sink for Restoring<'_> {
         let Some(watched) = find(watched, &key.vpa.namespace, &key.vpa.name) else { return };
         let rules = watched.directives.rules(None, settings);
         match ContainerHistory::from_snapshot(&snapshot, self.now, &rules) {
-            Ok(history) => watched.history.restore(key.container, history, &rules),
+            Ok(history) => {
+                watched.history.restore(key.container, history, self.now, &rules);
+            }
             Err(bad) => self.skipped.push(Skipped { what: key.to_string(), why: bad.to_string() }),
         }
     }

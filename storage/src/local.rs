@@ -9,7 +9,6 @@
 //! runtime. Why this is not a database from the shelf: see docs/storage-choice.md.
 
 use std::{
-    collections::HashSet,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -17,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Error, LoadReport, Record, SaveReport, Sink, Storage, VpaKey, Wanted, WritePermit, Writer,
+    Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Wanted, WritePermit, Writer,
 };
 use history::{History, Prepared};
 
@@ -133,9 +132,12 @@ impl Storage for Local {
 impl Writer for Local {
     /// One write: the batch is saved as a whole or not at all.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
-        let mut prepared = Vec::with_capacity(batch.len());
+        let (mut prepared, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
         for record in batch {
-            prepared.push(Prepared::new(record)?);
+            match Prepared::new(record) {
+                Ok(ready) => prepared.push(ready),
+                Err(skipped) => refused.push(skipped),
+            }
             if prepared.len().is_multiple_of(HANDFUL) {
                 tokio::task::yield_now().await;
             }
@@ -147,19 +149,21 @@ impl Writer for Local {
             })
             .await?;
         if !changes {
-            return Ok(report);
+            return Ok(SaveReport { refused, ..report });
         }
         permit.acquire().await?;
-        self.blocking(move |history| history.save(&prepared)).await?
+        let report = self.blocking(move |history| history.save(&prepared)).await??;
+        Ok(SaveReport { refused, ..report })
     }
 
     async fn collect_garbage(
         &self,
-        living: &HashSet<VpaKey>,
+        orphaned: Orphaned<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
-        let living = living.clone();
-        let orphans = self.blocking(move |history| history.orphans(&living)).await?;
+        let keys = self.blocking(|history| history.keys()).await?;
+        let orphans: Vec<_> =
+            keys.into_iter().filter(|(key, _)| orphaned(key)).map(|(_, bytes)| bytes).collect();
         if orphans.is_empty() {
             return Ok(0);
         }

@@ -1,14 +1,14 @@
 //! The backend that forgets when the process ends: for dry runs, simulations and tests.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 
 use crate::{
-    Error, Key, LoadReport, Record, SaveReport, Sink, Snapshot, Storage, VpaKey, Wanted,
+    Error, Key, LoadReport, Orphaned, Record, SaveReport, Sink, Snapshot, Storage, Wanted,
     WritePermit, Writer, storage::Standing,
 };
 
@@ -90,11 +90,11 @@ impl Writer for Memory {
 
     async fn collect_garbage(
         &self,
-        living: &HashSet<VpaKey>,
+        orphaned: Orphaned<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
         let orphans: Vec<Key> =
-            self.records().keys().filter(|key| !living.contains(&key.vpa)).cloned().collect();
+            self.records().keys().filter(|key| orphaned(key)).cloned().collect();
         let mut removed = 0;
         for key in orphans {
             permit.acquire().await?;

@@ -62,7 +62,16 @@ pub struct Replica {
     pub bump_peak: Option<i64>,
 }
 
-/// The latest out-of-memory bump, and what it rested on: a bump never feeds on a bump.
+/// After which time samples count half, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HalfLives {
+    /// CPU samples.
+    pub cpu: u32,
+    /// Memory peaks.
+    pub memory: u32,
+}
+
+/// The largest recent out-of-memory bump, and what it rested on: a bump never feeds on a bump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
     /// When the container was killed.
@@ -85,8 +94,11 @@ pub struct Snapshot {
     pub cpu: Weights,
     /// Memory peaks, those of open windows included.
     pub memory: Weights,
-    /// Memory peaks without those of open windows, when there are any: for formats whose readers know
-    /// nothing of open windows and would count them twice.
+    /// CPU usage in standard buckets, when `cpu` is in others: for formats that know no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_standard: Option<Weights>,
+    /// Memory peaks in standard buckets and without those of open windows, when `memory` is something else:
+    /// for formats that know no other buckets, and whose readers would count open windows twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_closed: Option<Weights>,
     /// Peaks of the whole fleet, one a window, where per-replica peaks are asked for.
@@ -99,20 +111,29 @@ pub struct Snapshot {
     pub cpu_seen: Observed,
     /// Memory samples seen.
     pub memory_seen: Observed,
+    /// After which CPU samples and memory peaks count half: their weights mean nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_lives: Option<HalfLives>,
+    /// When this history began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Time>,
     /// When this container was last part of a live pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_alive: Option<Time>,
     /// Pods with state of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Replica>,
-    /// The latest out-of-memory bump.
+    /// The largest recent out-of-memory bump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<Bump>,
 }
 
 impl Snapshot {
-    /// How much was seen in all. Of two records of one key the one that saw less is the poorer.
+    /// How much was seen. Of two records of one key the one that saw less is the poorer. CPU samples
+    /// decide, because every format counts them; memory samples only break ties, since a checkpoint of
+    /// upstream's does not say how many there were.
     pub fn richness(&self) -> u64 {
-        self.cpu_seen.count.saturating_add(self.memory_seen.count)
+        let part = |count: u64| count.min(u64::from(u32::MAX));
+        part(self.cpu_seen.count) << 32 | part(self.memory_seen.count)
     }
 }

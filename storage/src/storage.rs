@@ -5,10 +5,10 @@
 //! - a save that dies half-way leaves every record either as it was or as it was to be;
 //! - a record that cannot be read is skipped, counted and named, and never stops a load;
 //! - a richer record is never replaced by a poorer one, unless the record says so ([`Record::supersede`]);
-//! - garbage collection removes orphans only, and nothing that the backend did not write itself;
+//! - garbage collection removes orphans only, and nothing that the backend cannot read;
 //! - nothing is written without asking the permit first, write by write.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 
@@ -21,7 +21,8 @@ pub trait Storage: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Streams everything remembered about the wanted keys into the sink, one key at a time. Never holds
-    /// more than a bounded handful of them in memory, however many there are.
+    /// more than a bounded handful of them in memory, however many there are. A load that fails may have
+    /// filled the sink in part: who tries again begins with an empty one, or takes each key once only.
     async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error>;
 
     /// The writing half, for backends that have one. `None` means read-only, by type: there is no
@@ -34,16 +35,21 @@ pub trait Storage: Send + Sync {
 pub trait Writer: Send + Sync {
     /// Writes a batch. Each record is either written whole or left as it was; a backend may promise more
     /// (all or nothing). The permit is asked before each write, which is a record or a whole batch as
-    /// the backend writes them, and not at all when nothing would change.
+    /// the backend writes them, and not at all when nothing would change. A record that can never be
+    /// kept is named in the report and does not stop the others.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error>;
 
-    /// Removes the records whose VPA is not among the living. Answers how many were removed.
+    /// Removes the records that the caller calls orphans, and answers how many there were. The caller
+    /// judges each key, so that a recommender for one namespace or shard leaves all others alone.
     async fn collect_garbage(
         &self,
-        living: &HashSet<VpaKey>,
+        orphaned: Orphaned<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error>;
 }
+
+/// Says of a key whether nobody owns it any more.
+pub type Orphaned<'a> = &'a (dyn Fn(&Key) -> bool + Sync);
 
 /// The right to write: carries the lease's fence and the rate limit, so that this crate needs to know
 /// neither.
@@ -64,8 +70,10 @@ pub struct Fenced(pub String);
 pub enum Wanted {
     /// Everything the backend has.
     Everything,
-    /// The containers of these VPAs.
-    Vpas(HashSet<VpaKey>),
+    /// The containers of these VPAs. With each goes the topmost scalable owner of its pods, as in
+    /// [`Snapshot::owner`], where it is known: a backend of raw series finds the pods by it, and a VPA
+    /// that was made anew inherits by it.
+    Vpas(HashMap<VpaKey, Option<Box<str>>>),
 }
 
 impl Wanted {
@@ -73,7 +81,7 @@ impl Wanted {
     pub fn includes(&self, key: &Key) -> bool {
         match self {
             Self::Everything => true,
-            Self::Vpas(vpas) => vpas.contains(&key.vpa),
+            Self::Vpas(vpas) => vpas.contains_key(&key.vpa),
         }
     }
 }
@@ -82,7 +90,8 @@ impl Wanted {
 pub trait Sink: Send {
     /// A whole state.
     fn snapshot(&mut self, key: Key, snapshot: Snapshot);
-    /// One observation; those of one replica and kind come in order of time.
+    /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
+    /// and kills together: a kill is told from what it used by what came before it.
     fn sample(&mut self, key: &Key, sample: Sample);
 }
 
@@ -156,6 +165,8 @@ pub struct SaveReport {
     pub unchanged: usize,
     /// Keys whose stored record is richer and was kept.
     pub kept_richer: Vec<Key>,
+    /// Records that this backend can never keep, each with its reason.
+    pub refused: Vec<Skipped>,
 }
 
 /// Why a backend could not do what was asked.

@@ -2,7 +2,7 @@
 
 use plimsoll::{
     compat::{Compat, Fix},
-    recommend::{OomKill, Overrides, Reason, window},
+    recommend::{OomKill, Overrides, Reason},
     units::{Bytes, LARGEST},
 };
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn restarted(mut subject: Subject, now: plimsoll_storage::Time) -> Subject {
     let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
     let container = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
     subject.history = plimsoll::recommend::History::default();
-    subject.history.restore("app".into(), container.expect("is sound"), &rules);
+    subject.history.restore("app".into(), container.expect("is sound"), now, &rules);
     subject
 }
 
@@ -130,7 +130,8 @@ fn removed_override_restores_default() {
         let container = subject.history.container_mut("app", START, &rules);
         container.apply_policy(Some(&generous), &rules);
         container.apply_policy(None, &rules);
-        let kill = OomKill { request: Bytes(1000 * MIB), limit: Some(Bytes(1000 * MIB)) };
+        let kill =
+            OomKill { request: Bytes(1000 * MIB), limit: Some(Bytes(1000 * MIB)), usage: None };
         assert!(oom(&mut subject, START, kill));
         subject.history.get("app").expect("is known").bump().expect("was bumped").counted
     });
@@ -141,7 +142,7 @@ fn removed_override_restores_default() {
 fn oom_keeps_sample_order() {
     let (upstream, fixed) = compare(Fix::OomKeepsSampleOrder, |mut subject| {
         subject.memory(minute(60), 100 * MIB);
-        let kill = OomKill { request: Bytes(100 * MIB), limit: None };
+        let kill = OomKill { request: Bytes(100 * MIB), limit: None, usage: None };
         assert!(oom(&mut subject, minute(10), kill));
         // Older than the last usage sample: must not be taken.
         subject.memory(minute(20), 900 * MIB)
@@ -158,7 +159,11 @@ fn oom_bump_rests_on_observation() {
         for day in 0..6 {
             let now = START.later(HOUR * 24 * day);
             subject.memory(now, 200 * MIB);
-            assert!(oom(&mut subject, now, OomKill { request: Bytes(request), limit: None }));
+            assert!(oom(
+                &mut subject,
+                now,
+                OomKill { request: Bytes(request), limit: None, usage: None }
+            ));
             request = subject.memory_numbers(now)[0];
         }
         request / MIB
@@ -168,13 +173,65 @@ fn oom_bump_rests_on_observation() {
 }
 
 #[test]
+fn a_request_that_something_else_raised_is_taken_as_it_is() {
+    let after_a_bump = |kill: OomKill| {
+        let mut subject = Subject::new(Compat::Plimsoll);
+        let first = OomKill { request: Bytes(500 * MIB), limit: None, usage: None };
+        assert!(oom(&mut subject, START, first));
+        let later = START.later(HOUR * 24);
+        assert!(oom(&mut subject, later, kill));
+        subject.history.get("app").expect("is known").bump().expect("was bumped").base / MIB
+    };
+    let kill = |request, usage: Option<i64>| OomKill {
+        request: Bytes(request * MIB),
+        limit: None,
+        usage: usage.map(|usage| Bytes(usage * MIB)),
+    };
+    // Far more than the bump could have led to: somebody edited the template, or usage rose.
+    assert_eq!(after_a_bump(kill(3000, None)), 3000);
+    // An eviction says what was used.
+    assert_eq!(after_a_bump(kill(690, Some(1900))), 1900);
+}
+
+#[test]
+fn a_smaller_kill_does_not_hide_the_largest_bump() {
+    let mut subject = Subject::new(Compat::Plimsoll);
+    let rules = subject.rules();
+    for (replica, request) in [("pod-0", 2048), ("pod-1", 100), ("pod-0", 50)] {
+        let container = subject.history.container_mut("app", START, &rules);
+        let kill = OomKill { request: Bytes(request * MIB), limit: None, usage: None };
+        container.record_oom(replica, START, kill, &rules).expect("counts");
+    }
+    assert_eq!(subject.history.get("app").expect("is known").bump().expect("is").base, 2048 * MIB);
+}
+
+#[test]
+fn one_cpu_sample_does_not_wipe_out_what_memory_samples_tell() {
+    let mut subject = Subject::new(Compat::Plimsoll);
+    for hour in 0..48 {
+        subject.memory(START.later(HOUR * hour), 300 * MIB);
+    }
+    subject.cpu(START, 100);
+    assert!(subject.memory_numbers(START.later(HOUR * 48))[2] < LARGEST);
+    // A kill long after the only CPU sample keeps the history.
+    let late = START.later(HOUR * 24 * 7);
+    let kill = OomKill { request: Bytes(300 * MIB), limit: None, usage: None };
+    assert!(oom(&mut subject, late, kill));
+    let rules = subject.rules();
+    let app = subject.history.get("app").expect("is known");
+    assert!(!app.is_expired(START.later(HOUR * 24 * 9), &rules));
+    assert!(app.is_expired(START.later(HOUR * 24 * 16), &rules));
+}
+
+#[test]
 fn a_container_killed_at_its_limit_climbs_as_upstream_lets_it() {
     let climb = |compat| {
         let mut subject = Subject::new(compat);
         let mut request = 500 * MIB;
         for day in 0..6 {
             let now = START.later(HOUR * 24 * day);
-            let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)) };
+            let kill =
+                OomKill { request: Bytes(request), limit: Some(Bytes(request)), usage: None };
             assert!(oom(&mut subject, now, kill));
             request = subject.memory_numbers(now)[0];
         }
@@ -194,7 +251,7 @@ fn a_maximum_below_the_true_peak_never_makes_the_uncapped_target_run_away() {
             assert!(oom(
                 &mut subject,
                 now,
-                OomKill { request: Bytes(max), limit: Some(Bytes(max)) }
+                OomKill { request: Bytes(max), limit: Some(Bytes(max)), usage: None }
             ));
             let app = subject.app(now);
             uncapped.push(app.uncapped.memory.expect("is recommended").value());
@@ -205,6 +262,6 @@ fn a_maximum_below_the_true_peak_never_makes_the_uncapped_target_run_away() {
         }
         uncapped.dedup();
         assert_eq!(uncapped.len(), 1, "{uncapped:?}");
-        assert!(window::PEAK_WEIGHT > 0.0 && uncapped[0] < 1500 * MIB);
+        assert!(uncapped[0] < 1500 * MIB, "{} bytes", uncapped[0]);
     }
 }

@@ -38,11 +38,13 @@ impl Life {
     /// The life that goes on from what a storage remembered.
     fn restored(remembered: &BTreeMap<Key, Snapshot>) -> Self {
         let mut life = Self::new();
+        let latest = remembered.values().filter_map(|app| app.cpu_seen.last).max();
+        let now = latest.unwrap_or(START);
         for (key, snapshot) in remembered {
-            let container = ContainerHistory::from_snapshot(snapshot, time(0), &life.rules);
+            let container = ContainerHistory::from_snapshot(snapshot, now, &life.rules);
             let container = container.expect("what was saved can be taken back");
             let history = life.histories.get_mut(&key.vpa).expect("is one of ours");
-            history.restore(key.container.clone(), container, &life.rules);
+            history.restore(key.container.clone(), container, now, &life.rules);
         }
         life.lived = remembered.values().next().map_or(0, |app| app.cpu_seen.count / SAMPLES);
         life
@@ -62,7 +64,7 @@ impl Life {
                     let memory = Bytes((100 + noise.below(900)) * MIB);
                     app.add_memory(&pod, now, memory, &self.rules).expect("in order");
                     if noise.below(50) == 0 {
-                        let kill = OomKill { request: memory, limit: Some(memory) };
+                        let kill = OomKill { request: memory, limit: Some(memory), usage: None };
                         app.record_oom(&pod, now, kill, &self.rules).expect("counts");
                     }
                 }

@@ -112,7 +112,7 @@ fn live(history: &mut History, name: &str, number: usize, step: Duration, rules:
             let _ = container.add_cpu(&pod, now, MilliCpu(cpu), rules);
             let _ = container.add_memory(&pod, now, Bytes(memory), rules);
             if shape == Shape::ShortLived && noise.below(500) == 0 {
-                let kill = OomKill { request: Bytes(heap), limit: Some(Bytes(heap)) };
+                let kill = OomKill { request: Bytes(heap), limit: Some(Bytes(heap)), usage: None };
                 let _ = container.record_oom(&pod, now, kill, rules);
             }
         }

@@ -83,7 +83,7 @@ fn a_history_follows_when_the_buckets_change() {
     let rules = subject.rules();
     let back = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
     subject.history = plimsoll::recommend::History::default();
-    subject.history.restore("app".into(), back.expect("is sound"), &rules);
+    subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
     let near = |one: i64, other: i64| (one - other).abs() as f64 / (other as f64) < 0.08;
     assert!(near(subject.cpu_numbers(now)[0], cpu));
     assert!(near(subject.memory_numbers(now)[0], memory));
@@ -125,6 +125,105 @@ fn a_tuned_half_life_forgets_sooner() {
     };
     assert_eq!(lived("240h"), 2406);
     assert_eq!(lived("2h"), 126);
+}
+
+#[test]
+fn a_half_life_that_changes_keeps_what_was_known_and_hears_what_is_new() {
+    for (first, second) in [("2h", "240h"), ("240h", "2h")] {
+        for restart in [false, true] {
+            let mut subject = Subject::new(Compat::Plimsoll);
+            subject.settings.per_vpa_tuning = true;
+            let tune = |subject: &mut Subject, half_life: &str| {
+                let annotations = [("plimsoll.dev/half-life", half_life)];
+                subject.directives = Subject::annotated(Compat::Plimsoll, &annotations).directives;
+            };
+            tune(&mut subject, first);
+            for index in 0..8 * 1440 {
+                subject.cpu(minute(index), 1000);
+                subject.memory(minute(index), 1000 * MIB);
+            }
+            let now = minute(8 * 1440);
+            let before = (subject.cpu_numbers(now)[0], subject.memory_numbers(now)[0]);
+            tune(&mut subject, second);
+            if restart {
+                let old = subject.history.get("app").expect("is known");
+                let rules = subject.rules();
+                let saved = old.to_snapshot(now, &rules);
+                let back =
+                    plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
+                subject.history = plimsoll::recommend::History::default();
+                subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
+            }
+            // One sample more does not push eight days aside,
+            subject.cpu(now, 100);
+            subject.memory(now, 3000 * MIB);
+            assert_eq!(subject.cpu_numbers(now)[0], before.0, "{first} {second} {restart}");
+            // and the peak it replaces is found again: one peak a day, nine days.
+            let saved =
+                subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+            let sum: f64 = saved.memory.buckets.iter().map(|(_, weight)| weight).sum();
+            assert!((sum - saved.memory.total).abs() <= 1e-6 * saved.memory.total);
+            // Days of something new are heard.
+            for index in 8 * 1440..48 * 1440 {
+                subject.cpu(minute(index), 100);
+            }
+            assert_eq!(
+                subject.cpu_numbers(minute(48 * 1440))[0],
+                126,
+                "{first} {second} {restart}"
+            );
+        }
+    }
+}
+
+#[test]
+fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
+    for mebi in [200, 300, 700, 800, 1024] {
+        let mut subject = Subject::new(Compat::Plimsoll);
+        subject.memory(minute(0), mebi * MIB);
+        let now = minute(1);
+        let saved =
+            subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+        subject.settings.scheme = Scheme::Fine;
+        let rules = subject.rules();
+        let back = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
+        subject.history = plimsoll::recommend::History::default();
+        subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
+        subject.memory(now, 2 * mebi * MIB);
+        let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+        let filled = saved.memory.buckets.iter().filter(|(_, weight)| *weight > 1e-4).count();
+        assert_eq!(filled, 1, "{mebi} Mi: {:?}", saved.memory.buckets);
+    }
+}
+
+#[test]
+fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
+    let lived = |scheme| {
+        let mut subject = Subject::new(Compat::Plimsoll);
+        subject.settings.scheme = scheme;
+        for index in 0..3000 {
+            subject.cpu(minute(index), 700);
+            subject.memory(minute(index), 700 * MIB);
+        }
+        let now = minute(3000);
+        let saved =
+            subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+        plimsoll_storage::checkpoint::status_from_snapshot(&saved, now).expect("can be written")
+    };
+    let (standard, fine) = (lived(Scheme::Standard), lived(Scheme::Fine));
+    assert_eq!(standard.cpu_histogram.bucket_weights, fine.cpu_histogram.bucket_weights);
+    assert_eq!(standard.memory_histogram.bucket_weights, fine.memory_histogram.bucket_weights);
+}
+
+#[test]
+fn percentiles_set_by_flags_are_taken_as_they_are_even_crosswise() {
+    let mut subject = Subject::new(Compat::Upstream);
+    subject.settings.cpu.target = 0.99;
+    for index in 0..11_520 {
+        subject.cpu(minute(index), if index % 33 == 0 { 1000 } else { 100 });
+    }
+    let [target, _, upper] = subject.cpu_numbers(minute(11_520));
+    assert_eq!((target, upper), (1168, 141), "as upstream: the upper bound lies below the target");
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn alike_within(one: &Histogram, other: &Histogram, slack: f64) {
             .find(|(other, _)| *other == bucket)
             .map_or(0.0, |(_, weight)| *weight)
     };
-    for bucket in 0..axis().buckets.last() {
+    for bucket in 0..=axis().buckets.last() {
         let (one, other) = (of(&one, bucket), of(&other, bucket));
         assert!(near(one, other, axis().buckets.epsilon()), "bucket {bucket}: {one} {other}");
     }
@@ -116,7 +116,8 @@ fn live(container: &mut ContainerHistory, events: &[Event], rules: &Rules) {
                 let _ = container.add_memory(&name(replica), minute(time), Bytes(bytes), rules);
             }
             Event::Oom(replica, time, request, limit) => {
-                let kill = OomKill { request: Bytes(request), limit: limit.map(Bytes) };
+                let kill =
+                    OomKill { request: Bytes(request), limit: limit.map(Bytes), usage: None };
                 let _ = container.record_oom(&name(replica), minute(time), kill, rules);
             }
             Event::Gone(replica) => container.retain_replicas(|known| known != name(replica)),
@@ -216,15 +217,21 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_loses_nothing(events in events(), more in events(), now in 0..30_000_u32) {
-        let settings = Settings::of(Compat::Plimsoll);
+    fn a_snapshot_loses_nothing(
+        events in events(), more in events(), now in 0..30_000_u32,
+        (fine, per_replica_peaks) in any::<(bool, bool)>(),
+    ) {
+        let scheme = if fine { Scheme::Fine } else { Scheme::Standard };
+        let settings = Settings { scheme, per_replica_peaks, ..Settings::of(Compat::Plimsoll) };
         let rules = settings.rules(None, &plimsoll::recommend::tuning::Tuning::NONE);
         let mut stayed = history(&events, &settings);
         let snapshot = stayed.get("app").expect("is known").to_snapshot(minute(now), &rules);
         let text = serde_json::to_string(&snapshot).expect("can be written");
         let read: Snapshot = serde_json::from_str(&text).expect("can be read");
         prop_assert_eq!(&read, &snapshot);
-        let mut back = ContainerHistory::from_snapshot(&read, minute(now), &rules).expect("is sound");
+        // Time does not run backwards: a snapshot is taken back no earlier than its last sample.
+        let mut back =
+            ContainerHistory::from_snapshot(&read, minute(30_000), &rules).expect("is sound");
         let more: Vec<Event> = more.into_iter().map(|event| event.0).collect();
         live(&mut back, &more, &rules);
         let container = stayed.container_mut("app", START, &rules);

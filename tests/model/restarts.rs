@@ -2,7 +2,7 @@
 
 use plimsoll::{
     compat::Compat,
-    recommend::{ContainerHistory, History, OomKill},
+    recommend::{ContainerHistory, History, OomKill, Restored},
     units::Bytes,
 };
 use plimsoll_storage::{Snapshot, Time};
@@ -21,14 +21,14 @@ fn restarted(subject: &Subject, now: Time) -> Subject {
     let loaded: Snapshot = serde_json::from_str(&text).expect("can be read");
     let container = ContainerHistory::from_snapshot(&loaded, now, &rules).expect("is sound");
     let mut history = History::default();
-    history.restore("app".into(), container, &rules);
+    history.restore("app".into(), container, now, &rules);
     let (settings, directives) = (subject.settings.clone(), subject.directives.clone());
     Subject { settings, directives, history }
 }
 
 fn oom(subject: &mut Subject, time: Time, request: i64) {
     let rules = subject.rules();
-    let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)) };
+    let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)), usage: None };
     let container = subject.history.container_mut("app", time, &rules);
     container.record_oom("pod-0", time, kill, &rules).expect("counts");
 }
@@ -108,4 +108,68 @@ fn here_a_restart_at_any_minute_changes_no_number_then_or_later() {
         assert_eq!(back.recommend(now), stayed.recommend(now), "later than {restart}");
         assert_eq!(snapshot(&back, now), snapshot(&stayed, now));
     }
+}
+
+#[test]
+fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there() {
+    for compat in [Compat::Plimsoll] {
+        let feed = |subject: &mut Subject, from: u32, to: u32| {
+            for index in from..to {
+                subject.cpu(minute(index), i64::from(50 + index * 7 % 900));
+                subject.memory(minute(index), i64::from(100 + index * 13 % 400) * MIB);
+            }
+        };
+        let mut stayed = Subject::new(compat);
+        feed(&mut stayed, 0, 2000);
+        let rules = stayed.rules();
+        let saved = snapshot(&stayed, minute(2000));
+        feed(&mut stayed, 2000, 2050);
+
+        let mut late = Subject::new(compat);
+        feed(&mut late, 2000, 2050);
+        let now = minute(2050);
+        for expected in [Restored::Taken, Restored::Already] {
+            // A load that is tried again brings everything twice.
+            let remembered =
+                ContainerHistory::from_snapshot(&saved, now, &rules).expect("is sound");
+            let restored = late.history.restore("app".into(), remembered, now, &rules);
+            assert_eq!(restored, expected);
+        }
+        assert_eq!(late.recommend(now), stayed.recommend(now));
+        feed(&mut stayed, 2050, 6000);
+        feed(&mut late, 2050, 6000);
+        assert_eq!(late.recommend(minute(6000)), stayed.recommend(minute(6000)));
+    }
+}
+
+#[test]
+fn what_expired_or_is_damaged_makes_way_for_what_comes_after() {
+    let mut old = Subject::new(Compat::Plimsoll);
+    for index in 0..3000 {
+        old.cpu(minute(index), 100);
+    }
+    let (rules, saved) = (old.rules(), snapshot(&old, minute(3000)));
+    let months_later = minute(3000 + 60 * 1440);
+    let mut fresh = Subject::new(Compat::Plimsoll);
+    let expired = ContainerHistory::from_snapshot(&saved, months_later, &rules).expect("is sound");
+    let restored = fresh.history.restore("app".into(), expired, months_later, &rules);
+    assert_eq!(restored, Restored::Expired);
+    fresh.cpu(months_later, 100);
+    assert_eq!(fresh.history.get("app").expect("is known").cpu_seen().count, 1);
+    assert!(fresh.history.supersedes("app"), "the richer record is not kept for its own sake");
+    fresh.history.saved("app");
+    assert!(!fresh.history.supersedes("app"));
+
+    let gone = old.history.forget_expired(months_later, &old.directives, &old.settings);
+    assert_eq!(gone, ["app".into()]);
+    assert!(old.history.get("app").is_none() && old.history.supersedes("app"));
+
+    let mut damaged = saved.clone();
+    damaged.cpu.reference = Some(months_later.later(super::HOUR * 24 * 400));
+    let error =
+        ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("is not");
+    assert!(error.to_string().contains("cpu: reference 2027"), "{error}");
+    let mut damaged = saved;
+    damaged.memory.buckets = vec![(3, 1e300)];
+    ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("is not");
 }

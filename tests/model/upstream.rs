@@ -89,7 +89,7 @@ fn take(subject: &mut Subject, event: &Event, rules: &Rules) -> bool {
             container.add_memory(&event.pod, event.at, Bytes(event.amount), rules).is_ok()
         }
         Kind::Oom => {
-            let kill = OomKill { request: Bytes(event.amount), limit: None };
+            let kill = OomKill { request: Bytes(event.amount), limit: None, usage: None };
             container.record_oom(&event.pod, event.at, kill, rules).is_ok()
         }
     }

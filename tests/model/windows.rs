@@ -28,7 +28,7 @@ fn oom(subject: &mut Subject, time: Time, request: i64) -> bool {
     let rules = subject.rules();
     let container = subject.history.container_mut("app", time, &rules);
     // The limit is where the container was killed; here it equals the request.
-    let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)) };
+    let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)), usage: None };
     container.record_oom("pod-0", time, kill, &rules).is_ok()
 }
 

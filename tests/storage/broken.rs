@@ -1,14 +1,14 @@
 //! Proof that the suite has teeth: a backend with one defect fails exactly the case that is about it.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use async_trait::async_trait;
 use plimsoll_storage::{
-    Error, Key, LoadReport, Record, SaveReport, Sink, Skipped, Snapshot, Standing, Storage, VpaKey,
-    Wanted, Weights, WritePermit, Writer,
+    Error, Key, LoadReport, Orphaned, Record, SaveReport, Sink, Skipped, Snapshot, Standing,
+    Storage, Wanted, Weights, WritePermit, Writer,
     conformance::{
         Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, not_applicable, table,
     },
@@ -163,18 +163,19 @@ impl Writer for Shelf {
 
     async fn collect_garbage(
         &self,
-        living: &HashSet<VpaKey>,
+        orphaned: Orphaned<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
-        let lives = |vpa: &VpaKey| {
-            living.contains(vpa)
-                || self.has(Defect::CollectsByNameAlone)
-                    && living.iter().any(|other| other.name == vpa.name)
-        };
         let all = self.records().clone();
+        let lives = |key: &Key| {
+            let alike = all.keys().filter(|other| other.vpa.name == key.vpa.name);
+            !orphaned(key)
+                || self.has(Defect::CollectsByNameAlone)
+                    && alike.into_iter().any(|other| !orphaned(other))
+        };
         let orphans = all.iter().filter(|(key, stored)| {
             let own = !matches!(stored, Stored::Foreign) || self.has(Defect::CollectsForeign);
-            own && !lives(&key.vpa)
+            own && !lives(key)
         });
         let mut removed = 0;
         for (key, _) in orphans {

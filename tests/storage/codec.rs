@@ -1,7 +1,7 @@
 //! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
 
 use plimsoll_storage::{
-    Bump, Key, Observed, Replica, Scheme, Snapshot, Time, VpaKey, Weights,
+    Bump, HalfLives, Key, Observed, Replica, Scheme, Snapshot, Time, VpaKey, Weights,
     codec::{FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -55,14 +55,17 @@ prop_compose! {
         (memory_closed, fleet) in (option::of(weights()), option::of(weights())),
         fleet_window in option::of(replica()),
         (cpu_seen, memory_seen) in (observed(), observed()),
-        last_alive in option::of(time()),
+        cpu_standard in option::of(weights()),
+        half_lives in option::of((any::<u32>(), any::<u32>())),
+        (created, last_alive) in (option::of(time()), option::of(time())),
         replicas in vec(replica(), 0..4),
         bump in option::of((time(), any::<i64>(), any::<i64>())),
     ) -> Snapshot {
         let owner = owner.map(Into::into);
         let bump = bump.map(|(at, base, counted)| Bump { at, base, counted });
+        let half_lives = half_lives.map(|(cpu, memory)| HalfLives { cpu, memory });
         Snapshot {
-            owner, cpu, memory, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
+            owner, cpu, memory, cpu_standard, half_lives, created, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
             last_alive, replicas, bump,
         }
     }
@@ -72,7 +75,9 @@ prop_compose! {
 fn bits(snapshot: &Snapshot) -> Vec<u64> {
     [Some(&snapshot.cpu), Some(&snapshot.memory)]
         .into_iter()
-        .chain([snapshot.memory_closed.as_ref(), snapshot.fleet.as_ref()])
+        .chain(
+            [&snapshot.cpu_standard, &snapshot.memory_closed, &snapshot.fleet].map(Option::as_ref),
+        )
         .flatten()
         .flat_map(|w| std::iter::once(w.total).chain(w.buckets.iter().map(|(_, weight)| *weight)))
         .map(f64::to_bits)
@@ -82,8 +87,8 @@ fn bits(snapshot: &Snapshot) -> Vec<u64> {
 /// The snapshot with its floats taken out, for comparing all the rest.
 fn without_floats(mut snapshot: Snapshot) -> Snapshot {
     let all = [Some(&mut snapshot.cpu), Some(&mut snapshot.memory)];
-    for weights in all.into_iter().chain([snapshot.memory_closed.as_mut(), snapshot.fleet.as_mut()])
-    {
+    let others = [&mut snapshot.cpu_standard, &mut snapshot.memory_closed, &mut snapshot.fleet];
+    for weights in all.into_iter().chain(others.map(Option::as_mut)) {
         let Some(weights) = weights else { continue };
         weights.total = 0.0;
         weights.buckets.iter_mut().for_each(|(_, weight)| *weight = 0.0);

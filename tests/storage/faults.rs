@@ -87,12 +87,15 @@ fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
     let directory = place();
     let local = open(directory.path());
     save(&local, &records(2, 1));
-    let mut long = records(1, 2);
-    long[0].key.container = "c".repeat(100_000).into();
-    let error = run(local.save(&long, &Granted)).expect_err("it is too long").to_string();
-    assert!(error.ends_with(": its name or its content is too long to be kept"), "{error}");
-    assert!(error.len() < 200, "{error}");
-    assert_same(&load(&local).0, &by_key(&records(2, 1)));
+    let mut batch = records(2, 2);
+    let mut long = batch[0].clone();
+    long.key.container = "c".repeat(100_000).into();
+    batch.insert(1, long);
+    let report = run(local.save(&batch, &Granted)).expect("the others are saved");
+    let [refused] = &*report.refused else { panic!("{report:?}") };
+    assert_eq!(refused.why, "its name or its content is too long to be kept");
+    assert!(refused.what.len() < 200, "{}", refused.what);
+    assert_same(&load(&local).0, &by_key(&records(2, 2)));
 }
 
 #[test]

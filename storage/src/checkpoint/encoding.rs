@@ -168,12 +168,13 @@ pub fn status_from_snapshot(
     snapshot: &Snapshot,
     now: Time,
 ) -> Result<VerticalPodAutoscalerCheckpointStatus, FormatError> {
+    let cpu = snapshot.cpu_standard.as_ref().unwrap_or(&snapshot.cpu);
     // Readers would count the peak of an open window again when the window goes on.
     let memory = snapshot.memory_closed.as_ref().unwrap_or(&snapshot.memory);
     Ok(VerticalPodAutoscalerCheckpointStatus {
         last_update_time: Some(whole_seconds(now)),
         version: VERSION.to_owned(),
-        cpu_histogram: encode(&snapshot.cpu).map_err(|error| error.in_field("cpuHistogram"))?,
+        cpu_histogram: encode(cpu).map_err(|error| error.in_field("cpuHistogram"))?,
         memory_histogram: encode(memory).map_err(|error| error.in_field("memoryHistogram"))?,
         first_sample_start: snapshot.cpu_seen.first.map(whole_seconds),
         last_sample_start: snapshot.cpu_seen.last.map(whole_seconds),

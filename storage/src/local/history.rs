@@ -17,7 +17,7 @@ use super::{
     mark::{self, Mark},
     scan::{self, Entry, Loss, Scan},
 };
-use crate::{Error, Key, Record, SaveReport, Standing, VpaKey, Wanted, codec};
+use crate::{Error, Key, Record, SaveReport, Skipped, Standing, Wanted, codec};
 
 /// How much old data may lie around before a small history is compacted.
 const SLACK: u64 = 1 << 20;
@@ -33,18 +33,18 @@ pub struct Prepared {
 
 impl Prepared {
     /// Encodes a record.
-    pub fn new(record: &Record) -> Result<Self, Error> {
+    pub fn new(record: &Record) -> Result<Self, Skipped> {
         let body = codec::encode_snapshot(&record.snapshot);
         Self::raw(&record.key, codec::FORMAT, record.snapshot.richness(), body)
             .map(|raw| Self { supersede: record.supersede, ..raw })
     }
 
     /// A record of bytes as they are.
-    pub fn raw(key: &Key, format: u8, richness: u64, body: Vec<u8>) -> Result<Self, Error> {
+    pub fn raw(key: &Key, format: u8, richness: u64, body: Vec<u8>) -> Result<Self, Skipped> {
         let bytes = codec::encode_key(key);
         let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
-            return Err(Error::Unusable {
-                place: key.to_string().chars().take(80).collect(),
+            return Err(Skipped {
+                what: key.to_string().chars().take(80).collect(),
                 why: "its name or its content is too long to be kept".into(),
             });
         };
@@ -218,13 +218,11 @@ impl History {
         Ok(report)
     }
 
-    /// The encoded keys whose VPA is not among the living. Records of other formats are left alone:
-    /// whoever wrote them knows better.
-    pub fn orphans(&self, living: &HashSet<VpaKey>) -> Vec<Box<[u8]>> {
+    /// The keys of all records, with their encoded form. Records of other formats are left out: whoever
+    /// wrote them knows better what becomes of them.
+    pub fn keys(&self) -> Vec<(Key, Box<[u8]>)> {
         let own = self.entries.iter().filter(|(_, entry)| entry.format == codec::FORMAT);
-        own.filter(|(key, _)| codec::decode_key(key).is_ok_and(|key| !living.contains(&key.vpa)))
-            .map(|(key, _)| key.clone())
-            .collect()
+        own.filter_map(|(bytes, _)| Some((codec::decode_key(bytes).ok()?, bytes.clone()))).collect()
     }
 
     /// Removes these keys. Answers how many there were.

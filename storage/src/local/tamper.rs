@@ -14,7 +14,10 @@ use crate::{Error, Key, codec};
 /// Puts bytes of this format under a key, as another version might have written them.
 pub fn place(directory: &Path, key: &Key, format: u8, content: &[u8]) -> Result<(), Error> {
     let (mut history, _) = History::open(directory)?;
-    history.save(&[Prepared::raw(key, format, 1, content.to_vec())?]).map(|_| ())
+    history
+        .save(&[Prepared::raw(key, format, 1, content.to_vec())
+            .map_err(|skipped| Error::Unusable { place: skipped.what, why: skipped.why })?])
+        .map(|_| ())
 }
 
 /// Flips one bit inside the stored content of a key. Answers whether the key was there.
