@@ -7,7 +7,9 @@ use plimsoll::{
 };
 use plimsoll_storage::{Snapshot, Time};
 
-use super::{MIB, MODES, Subject, close, encoded_weights, estimates::spiky, minute};
+use super::{
+    MIB, MODES, Subject, close, encoded_memory, encoded_weights, estimates::spiky, minute,
+};
 
 fn snapshot(subject: &Subject, now: Time) -> Snapshot {
     subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules())
@@ -112,20 +114,26 @@ fn here_a_restart_at_any_minute_changes_no_number_then_or_later() {
 
 #[test]
 fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there() {
-    for compat in [Compat::Plimsoll] {
+    for per_replica_peaks in [false, true] {
         let feed = |subject: &mut Subject, from: u32, to: u32| {
             for index in from..to {
                 subject.cpu(minute(index), i64::from(50 + index * 7 % 900));
-                subject.memory(minute(index), i64::from(100 + index * 13 % 400) * MIB);
+                // A new peak every few minutes of the day: each replaces the one before.
+                subject.memory(minute(index), i64::from(200 + index % 1440) * MIB);
             }
         };
-        let mut stayed = Subject::new(compat);
+        let fresh = || {
+            let mut subject = Subject::new(Compat::Plimsoll);
+            subject.settings.per_replica_peaks = per_replica_peaks;
+            subject
+        };
+        let mut stayed = fresh();
         feed(&mut stayed, 0, 2000);
         let rules = stayed.rules();
         let saved = snapshot(&stayed, minute(2000));
         feed(&mut stayed, 2000, 2050);
 
-        let mut late = Subject::new(compat);
+        let mut late = fresh();
         feed(&mut late, 2000, 2050);
         let now = minute(2050);
         for expected in [Restored::Taken, Restored::Already] {
@@ -136,6 +144,7 @@ fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there
             assert_eq!(restored, expected);
         }
         assert_eq!(late.recommend(now), stayed.recommend(now));
+        assert_eq!(encoded_memory(&late, now).0, encoded_memory(&stayed, now).0);
         feed(&mut stayed, 2050, 6000);
         feed(&mut late, 2050, 6000);
         assert_eq!(late.recommend(minute(6000)), stayed.recommend(minute(6000)));

@@ -10,7 +10,7 @@ use std::{
 
 use plimsoll::{
     compat::Compat,
-    recommend::{OomKill, Rules},
+    recommend::{OomKill, Rules, Settings},
     units::{Bytes, MilliCpu},
 };
 use plimsoll_storage::{
@@ -81,6 +81,40 @@ fn life(seed: u64) -> Vec<Event> {
         .collect()
 }
 
+/// Flags of a case: every third has the defaults, the others anything, percentiles crosswise included.
+/// The same for our model and, as JSON, for upstream's.
+fn flags(case: u64) -> (Settings, serde_json::Value) {
+    let mut settings = Settings::of(Compat::Upstream);
+    if !case.is_multiple_of(3) {
+        let mut noise = Noise::new(case + 77_777);
+        let mut share = || noise.below(1001) as f64 / 1000.0;
+        for percentiles in [&mut settings.cpu, &mut settings.memory] {
+            (percentiles.lower, percentiles.target, percentiles.upper) =
+                (share(), share(), share());
+            percentiles.confidence_interval =
+                Duration::from_secs((share() * 200_000.0) as u64 + 60);
+        }
+        settings.margin = share();
+        settings.pod_floor_millicores = (share() * 3000.0).floor();
+        settings.pod_floor_mebibytes = share() * 700.0;
+    }
+    let Settings { cpu, memory, .. } = &settings;
+    let config = serde_json::json!({
+        "SafetyMarginFraction": settings.margin,
+        "PodMinCPUMillicores": settings.pod_floor_millicores,
+        "PodMinMemoryMb": settings.pod_floor_mebibytes,
+        "TargetCPUPercentile": cpu.target,
+        "LowerBoundCPUPercentile": cpu.lower,
+        "UpperBoundCPUPercentile": cpu.upper,
+        "ConfidenceIntervalCPU": cpu.confidence_interval.as_nanos() as u64,
+        "TargetMemoryPercentile": memory.target,
+        "LowerBoundMemoryPercentile": memory.lower,
+        "UpperBoundMemoryPercentile": memory.upper,
+        "ConfidenceIntervalMemory": memory.confidence_interval.as_nanos() as u64,
+    });
+    (settings, config)
+}
+
 fn take(subject: &mut Subject, event: &Event, rules: &Rules) -> bool {
     let container = subject.history.container_mut("app", event.at, rules);
     match event.kind {
@@ -122,7 +156,8 @@ fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
             writeln!(lines, r#"{{"do":"{what}","pod":"{pod}","at":{at},"amount":{amount}}}"#)
                 .expect("fits");
         }
-        lines.push_str("{\"do\":\"end\"}\n");
+        let (_, config) = flags(case);
+        writeln!(lines, r#"{{"do":"end","config":{config}}}"#).expect("fits");
     }
     let mut child = Command::new(program)
         .arg("replay")
@@ -141,6 +176,7 @@ fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
     for (case, answer) in (0..CASES).zip(answers.lines()) {
         let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
         let mut subject = Subject::new(Compat::Upstream);
+        subject.settings = flags(case).0;
         let rules = subject.rules();
         let events = life(case);
         let accepted: Vec<bool> =

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/logic"
 	vpamodel "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/model"
 )
 
@@ -113,7 +114,7 @@ func bench() {
 	}
 	figure("bytes per container, keys included", float64(heapInUse()-before)/(vpas*each))
 	var runs []time.Duration
-	estimator := recommender()
+	estimator := logic.CreatePodResourceRecommender(defaults())
 	for range 7 {
 		begin := time.Now()
 		for _, states := range cluster {

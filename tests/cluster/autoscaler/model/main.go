@@ -35,12 +35,12 @@ func main() {
 	}
 }
 
-func recommender() logic.PodResourceRecommender {
-	return logic.CreatePodResourceRecommender(logic.RecommendationConfig{
+func defaults() logic.RecommendationConfig {
+	return logic.RecommendationConfig{
 		SafetyMarginFraction: 0.15, PodMinCPUMillicores: 25, PodMinMemoryMb: 250,
 		TargetCPUPercentile: 0.9, LowerBoundCPUPercentile: 0.5, UpperBoundCPUPercentile: 0.95, ConfidenceIntervalCPU: interval,
 		TargetMemoryPercentile: 0.9, LowerBoundMemoryPercentile: 0.5, UpperBoundMemoryPercentile: 0.95, ConfidenceIntervalMemory: interval,
-	})
+	}
 }
 
 // container is one container of a VPA: an aggregate, and a state for each of its pods.
@@ -65,12 +65,13 @@ func (c *container) add(pod string, at time.Time, amount int64, resource vpamode
 }
 
 // event is one line of a case: {"do":"cpu|memory|oom","pod":"p","at":unix nanoseconds,"amount":n}. A line with
-// "do":"end" prints the numbers and begins the next case.
+// "do":"end" and the flags in "config" prints the numbers and begins the next case.
 type event struct {
-	Do     string `json:"do"`
-	Pod    string `json:"pod"`
-	At     int64  `json:"at"`
-	Amount int64  `json:"amount"`
+	Do     string                     `json:"do"`
+	Pod    string                     `json:"pod"`
+	At     int64                      `json:"at"`
+	Amount int64                      `json:"amount"`
+	Config logic.RecommendationConfig `json:"config"`
 }
 
 type numbers struct {
@@ -102,7 +103,7 @@ func replay() {
 		case "oom":
 			result.Accepted = append(result.Accepted, app.pod(e.Pod).RecordOOM(at, vpamodel.ResourceAmount(e.Amount)) == nil)
 		case "end":
-			recommended := recommender().GetRecommendedPodResources(vpamodel.ContainerNameToAggregateStateMap{"app": app.aggregate})["app"]
+			recommended := logic.CreatePodResourceRecommender(e.Config).GetRecommendedPodResources(vpamodel.ContainerNameToAggregateStateMap{"app": app.aggregate})["app"]
 			for i, r := range []vpamodel.Resources{recommended.Target, recommended.LowerBound, recommended.UpperBound} {
 				result.CPU[i], result.Memory[i] = int64(r[vpamodel.ResourceCPU]), int64(r[vpamodel.ResourceMemory])
 			}
