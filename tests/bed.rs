@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 
 use crate::support::keeper::State;
-use crate::support::{Bed, wait};
+use crate::support::{Bed, not_run, wait};
 
 /// Set for a process that is to hold a bed until it is killed.
 const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
@@ -19,6 +19,27 @@ async fn a_bed_starts_and_answers() {
     let Some(bed) = Bed::shared().await else { return };
     let version = bed.client().apiserver_version().await.expect("the server answers");
     assert_eq!(version.git_version, "v1.36.3");
+}
+
+#[test]
+fn every_test_that_finds_no_bed_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for threads in ["1", "4"] {
+        let reasons = folder.path().join(threads);
+        fs::create_dir(&reasons).expect("the folder is writable");
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(["bed_nodes::", &format!("--test-threads={threads}")])
+            .env("KUBEBUILDER_ASSETS", folder.path())
+            .env(not_run::FOLDER, &reasons)
+            .output()
+            .expect("this program starts again");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let passed = said.split_once("ok. ").and_then(|(_, rest)| rest.split_once(" passed"));
+        let passed: usize = passed.and_then(|(count, _)| count.parse().ok()).expect("a count");
+        let notes = fs::read_dir(&reasons).expect("the folder is there").count();
+        assert!(passed > 10, "{passed} tests were started");
+        assert_eq!(notes, passed, "with {threads} threads:\n{said}");
+    }
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ use super::slots::Slot;
 use super::wait;
 
 /// One for all tests of this process. Never dropped: its keeper sees the end of the process.
-static SHARED: OnceCell<Option<Arc<Inner>>> = OnceCell::const_new();
+/// The reason why there is none is kept too, because every test that wants the bed has to give it.
+static SHARED: OnceCell<Result<Arc<Inner>, String>> = OnceCell::const_new();
 
 /// A control plane to test against.
 #[derive(Clone)]
@@ -70,11 +71,10 @@ impl Bed {
             .get_or_init(|| async {
                 let inner = Inner::start(&[], Clock::wall()).await?;
                 inner.nodes.add("shared", "64", "256Gi").await;
-                Some(inner)
+                Ok(inner)
             })
-            .await
-            .clone()?;
-        Some(Self::on(inner).await)
+            .await;
+        Self::on(inner.clone()).await
     }
 
     /// A bed of the test's own: for whatever acts on the whole cluster, breaks it, or registers APIs or webhooks.
@@ -84,14 +84,15 @@ impl Bed {
 
     /// A bed of the test's own, whose API server takes these flags too and whose nodes have that clock.
     pub async fn private_with(api_server_flags: &[&str], clock: Clock) -> Option<Self> {
-        Some(Self::on(Inner::start(api_server_flags, clock).await?).await)
+        Self::on(Inner::start(api_server_flags, clock).await).await
     }
 
-    async fn on(inner: Arc<Inner>) -> Self {
+    async fn on(started: Result<Arc<Inner>, String>) -> Option<Self> {
+        let inner = started.map_err(not_run).ok()?;
         // Made for each test, because a client belongs to the runtime that it was made on.
         let client =
             control_plane::client(&inner.plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
-        Self { inner, client }
+        Some(Self { inner, client })
     }
 
     /// A client that may do everything.
@@ -187,15 +188,10 @@ async fn create_account(accounts: &Api<ServiceAccount>, name: &str) {
 // === impl Inner ===
 
 impl Inner {
-    async fn start(api_server_flags: &[&str], clock: Clock) -> Option<Arc<Self>> {
+    /// Starts one, or says why it cannot.
+    async fn start(api_server_flags: &[&str], clock: Clock) -> Result<Arc<Self>, String> {
         let found = tokio::task::spawn_blocking(parts::control_plane).await.expect("no panic");
-        let programs = match found {
-            Ok(programs) => programs,
-            Err(reason) => {
-                not_run(reason);
-                return None;
-            }
-        };
+        let programs = found.map_err(|reason| format!("{reason:#}"))?;
         let slot = Slot::take().await;
         let plane = Arc::new(ControlPlane::start(&programs, api_server_flags).await);
         let nodes = on_runtime({
@@ -207,7 +203,7 @@ impl Inner {
             }
         })
         .await;
-        Some(Arc::new(Self { nodes, plane, _slot: slot }))
+        Ok(Arc::new(Self { nodes, plane, _slot: slot }))
     }
 }
 
