@@ -1,7 +1,7 @@
 //! A recommender that is killed while it saves goes on from what was saved: the same recommendation as
 //! one that lived through the same hours without ever stopping.
 
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, path::Path, time::Duration};
 
 use plimsoll::{
     recommend::{
@@ -13,7 +13,7 @@ use plimsoll_storage::{Key, Record, Snapshot, Time, VpaKey};
 
 use super::{MIB, START, mix::Noise};
 use crate::storage::{
-    kill::{kill_during_saves, save_until_killed},
+    kill::{child_directory, kill_during_saves, save_until_killed},
     place::place,
 };
 
@@ -96,11 +96,11 @@ fn time(sample: u64) -> Time {
     START.later(Duration::from_mins(sample * 3))
 }
 
-#[test]
-#[ignore = "the child of the test below, which starts it"]
-fn a_recommender_saves_until_it_is_killed() {
+/// What the child does.
+fn live_until_killed(directory: &Path) {
     let life = RefCell::new(Life::new());
     save_until_killed(
+        directory,
         |remembered| {
             *life.borrow_mut() = Life::restored(remembered);
             life.borrow().lived
@@ -115,11 +115,14 @@ fn a_recommender_saves_until_it_is_killed() {
 
 #[test]
 fn after_each_of_200_kills_the_recommendation_is_that_of_the_last_completed_save() {
+    if let Some(directory) = child_directory() {
+        return live_until_killed(&directory);
+    }
     let directory = place();
     let mut uninterrupted = Life::new();
     let completed = kill_during_saves(
         directory.path(),
-        "model::kills::a_recommender_saves_until_it_is_killed",
+        "model::kills::after_each_of_200_kills_the_recommendation_is_that_of_the_last_completed_save",
         200,
         |remembered, completed| {
             let life = Life::restored(&remembered);

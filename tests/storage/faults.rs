@@ -2,8 +2,8 @@
 
 use std::{
     env, fs,
-    io::{Write, stderr, stdout},
-    os::unix::fs::PermissionsExt,
+    io::{Write, stdout},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -11,8 +11,10 @@ use std::{
 use plimsoll_storage::{Local, Writer, local::tamper};
 
 use super::place::{Granted, assert_same, by_key, load, open, place, records, run, save};
+use crate::support::not_run::not_run;
 
-const DIRECTORY: &str = "PLIMSOLL_TEST_FILLS";
+/// Set for a test that another run of itself started on a stage: where it is to try.
+const DIRECTORY: &str = "PLIMSOLL_TEST_FAULTS_IN";
 
 fn refusal(directory: &Path) -> String {
     let error = Local::open(directory).expect_err("this cannot work").to_string();
@@ -100,45 +102,62 @@ fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
 
 #[test]
 fn a_directory_without_permission_to_write_is_refused() {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return say_why_it_cannot_open(Path::new(&directory));
+    }
+    // Root writes regardless of permissions, unless it gives up that right.
+    let is_root = fs::metadata("/proc/self").expect("Linux has it").uid() == 0;
+    let plain = ["setpriv", BOUND, INHERITED, "sh"];
+    let shell = if is_root { &plain[..] } else { &plain[3..] };
+    if is_root && !succeeds(&["setpriv", BOUND, INHERITED, "true"]) {
+        return not_run("root cannot give up its right to write everywhere here (setpriv)");
+    }
     let directory = place();
     save(&open(directory.path()), &records(1, 1));
-    let at = |mode| fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode));
-    at(0o555).expect("the directory is ours");
-    let lock = fs::remove_file(directory.path().join("lock"));
-    if lock.is_ok() {
-        // Root writes regardless; the read-only file system below is for it.
-        at(0o755).expect("the directory is ours");
-        return;
-    }
-    let locked = fs::Permissions::from_mode(0o444);
-    fs::set_permissions(directory.path().join("lock"), locked).expect("the lock is ours");
-    let said = refusal(directory.path());
-    at(0o755).expect("the directory is ours");
-    assert_eq!(said, ": cannot write into it: no permission: let this user write there");
+    let allow = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    allow(&directory.path().join("lock"), 0o444);
+    allow(directory.path(), 0o555);
+    let test = "storage::faults::a_directory_without_permission_to_write_is_refused";
+    let output = on_stage(shell, "true", test, directory.path());
+    allow(directory.path(), 0o755);
+    assert_eq!(
+        said(&output, "why "),
+        ": cannot write into it: no permission: let this user write there"
+    );
 }
 
-/// Starts a test of this binary again, through a shell that first sets the stage. `{}` in the stage is
-/// the directory.
-fn on_stage(shell: &[&str], stage: &str, child: &str, directory: &Path) -> Output {
+/// What makes root an ordinary user before files.
+const BOUND: &str = "--bounding-set=-dac_override,-dac_read_search";
+const INHERITED: &str = "--inh-caps=-dac_override,-dac_read_search";
+
+fn succeeds(command: &[&str]) -> bool {
+    let tried = Command::new(command[0]).args(&command[1..]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+/// Starts the same test again, through a shell that first sets the stage. `{}` in the stage is the
+/// directory.
+fn on_stage(shell: &[&str], stage: &str, test: &str, directory: &Path) -> Output {
     let exe = env::current_exe().expect("this binary has a path");
     Command::new(shell[0])
         .args(&shell[1..])
         .arg("-c")
         .arg(format!("{stage}; exec \"$0\" \"$@\"").replace("{}", &directory.display().to_string()))
         .arg(exe)
-        .args([child, "--exact", "--ignored", "--nocapture"])
+        .args([test, "--exact", "--nocapture"])
         .env(DIRECTORY, directory)
         .stdin(Stdio::null())
         .output()
         .expect("a shell can be started")
 }
 
-/// Whether this user may mount something in a world of its own.
+/// Whether this user may mount something in a world of its own; notes it when not.
 fn may_mount() -> bool {
-    let tried = Command::new("unshare").args(["-rm", "true"]).output();
-    let may = tried.is_ok_and(|output| output.status.success());
+    let may = succeeds(&["unshare", "-rm", "true"]);
     if !may {
-        let _ = writeln!(stderr(), "not run in full: this user may not mount (unshare -rm)");
+        not_run("this user may not mount, not even in a namespace of its own (unshare -rm)");
     }
     may
 }
@@ -151,13 +170,7 @@ fn said(output: &Output, prefix: &str) -> String {
     line.unwrap_or_else(|| panic!("a line with {prefix:?}:\n{}", all())).1.to_string()
 }
 
-const FILLS: &str = "storage::faults::saves_until_nothing_fits";
-
-#[test]
-#[ignore = "the child of the tests of full disks, which start it"]
-fn saves_until_nothing_fits() {
-    let Some(directory) = env::var_os(DIRECTORY) else { return };
-    let directory = Path::new(&directory);
+fn save_until_nothing_fits(directory: &Path) {
     let local = open(directory);
     let mut size = 1;
     let error = loop {
@@ -186,9 +199,13 @@ fn saves_until_nothing_fits() {
 
 #[test]
 fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return save_until_nothing_fits(Path::new(&directory));
+    }
     let directory = place();
     let stage = "trap '' XFSZ; ulimit -f 200";
-    let output = on_stage(&["sh"], stage, FILLS, directory.path());
+    let test = "storage::faults::a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else";
+    let output = on_stage(&["sh"], stage, test, directory.path());
     let at = directory.path().display();
     assert_eq!(
         said(&output, "error "),
@@ -203,30 +220,32 @@ fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() 
 
 #[test]
 fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on() {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return save_until_nothing_fits(Path::new(&directory));
+    }
     if !may_mount() {
         return;
     }
     let directory = place();
     let stage = "mount -t tmpfs -o size=400k tmpfs {} && head -c 100000 /dev/zero > {}/filler";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, FILLS, directory.path());
+    let test = "storage::faults::a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on";
+    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
     let error = said(&output, "error ");
     let expected = "nothing of this save is kept, what was saved before is: no space left: free some \
                     or give it more (will be tried again)";
     assert!(error.ends_with(expected), "{error}");
 }
 
-#[test]
-#[ignore = "the child of the tests of disks where nothing can begin, which start it"]
-fn says_why_it_cannot_open() {
-    let Some(directory) = env::var_os(DIRECTORY) else { return };
-    let why = refusal(Path::new(&directory));
+fn say_why_it_cannot_open(directory: &Path) {
+    let why = refusal(directory);
     writeln!(stdout(), "why {why}").expect("the parent listens");
 }
 
-const REFUSED: &str = "storage::faults::says_why_it_cannot_open";
-
 #[test]
 fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return say_why_it_cannot_open(Path::new(&directory));
+    }
     if !may_mount() {
         return;
     }
@@ -234,7 +253,9 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
     save(&open(directory.path()), &records(2, 1));
     let before = fs::read(directory.path().join("history.plimsoll")).expect("it is there");
     let stage = "mount --bind {} {} && mount -o remount,bind,ro {}";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, REFUSED, directory.path());
+    let test =
+        "storage::faults::a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched";
+    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
     assert_eq!(
         said(&output, "why "),
         ": cannot write into it: the file system is read-only: mount it for writing"
@@ -245,12 +266,16 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
 
 #[test]
 fn a_disk_without_space_for_even_the_beginning_is_refused() {
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return say_why_it_cannot_open(Path::new(&directory));
+    }
     if !may_mount() {
         return;
     }
     let directory = place();
     let stage = "mount -t tmpfs -o size=4k tmpfs {} && head -c 4096 /dev/zero > {}/filler";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, REFUSED, directory.path());
+    let test = "storage::faults::a_disk_without_space_for_even_the_beginning_is_refused";
+    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
     assert_eq!(
         said(&output, "why "),
         ": history cannot be begun: no space left: free some or give it more"
