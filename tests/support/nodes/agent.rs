@@ -1,5 +1,6 @@
 //! Owns the work of the hollow nodes: what they know of pods, and what they tell the API server.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -149,11 +150,14 @@ impl Agent {
 
     /// Has a task bring the pod to where it belongs; never two for one pod.
     fn look_at(self: &Arc<Self>, key: Key) {
-        if let Some(again) = self.lock().busy.get_mut(&key) {
-            *again = true;
-            return;
-        }
-        self.lock().busy.insert(key.clone(), false);
+        // Looked up and entered under one lock, or two of those who ask at once would both begin.
+        match self.lock().busy.entry(key.clone()) {
+            Entry::Occupied(mut busy) => {
+                busy.insert(true);
+                return;
+            }
+            Entry::Vacant(free) => free.insert(false),
+        };
         let agent = Arc::clone(self);
         tokio::spawn(async move {
             loop {
