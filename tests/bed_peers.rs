@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::rt::TokioExecutor;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -12,6 +9,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
 use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
 use crate::support::nodes::is_ready;
 use crate::support::prometheus::{History, Prometheus, Release, Target};
 use crate::support::upstream::{Role, Upstream};
@@ -117,18 +115,12 @@ async fn upstreams_updater_and_webhook_run_on_a_bed() {
     let port = upstream.start(Role::Updater, &["--updater-interval=1s"]);
     wait::until("the updater has made a pass", || async {
         upstream.assert_running("updater");
-        let metrics = scrape(port).await?;
-        metrics.contains("vpa_updater_execution_latency_seconds_count").then_some(())
+        let metrics = fetch(&format!("http://127.0.0.1:{port}/metrics")).await?;
+        String::from_utf8_lossy(&metrics)
+            .contains("vpa_updater_execution_latency_seconds_count")
+            .then_some(())
     })
     .await;
-}
-
-async fn scrape(port: u16) -> Option<String> {
-    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .build_http::<Empty<Bytes>>();
-    let address = format!("http://127.0.0.1:{port}/metrics").parse().expect("an address");
-    let body = client.get(address).await.ok()?.into_body().collect().await.ok()?;
-    String::from_utf8(body.to_bytes().into()).ok()
 }
 
 #[tokio::test]

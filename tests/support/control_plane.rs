@@ -14,6 +14,8 @@ use super::wait;
 
 /// What the API server takes for the administrator; it listens on loopback and lives for minutes.
 pub const ADMIN_TOKEN: &str = "administrator";
+/// A server that is still starting may take a connection and not answer on it.
+const LONGEST_ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A control plane that runs.
 #[derive(Debug)]
@@ -87,7 +89,8 @@ impl ControlPlane {
         let start = std::time::Instant::now();
         loop {
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
-            if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
+            let answer = tokio::time::timeout(LONGEST_ANSWER, client.request_text(request)).await;
+            if matches!(answer, Ok(Ok(text)) if text == "ok") {
                 return;
             }
             for name in ["etcd", "kube-apiserver"] {

@@ -11,6 +11,7 @@
 pub mod bed;
 pub mod clock;
 pub mod control_plane;
+pub mod fetch;
 pub mod keeper;
 pub mod keys;
 pub mod nodes;

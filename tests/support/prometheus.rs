@@ -5,10 +5,6 @@ mod history;
 use std::fmt::Write as _;
 use std::fs;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use serde_json::Value;
 pub use xtask::parts::Release;
@@ -16,6 +12,7 @@ use xtask::parts::{self, Prometheus as Programs};
 
 pub use history::History;
 
+use super::fetch::fetch;
 use super::keeper::{Keeper, State};
 use super::not_run::not_run;
 use super::ports::Port;
@@ -124,10 +121,7 @@ impl Prometheus {
     }
 
     async fn get(&self, path: &str) -> Option<Value> {
-        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let address = format!("{}{path}", self.url()).parse().expect("an address");
-        let body = client.get(address).await.ok()?.into_body().collect().await.ok()?;
-        serde_json::from_slice(&body.to_bytes()).ok()
+        serde_json::from_slice(&fetch(&format!("{}{path}", self.url())).await?).ok()
     }
 }
 

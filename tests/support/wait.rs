@@ -15,17 +15,21 @@ where
     within(PATIENCE, what, look).await
 }
 
-/// As [`until`], with another patience.
+/// As [`until`], with another patience. It also ends a look that does not come back.
 pub async fn within<T, F>(patience: Duration, what: &str, mut look: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
     let start = Instant::now();
     loop {
-        if let Some(answer) = look().await {
-            return answer;
+        let left = patience.saturating_sub(start.elapsed());
+        match tokio::time::timeout(left, look()).await {
+            Ok(Some(answer)) => return answer,
+            Ok(None) => {
+                assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+            }
+            Err(_) => panic!("not within {patience:?}, and the last look did not end: {what}"),
         }
-        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
