@@ -68,6 +68,8 @@ pub struct ControlPlane {
     pub api_server: Program,
     /// Controller manager and scheduler: `KUBEBUILDER_ASSETS` does not have them.
     pub others: Option<(Program, Program)>,
+    /// What the server calls itself. Known of the one that is built, not of what `KUBEBUILDER_ASSETS` has.
+    pub version: Option<&'static str>,
 }
 
 /// Upstream's vertical pod autoscaler, release 1.8.1.
@@ -110,6 +112,7 @@ pub fn control_plane() -> Result<ControlPlane> {
         etcd: program("etcd"),
         api_server: program("kube-apiserver"),
         others: Some((program("kube-controller-manager"), program("kube-scheduler"))),
+        version: Some("v1.36.3"),
     })
 }
 
@@ -128,6 +131,7 @@ fn from_assets(assets: &Path) -> Result<ControlPlane> {
         etcd: program("etcd")?,
         api_server: program("kube-apiserver")?,
         others: others.ok(),
+        version: None,
     })
 }
 
