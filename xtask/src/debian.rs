@@ -35,7 +35,7 @@ fn unpack(name: &str, dir: &Path) -> Result<()> {
             .args(["-o", "APT::Sandbox::User=root", "-qq"])
             .args(arguments)
             .output()
-            .context("no apt-get here: this part comes from Debian's archive")?;
+            .context("no apt-get here: this part comes from the archive of Debian 12")?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "apt-get {}: {}", arguments.join(" "), error.trim());
         Ok(())

@@ -169,11 +169,13 @@ pub fn prometheus(release: Release) -> Result<Prometheus> {
     let found = Prometheus { server: folder.join("prometheus"), tool: folder.join("promtool") };
     let version = version(&found.server)
         .with_context(|| format!("{} does not run", found.server.display()))?;
-    let wanted = if release == Release::Two { "2." } else { "3." };
-    ensure!(
-        version.starts_with(wanted),
-        "Prometheus {wanted}x is needed, this system has {version}"
-    );
+    if release == Release::Two {
+        ensure!(
+            is_2_42(&version),
+            "Prometheus 2.42 is needed, and the archive of this system has {version}: put a 2.42 with its promtool on \
+             PATH, or use Debian 12"
+        );
+    }
     Ok(found)
 }
 
@@ -182,12 +184,16 @@ pub fn history() -> Result<PathBuf> {
     Ok(Go::find()?.build(&PROMETHEUS)?.join("history"))
 }
 
-/// A Prometheus 2 that is installed already, with its tool beside it.
+/// A Prometheus 2.42 that is installed already, with its tool beside it.
 fn on_path_2() -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).find(|folder| {
         folder.join("promtool").is_file()
-            && version(&folder.join("prometheus")).is_some_and(|found| found.starts_with("2.42"))
+            && version(&folder.join("prometheus")).is_some_and(|found| is_2_42(&found))
     })
+}
+
+fn is_2_42(version: &str) -> bool {
+    version == "2.42" || version.starts_with("2.42.")
 }
 
 /// `2.42.0+ds` of `prometheus, version 2.42.0+ds (branch: ...`.
@@ -196,4 +202,15 @@ fn version(server: &Path) -> Option<String> {
     let text = String::from_utf8(output.stdout).ok()? + &String::from_utf8(output.stderr).ok()?;
     let (_, rest) = text.split_once("version ")?;
     Some(rest.split_whitespace().next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_prometheus_2_42_passes_for_one() {
+        assert!(is_2_42("2.42.0+ds") && is_2_42("2.42"));
+        assert!(!is_2_42("2.53.3") && !is_2_42("2.420.0") && !is_2_42("3.15.0"));
+    }
 }
