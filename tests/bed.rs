@@ -19,7 +19,7 @@ use crate::support::{Bed, wait};
 /// Set for a process that is to hold a bed until it is killed.
 const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
 /// How long another process may wait for the beds of others to end, and then start one.
-const A_SLOT_AND_A_BED: Duration = Duration::from_secs(180);
+const A_SLOT_AND_A_BED: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn a_bed_starts_and_answers() {
