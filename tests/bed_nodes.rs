@@ -3,7 +3,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -11,9 +10,7 @@ use kube::core::Status;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
-use crate::support::nodes::{
-    Behaviour, Resize, Restart, Run, Start, Stop, has_condition, is_ready,
-};
+use crate::support::nodes::{Behaviour, Resize, Restart, Start, Stop, has_condition, is_ready};
 use crate::support::{Bed, Clock, objects, wait};
 
 #[tokio::test]
@@ -275,74 +272,6 @@ async fn nodes_stamp_times_from_the_clock_of_the_test() {
     assert_eq!(last.finished_at.map(|time| time.0), Some(clock.now()));
 }
 
-#[tokio::test]
-async fn a_pod_is_a_local_process_with_its_own_rights_and_reports_its_exit_code() {
-    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
-    let namespace = bed.namespace("process").await;
-    let run = Run::Process { entry_point: Vec::new() };
-    bed.nodes().behave(&namespace, "", Behaviour { run, ..Behaviour::default() });
-    let job = "
-metadata: {name: check}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-      - name: main
-        image: example/check
-        command: [sh, -c, 'echo \"$GREETING from $POD\"; grep -q token: \"$KUBECONFIG\" && exit 7']
-        env:
-        - {name: GREETING, value: hello}
-        - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-";
-    objects::create::<Job>(bed.client(), &namespace, job).await;
-    let over = |pod: &Pod| phase(pod) == "Failed";
-    let pods = bed.nodes().pods(&namespace, "check-", 1, "have failed", over).await;
-    let state = main_container(&pods[0]).state.as_ref().and_then(|state| state.terminated.as_ref());
-    assert_eq!(state.expect("ended").exit_code, 7);
-    assert_eq!(bed.nodes().log(&pods[0], "main"), format!("hello from {}", pods[0].name_any()));
-    let jobs = Api::<Job>::namespaced(bed.client(), &namespace);
-    wait::until("the job has failed", || async {
-        (jobs.get_status("check").await.ok()?.status?.failed == Some(1)).then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_deleted_process_is_asked_to_end_before_its_pod_goes() {
-    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
-    let namespace = bed.namespace("graceful").await;
-    let run = Run::Process { entry_point: vec!["sh".to_owned(), "-c".to_owned()] };
-    bed.nodes().behave(&namespace, "", Behaviour { run, ..Behaviour::default() });
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let said = folder.path().join("goodbye");
-    let yaml = format!(
-        "
-metadata: {{name: one}}
-spec:
-  containers:
-  - name: main
-    image: example/main
-    args: ['trap \"echo bye > {}; exit\" TERM; echo ready; while :; do sleep 0.05; done']
-",
-        said.display()
-    );
-    objects::create::<Pod>(bed.client(), &namespace, &yaml).await;
-    let pod = bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;
-    wait::until("the process listens", || async {
-        (bed.nodes().log(&pod, "main") == "ready").then_some(())
-    })
-    .await;
-    let api = Api::<Pod>::namespaced(bed.client(), &namespace);
-    api.delete("one", &DeleteParams::default()).await.expect("deleted");
-    wait::until("the pod is gone", || async {
-        api.get_opt("one").await.expect("readable").is_none().then_some(())
-    })
-    .await;
-    assert_eq!(std::fs::read_to_string(said).expect("it was asked").trim(), "bye");
-}
-
 async fn running_pod(bed: &Bed, name: &str) -> (String, Pod) {
     let namespace = bed.namespace(name).await;
     let mut yaml = objects::pod("one", "Always", "100m", "64Mi");
@@ -381,7 +310,7 @@ async fn evict(client: Client, namespace: &str, pod: &str) -> Result<Status, kub
     api.create_subresource("eviction", pod, &PostParams::default(), &eviction).await
 }
 
-fn main_container(pod: &Pod) -> &ContainerStatus {
+pub fn main_container(pod: &Pod) -> &ContainerStatus {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     statuses.and_then(|statuses| statuses.first()).expect("the pod has a container status")
 }
@@ -401,6 +330,6 @@ fn is_settled(pod: &Pod) -> bool {
     !has_condition(pod, "PodResizeInProgress", "True") && pending(pod).is_none()
 }
 
-fn phase(pod: &Pod) -> &str {
+pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 mod bed;
 mod bed_nodes;
 mod bed_peers;
+mod bed_processes;
 mod bed_usage;
 mod crds;
 mod demo;
