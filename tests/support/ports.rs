@@ -2,18 +2,31 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Below the ports that the kernel gives to outgoing connections, so none of those takes one while a server starts.
 const FIRST: u16 = 20_000;
-const COUNT: u16 = 12_000;
+/// Claimed together by a process, so that there is one lock file for each block and not for each port.
+const BLOCK: u16 = 100;
+const BLOCKS: u16 = 120;
+
+/// The blocks of this process. The locks are given back by the kernel, whatever becomes of the process.
+static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 /// A port that nobody else takes while this lives.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Held, never read: the lock is the claim, and the kernel gives it back whatever becomes of this process.
-    _claim: File,
+}
+
+#[derive(Debug)]
+struct Block {
+    first: u16,
+    taken: [bool; BLOCK as usize],
+    /// Where to look next: a port that was given back rests until the others have had their turn.
+    next: u16,
+    /// Held, never read: the lock is the claim.
+    _lock: File,
 }
 
 // === impl Port ===
@@ -21,22 +34,13 @@ pub struct Port {
 impl Port {
     /// Claims a free one.
     pub fn claim() -> Self {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
-        let claims = xtask::cache::folder().expect("there is a cache folder").join("locks/ports");
-        fs::create_dir_all(&claims).expect("the cache folder is writable");
-        // Each process begins elsewhere, so that claims are rarely contended.
-        let start = (std::process::id() * 37 % u32::from(COUNT)) as u16;
-        for _ in 0..COUNT {
-            let step = NEXT.fetch_add(1, Ordering::Relaxed);
-            let number = FIRST + (start + step % COUNT) % COUNT;
-            let claim =
-                File::create(claims.join(number.to_string())).expect("the cache is writable");
-            if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok()
-            {
-                return Self { number, _claim: claim };
+        let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(number) = ours.iter_mut().find_map(Block::take) {
+                return Self { number };
             }
+            ours.push(Block::claim());
         }
-        panic!("no free port between {FIRST} and {}", FIRST + COUNT);
     }
 
     /// Its number.
@@ -45,8 +49,68 @@ impl Port {
     }
 }
 
+impl Drop for Port {
+    fn drop(&mut self) {
+        let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+        for block in ours.iter_mut() {
+            if let Some(taken) =
+                block.taken.get_mut(usize::from(self.number.wrapping_sub(block.first)))
+            {
+                *taken = false;
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.number)
     }
+}
+
+// === impl Block ===
+
+impl Block {
+    /// One that neither another process nor this one has.
+    fn claim() -> Self {
+        let claims = xtask::cache::folder().expect("there is a cache folder").join("locks/ports");
+        fs::create_dir_all(&claims).expect("the cache folder is writable");
+        // Each process begins elsewhere, so that claims are rarely contended.
+        let start = (std::process::id() % u32::from(BLOCKS)) as u16;
+        for step in 0..BLOCKS {
+            let first = FIRST + (start + step) % BLOCKS * BLOCK;
+            let name = format!("{first}-{}", first + BLOCK - 1);
+            let lock = File::create(claims.join(name)).expect("the cache is writable");
+            // A second lock of this process is refused as well: it is the open file that has it.
+            if lock.try_lock().is_ok() {
+                return Self { first, taken: [false; BLOCK as usize], next: 0, _lock: lock };
+            }
+        }
+        panic!("no free ports between {FIRST} and {}", FIRST + BLOCKS * BLOCK);
+    }
+
+    /// A port that this process has not given away, and that nobody listens on who knows nothing of claims.
+    fn take(&mut self) -> Option<u16> {
+        for _ in 0..BLOCK {
+            let index = self.next;
+            self.next = (index + 1) % BLOCK;
+            let number = self.first + index;
+            if !self.taken[usize::from(index)]
+                && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok()
+            {
+                self.taken[usize::from(index)] = true;
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+#[test]
+fn more_ports_than_a_block_has_are_all_different() {
+    let ports: Vec<_> = (0..BLOCK + 5).map(|_| Port::claim()).collect();
+    let mut numbers: Vec<_> = ports.iter().map(Port::number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), ports.len());
 }
