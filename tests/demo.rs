@@ -220,6 +220,15 @@ fn bad_flags_get_one_line_and_exit_code_two() {
         (&["demo", "--days", "91"], "give a whole number from 1 to 90"),
         (&["demo", "--days", "many"], "give a whole number from 1 to 90"),
         (&["demo", "--seed", "-1"], "'-1'"),
+        (&["demo", "--recommendation-margin-fraction", "1e14"], "from 0 to 10"),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory=-5Mi"],
+            "'-5Mi' for '--container-recommendation-max-allowed-memory",
+        ),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory", "-5Mi"],
+            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out",
+        ),
         (&["demo", "--output", "yaml"], "[possible values: text, json]"),
         (&["demo", "--dyas", "2"], "'--days'"),
         (&["demo", "stray"], "'stray'"),
@@ -231,6 +240,33 @@ fn bad_flags_get_one_line_and_exit_code_two() {
     let nothing = run(&[]);
     assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("Usage: plimsoll"));
+}
+
+#[test]
+fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
+    let absurd = [
+        "demo",
+        "--days",
+        "1",
+        "--pod-recommendation-min-cpu-millicores",
+        "1e14",
+        "--pod-recommendation-min-memory-mb",
+        "1e14",
+    ];
+    let printed = text(&run(&absurd));
+    let row = printed.lines().find(|line| line.starts_with("  requested CPU, mean"));
+    let words = row.expect("a row of sums").split_whitespace().count();
+    assert!(words >= 9, "columns run together: {row:?}");
+    let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("  memory ")).collect();
+    assert_eq!(rows.len(), 7, "{printed}");
+    for row in rows {
+        // Resource, request, target, its change and a percent sign, both bounds, and why.
+        assert!(row.split_whitespace().count() >= 8, "columns run together: {row}");
+    }
+    let data = run(&[&absurd[..], &["--output", "json"]].concat());
+    let report: Value = serde_json::from_str(&text(&data)).expect("JSON");
+    let sum = &report["lives"]["with"]["requestedByteMinutes"];
+    assert!(sum.as_f64().is_some_and(|sum| sum > 1e18), "{sum}");
 }
 
 #[test]

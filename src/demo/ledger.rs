@@ -1,7 +1,8 @@
 //! The account of a life: what was requested, used, throttled and killed, added up from its steps.
 //!
-//! Whole numbers only, so that the sums are exact and do not depend on the order of adding. The largest
-//! (bytes times minutes of the longest demo) stay below 2^53, which every JSON reader keeps exactly.
+//! Whole numbers only, so that the sums are exact and do not depend on the order of adding. With the default
+//! model the largest (bytes times minutes of the longest demo) stay below 2^53, which every JSON reader
+//! keeps exactly; they are wide enough for every request that flags can bring about.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,13 +15,13 @@ use crate::sim::{Sink, Step};
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
     /// Requested CPU, in millicores times minutes.
-    pub requested_millicore_minutes: i64,
+    pub requested_millicore_minutes: i128,
     /// Requested memory, in bytes times minutes.
-    pub requested_byte_minutes: i64,
+    pub requested_byte_minutes: i128,
     /// Used CPU, in millicores times minutes.
-    pub used_millicore_minutes: i64,
+    pub used_millicore_minutes: i128,
     /// Used memory, in bytes times minutes.
-    pub used_byte_minutes: i64,
+    pub used_byte_minutes: i128,
     /// Minutes that containers ran.
     pub running_minutes: i64,
     /// Minutes in which CPU was throttled.
@@ -41,10 +42,10 @@ impl Totals {
     }
 
     fn count(&mut self, step: &Step) {
-        self.requested_millicore_minutes += step.share.request.cpu.0;
-        self.requested_byte_minutes += step.share.request.memory.0;
-        self.used_millicore_minutes += step.usage.cpu.0;
-        self.used_byte_minutes += step.usage.memory.0;
+        self.requested_millicore_minutes += i128::from(step.share.request.cpu.0);
+        self.requested_byte_minutes += i128::from(step.share.request.memory.0);
+        self.used_millicore_minutes += i128::from(step.usage.cpu.0);
+        self.used_byte_minutes += i128::from(step.usage.memory.0);
         self.running_minutes += i64::from(step.running);
         self.throttled_minutes += i64::from(step.throttled);
         self.oom_kills += i64::from(step.oom_killed);
@@ -72,12 +73,12 @@ impl Totals {
 }
 
 /// Millicores times minutes as core-hours.
-pub fn core_hours(millicore_minutes: i64) -> f64 {
+pub fn core_hours(millicore_minutes: i128) -> f64 {
     millicore_minutes as f64 / 60_000.0
 }
 
 /// Bytes times minutes as GiB-hours.
-pub fn gib_hours(byte_minutes: i64) -> f64 {
+pub fn gib_hours(byte_minutes: i128) -> f64 {
     byte_minutes as f64 / (60.0 * 1024.0 * 1024.0 * 1024.0)
 }
 

@@ -20,9 +20,13 @@ pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
     );
     let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
         let code = if better { GREEN } else { YELLOW };
+        // The blanks before each column stay when a number is wider than its column.
         put(
             out,
-            format_args!("  {what:<22}{without:>13}{with:>13}   {}", look.paint(code, &difference)),
+            format_args!(
+                "  {what:<22} {without:>12} {with:>12}   {}",
+                look.paint(code, &difference)
+            ),
         );
     };
     row(
@@ -119,12 +123,12 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
         for row in rows(container, recommended) {
             let Row { resource, request, target, lower, upper, change, why } = row;
             let code = if change > 0.0 { YELLOW } else { GREEN };
-            let change = look.paint(code, &format!("{:>7}", format!("{change:+.0} %")));
+            let change = look.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
             let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
             put(
                 out,
                 format_args!(
-                    "  {resource:<6}{request:>8}{target:>8}{change}{lower:>8}{upper:>8}  {}",
+                    "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
                     why.next().unwrap_or_default()
                 ),
             );
@@ -152,13 +156,13 @@ fn cpu(amount: MilliCpu) -> String {
     if amount.0 < 100_000 {
         format!("{}m", amount.0)
     } else {
-        Quantity::from(MilliCpu((amount.0 + 500) / 1000 * 1000)).to_string()
+        Quantity::from(MilliCpu(amount.0.saturating_add(500) / 1000 * 1000)).to_string()
     }
 }
 
 /// Memory to the nearest MiB; from 10,000 MiB on, to the nearest GiB.
 fn memory(amount: Bytes) -> String {
-    let mebibytes = (amount.0 + (1 << 19)) >> 20;
+    let mebibytes = amount.0.saturating_add(1 << 19) >> 20;
     if mebibytes < 10_000 {
         format!("{mebibytes}Mi")
     } else {

@@ -73,15 +73,15 @@ fn is_above(Share { request, .. }: Share, Advice { upper, .. }: Advice) -> bool 
 
 /// By which fraction the requests of a pod are off the target, both resources together.
 fn off_target(pairs: impl Iterator<Item = (Share, Advice)>) -> f64 {
-    let (mut requested, mut off) = ([0_i64; 2], [0_i64; 2]);
+    let (mut requested, mut off) = ([0_i128; 2], [0_i128; 2]);
     for (Share { request, .. }, Advice { target, .. }) in pairs {
-        requested[0] += request.cpu.0;
-        requested[1] += request.memory.0;
-        off[0] += target.cpu.0 - request.cpu.0;
-        off[1] += target.memory.0 - request.memory.0;
+        requested[0] += i128::from(request.cpu.0);
+        requested[1] += i128::from(request.memory.0);
+        off[0] += i128::from(target.cpu.0) - i128::from(request.cpu.0);
+        off[1] += i128::from(target.memory.0) - i128::from(request.memory.0);
     }
     let fraction =
-        |off: i64, of: i64| if off == 0 { 0.0 } else { off.abs() as f64 / of.max(1) as f64 };
+        |off: i128, of: i128| if off == 0 { 0.0 } else { off.abs() as f64 / of.max(1) as f64 };
     fraction(off[0], requested[0]) + fraction(off[1], requested[1])
 }
 
