@@ -1,7 +1,7 @@
 //! `plimsoll demo` as a person and as a program meet it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
@@ -11,7 +11,7 @@ use std::{
 
 use plimsoll::{
     demo::{self, Config, Life, Witness},
-    sim::Step,
+    sim::{Amount, Kind, Step},
 };
 use plimsoll_storage::{Storage, local::Local};
 use serde_json::Value;
@@ -149,6 +149,7 @@ struct Auditor {
     kills: BTreeMap<(Life, String), i64>,
     steps: BTreeMap<Life, u64>,
     advised: BTreeMap<Life, u64>,
+    pods: BTreeMap<(Life, String), BTreeSet<String>>,
 }
 
 impl Witness for Auditor {
@@ -159,6 +160,8 @@ impl Witness for Auditor {
         *self.kills.entry((life, step.container.to_string())).or_default() +=
             i64::from(step.oom_killed);
         *self.steps.entry(life).or_default() += 1;
+        let workload = (life, step.workload.to_string());
+        self.pods.entry(workload).or_default().insert(step.pod.to_string());
         *self.advised.entry(life).or_default() += u64::from(step.advice.is_some());
     }
 }
@@ -190,6 +193,23 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
             auditor.kills.iter().filter(|((of, _), _)| *of == life).map(|(_, n)| n).sum();
         assert_eq!(printed["lives"][field]["oomKills"], kills, "{field}");
     }
+    let replicas: BTreeMap<String, usize> = demo::fleet()
+        .into_iter()
+        .filter_map(|member| match member.workload.kind {
+            Kind::Deployment { replicas } => {
+                Some((member.workload.name.to_string(), replicas as usize))
+            }
+            Kind::CronJob { .. } => None,
+        })
+        .collect();
+    for (life, field) in [(Life::Without, "without"), (Life::With, "with")] {
+        let replaced: usize = replicas
+            .iter()
+            .map(|(name, replicas)| auditor.pods[&(life, name.clone())].len() - replicas)
+            .sum();
+        assert_eq!(printed["lives"][field]["replacedPods"], replaced, "{field}");
+        assert_eq!(replaced > 0, life == Life::With, "{field}: {replaced}");
+    }
     for ((life, container), kills) in &auditor.kills {
         if *life == Life::Without {
             assert_eq!(*kills > 0, container == "worker", "{container}: {kills} kills");
@@ -197,6 +217,49 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
     }
     assert_eq!(auditor.advised[&Life::Without], 0, "nobody recommends in the first life");
     assert!(auditor.advised[&Life::With] > auditor.steps[&Life::With] * 9 / 10);
+}
+
+/// The least that any pod of a Deployment asked for on its first day.
+#[derive(Default)]
+struct FirstDay {
+    least: BTreeMap<(String, String), Amount>,
+    given: bool,
+}
+
+impl Witness for FirstDay {
+    fn step(&mut self, life: Life, step: &Step) {
+        if life == Life::With {
+            let request = step.share.request;
+            let place = (step.workload.to_string(), step.container.to_string());
+            let least = self.least.entry(place).or_insert(request);
+            self.given |= request.cpu > least.cpu || request.memory > least.memory;
+            *least = Amount {
+                cpu: least.cpu.min(request.cpu),
+                memory: least.memory.min(request.memory),
+            };
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let (local, _) = Local::open(directory.path())?;
+        Ok(Box::new(local) as Box<dyn Storage>)
+    };
+    let settings = plimsoll::recommend::Settings::default();
+    let config = Config { seed: 42, days: 1, store: None, settings };
+    let mut day = FirstDay::default();
+    demo::run(&config, &open, &mut day).await.expect("the demo runs");
+    assert!(day.given, "the worker and the storefront ask for more");
+    for member in demo::fleet() {
+        let Kind::Deployment { .. } = member.workload.kind else { continue };
+        for spec in &member.workload.containers {
+            let place = (member.workload.name.to_string(), spec.name.to_string());
+            assert_eq!(day.least[&place], spec.share.request, "{place:?}");
+        }
+    }
 }
 
 #[test]

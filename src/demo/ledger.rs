@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::sim::{Sink, Step};
+use crate::sim::{Sink, Step, Workload};
 
 /// Sums over the minutes of some containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct Totals {
     pub throttled_minutes: i64,
     /// Times that a container was killed for lack of memory.
     pub oom_kills: i64,
+    /// Pods that were replaced to give them other requests. A pod counts for each of its containers here, and
+    /// once in the sums of a life.
+    pub replaced_pods: i64,
 }
 
 impl Totals {
@@ -61,6 +64,7 @@ impl Totals {
             running_minutes,
             throttled_minutes,
             oom_kills,
+            replaced_pods,
         } = other;
         self.requested_millicore_minutes += requested_millicore_minutes;
         self.requested_byte_minutes += requested_byte_minutes;
@@ -69,6 +73,7 @@ impl Totals {
         self.running_minutes += running_minutes;
         self.throttled_minutes += throttled_minutes;
         self.oom_kills += oom_kills;
+        self.replaced_pods += replaced_pods;
     }
 }
 
@@ -89,21 +94,33 @@ pub type Place = (Arc<str>, Arc<str>);
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     by_container: BTreeMap<Place, Totals>,
+    replaced_pods: BTreeMap<Arc<str>, i64>,
 }
 
 impl Ledger {
     /// The totals of one container; all zero if it never lived.
     pub fn of(&self, workload: &Arc<str>, container: &Arc<str>) -> Totals {
         let place = (workload.clone(), container.clone());
-        self.by_container.get(&place).copied().unwrap_or_default()
+        Totals {
+            replaced_pods: self.replaced_pods.get(workload).copied().unwrap_or_default(),
+            ..self.by_container.get(&place).copied().unwrap_or_default()
+        }
     }
 
     /// The totals of everything.
     pub fn total(&self) -> Totals {
-        self.by_container.values().fold(Totals::default(), |mut sum, totals| {
+        let pods = Totals { replaced_pods: self.replaced_pods.values().sum(), ..Totals::default() };
+        self.by_container.values().fold(pods, |mut sum, totals| {
             sum.add(totals);
             sum
         })
+    }
+
+    /// Takes how many pods of each workload were replaced in the whole life: a step does not say why its pod
+    /// is there.
+    pub fn take_replaced<'a>(&mut self, of: impl Iterator<Item = (&'a Workload, u64)>) {
+        self.replaced_pods =
+            of.map(|(workload, pods)| (Arc::clone(&workload.name), pods as i64)).collect();
     }
 }
 

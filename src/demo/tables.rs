@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     quantity::Quantity,
+    sim::Advice,
     units::{Bytes, MilliCpu},
 };
 
@@ -53,7 +54,8 @@ pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
     );
     for (what, without, with) in [
         ("OOM kills", without.oom_kills, with.oom_kills),
-        ("minutes throttled", without.throttled_minutes, with.throttled_minutes),
+        ("pods replaced", without.replaced_pods, with.replaced_pods),
+        ("throttled minutes", without.throttled_minutes, with.throttled_minutes),
     ] {
         let difference = match with - without {
             0 => "none".to_owned(),
@@ -74,30 +76,34 @@ pub(super) struct Row {
     why: String,
 }
 
-/// The rows of one container.
-pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> [Row; 2] {
-    let Recommended { advice, why, .. } = recommended;
+/// The rows of one container, one for each resource that is recommended.
+pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Vec<Row> {
+    let Recommended { advice: Advice { target, lower, upper }, why, .. } = recommended;
     let request = container.template.request;
-    [
-        Row {
+    let mut rows = Vec::with_capacity(2);
+    if let (Some(target), Some(lower), Some(upper)) = (target.cpu, lower.cpu, upper.cpu) {
+        rows.push(Row {
             resource: "cpu",
             request: cpu(request.cpu),
-            target: cpu(advice.target.cpu),
-            lower: cpu(advice.lower.cpu),
-            upper: cpu(advice.upper.cpu),
-            change: change(request.cpu.0, advice.target.cpu.0),
+            target: cpu(target),
+            lower: cpu(lower),
+            upper: cpu(upper),
+            change: change(request.cpu.0, target.0),
             why: why.cpu.clone(),
-        },
-        Row {
+        });
+    }
+    if let (Some(target), Some(lower), Some(upper)) = (target.memory, lower.memory, upper.memory) {
+        rows.push(Row {
             resource: "memory",
             request: memory(request.memory),
-            target: memory(advice.target.memory),
-            lower: memory(advice.lower.memory),
-            upper: memory(advice.upper.memory),
-            change: change(request.memory.0, advice.target.memory.0),
+            target: memory(target),
+            lower: memory(lower),
+            upper: memory(upper),
+            change: change(request.memory.0, target.0),
             why: why.memory.clone(),
-        },
-    ]
+        });
+    }
+    rows
 }
 
 /// What is recommended for each container.
@@ -105,7 +111,7 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
     let day = report.days;
     look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
     let columns =
-        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "request", "target", "", "lower", "upper");
+        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
     put(out, format_args!("{}", look.paint(DIM, &columns)));
     for container in &report.containers {
         put(
