@@ -320,7 +320,7 @@ fn load_from_a_file_is_lived_as_it_was_recorded() {
     for (minute, step) in steps.iter().enumerate() {
         // A step is stamped with the end of its minute.
         let recorded = 200 + 10 * ((minute as i64 + 1) % 60);
-        assert!((step.demand.cpu.0 - recorded).abs() <= 1, "{minute}: {:?}", step.demand);
+        assert_eq!(step.demand.cpu.0, recorded, "minute {minute}");
         assert_eq!(step.throttled, step.demand.cpu.0 > 500);
     }
 }
