@@ -340,6 +340,10 @@ fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
     };
     assert!(days(&["demo"]).contains("one virtual day,"));
     assert!(days(&["demo", "--days", "2"]).contains("2 virtual days,"));
+    let empty = plimsoll(&["demo", "--days", "1"])
+        .envs([("PLIMSOLL_FLAG_SEED", ""), ("PLIMSOLL_FLAG_NO_COLOR", "")])
+        .output();
+    assert!(text(&empty.expect("the program starts")).contains("(seed 42)"), "empty is not set");
     let bad = plimsoll(&["demo"]).env("PLIMSOLL_FLAG_DAYS", "0").output();
     refused(&bad.expect("the program starts"), 2);
 }
@@ -383,6 +387,35 @@ fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
     assert!(said.contains("7 records") && said.contains("empty"), "{said}");
 }
 
+#[test]
+#[cfg(unix)]
+fn two_demos_do_not_share_a_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
+    let mut first = plimsoll(&kept("90"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while entries_if_there(&place) == 0 {
+        assert!(Instant::now() < deadline, "no history appeared");
+        std::thread::yield_now();
+    }
+    let said = refused(&run(&kept("1")), 1);
+    assert!(said.contains("own directory"), "{said}");
+    assert!(first.try_wait().expect("can be asked").is_none(), "the first goes on");
+    let id = first.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
+    assert!(sent.success());
+    assert_eq!(first.wait().expect("it ends").code(), Some(130));
+}
+
+fn entries_if_there(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
 fn entries(directory: &Path) -> usize {
     fs::read_dir(directory).expect("the directory is there").count()
 }
@@ -398,7 +431,7 @@ fn nothing_is_left_on_disk_after_a_run() {
 #[test]
 #[cfg(unix)]
 fn nothing_is_left_on_disk_after_an_interrupt() {
-    for (signal, code) in [("INT", 130), ("TERM", 130)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = plimsoll(&["demo", "--days", "90"])
             .env("TMPDIR", directory.path())
@@ -429,7 +462,7 @@ fn nothing_is_left_on_disk_after_an_interrupt() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let mut child = plimsoll(&["demo", "--days", "2"])
+    let mut child = plimsoll(&["demo", "--days", "30"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -451,4 +484,44 @@ fn a_full_disk_under_the_output_is_one_line() {
     let output = plimsoll(&["demo", "--days", "1"]).stdout(full).output();
     let said = refused(&output.expect("the program starts"), 1);
     assert!(said.starts_with("plimsoll: standard output: "), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    // A file that may not grow fails as a full disk does, and needs no rights to be set up.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""])
+        .args([env!("CARGO_BIN_EXE_plimsoll"), "demo", "--days", "1", "--keep-store"])
+        .arg(&place)
+        .output();
+    let said = refused(&output.expect("a shell starts"), 1);
+    assert!(said.contains("remove it before the next run"), "{said}");
+    assert!(!said.contains("tried again"), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
+    let printed = |variables: &[(&str, &str)]| {
+        // `script`, of util-linux, runs a command in a terminal of its own.
+        let output = Command::new("script")
+            .args(["-qec", concat!(env!("CARGO_BIN_EXE_plimsoll"), " demo --days 1"), "/dev/null"])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .output()
+            .expect("script starts");
+        text(&output)
+    };
+    let (bold, clear) = ("\x1b[1m", "\r\x1b[K");
+    let plain = printed(&[("TERM", "xterm")]);
+    assert!(plain.contains(bold) && plain.contains(clear), "{plain}");
+    let uncoloured = printed(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(!uncoloured.contains(bold) && uncoloured.contains(clear), "{uncoloured}");
+    let dumb = printed(&[("TERM", "dumb")]);
+    assert!(!dumb.contains('\x1b') && dumb.contains("TWO LIVES"), "{dumb}");
 }
