@@ -1,7 +1,7 @@
 //! `plimsoll demo` as a person and as a program meet it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
@@ -11,7 +11,7 @@ use std::{
 
 use plimsoll::{
     demo::{self, Config, Life, Witness},
-    sim::Step,
+    sim::{Amount, Kind, Step},
 };
 use plimsoll_storage::{Storage, local::Local};
 use serde_json::Value;
@@ -149,6 +149,7 @@ struct Auditor {
     kills: BTreeMap<(Life, String), i64>,
     steps: BTreeMap<Life, u64>,
     advised: BTreeMap<Life, u64>,
+    pods: BTreeMap<(Life, String), BTreeSet<String>>,
 }
 
 impl Witness for Auditor {
@@ -159,6 +160,8 @@ impl Witness for Auditor {
         *self.kills.entry((life, step.container.to_string())).or_default() +=
             i64::from(step.oom_killed);
         *self.steps.entry(life).or_default() += 1;
+        let workload = (life, step.workload.to_string());
+        self.pods.entry(workload).or_default().insert(step.pod.to_string());
         *self.advised.entry(life).or_default() += u64::from(step.advice.is_some());
     }
 }
@@ -190,6 +193,23 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
             auditor.kills.iter().filter(|((of, _), _)| *of == life).map(|(_, n)| n).sum();
         assert_eq!(printed["lives"][field]["oomKills"], kills, "{field}");
     }
+    let replicas: BTreeMap<String, usize> = demo::fleet()
+        .into_iter()
+        .filter_map(|member| match member.workload.kind {
+            Kind::Deployment { replicas } => {
+                Some((member.workload.name.to_string(), replicas as usize))
+            }
+            Kind::CronJob { .. } => None,
+        })
+        .collect();
+    for (life, field) in [(Life::Without, "without"), (Life::With, "with")] {
+        let replaced: usize = replicas
+            .iter()
+            .map(|(name, replicas)| auditor.pods[&(life, name.clone())].len() - replicas)
+            .sum();
+        assert_eq!(printed["lives"][field]["replacedPods"], replaced, "{field}");
+        assert_eq!(replaced > 0, life == Life::With, "{field}: {replaced}");
+    }
     for ((life, container), kills) in &auditor.kills {
         if *life == Life::Without {
             assert_eq!(*kills > 0, container == "worker", "{container}: {kills} kills");
@@ -197,6 +217,49 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
     }
     assert_eq!(auditor.advised[&Life::Without], 0, "nobody recommends in the first life");
     assert!(auditor.advised[&Life::With] > auditor.steps[&Life::With] * 9 / 10);
+}
+
+/// The least that any pod of a Deployment asked for on its first day.
+#[derive(Default)]
+struct FirstDay {
+    least: BTreeMap<(String, String), Amount>,
+    given: bool,
+}
+
+impl Witness for FirstDay {
+    fn step(&mut self, life: Life, step: &Step) {
+        if life == Life::With {
+            let request = step.share.request;
+            let place = (step.workload.to_string(), step.container.to_string());
+            let least = self.least.entry(place).or_insert(request);
+            self.given |= request.cpu > least.cpu || request.memory > least.memory;
+            *least = Amount {
+                cpu: least.cpu.min(request.cpu),
+                memory: least.memory.min(request.memory),
+            };
+        }
+    }
+}
+
+#[tokio::test]
+async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let (local, _) = Local::open(directory.path())?;
+        Ok(Box::new(local) as Box<dyn Storage>)
+    };
+    let settings = plimsoll::recommend::Settings::default();
+    let config = Config { seed: 42, days: 1, store: None, settings };
+    let mut day = FirstDay::default();
+    demo::run(&config, &open, &mut day).await.expect("the demo runs");
+    assert!(day.given, "the worker and the storefront ask for more");
+    for member in demo::fleet() {
+        let Kind::Deployment { .. } = member.workload.kind else { continue };
+        for spec in &member.workload.containers {
+            let place = (member.workload.name.to_string(), spec.name.to_string());
+            assert_eq!(day.least[&place], spec.share.request, "{place:?}");
+        }
+    }
 }
 
 #[test]
@@ -220,6 +283,15 @@ fn bad_flags_get_one_line_and_exit_code_two() {
         (&["demo", "--days", "91"], "give a whole number from 1 to 90"),
         (&["demo", "--days", "many"], "give a whole number from 1 to 90"),
         (&["demo", "--seed", "-1"], "'-1'"),
+        (&["demo", "--recommendation-margin-fraction", "1e14"], "from 0 to 10"),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory=-5Mi"],
+            "'-5Mi' for '--container-recommendation-max-allowed-memory",
+        ),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory", "-5Mi"],
+            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out",
+        ),
         (&["demo", "--output", "yaml"], "[possible values: text, json]"),
         (&["demo", "--dyas", "2"], "'--days'"),
         (&["demo", "stray"], "'stray'"),
@@ -234,6 +306,33 @@ fn bad_flags_get_one_line_and_exit_code_two() {
 }
 
 #[test]
+fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
+    let absurd = [
+        "demo",
+        "--days",
+        "1",
+        "--pod-recommendation-min-cpu-millicores",
+        "1e14",
+        "--pod-recommendation-min-memory-mb",
+        "1e14",
+    ];
+    let printed = text(&run(&absurd));
+    let row = printed.lines().find(|line| line.starts_with("  requested CPU, mean"));
+    let words = row.expect("a row of sums").split_whitespace().count();
+    assert!(words >= 9, "columns run together: {row:?}");
+    let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("  memory ")).collect();
+    assert_eq!(rows.len(), 7, "{printed}");
+    for row in rows {
+        // Resource, request, target, its change and a percent sign, both bounds, and why.
+        assert!(row.split_whitespace().count() >= 8, "columns run together: {row}");
+    }
+    let data = run(&[&absurd[..], &["--output", "json"]].concat());
+    let report: Value = serde_json::from_str(&text(&data)).expect("JSON");
+    let sum = &report["lives"]["with"]["requestedByteMinutes"];
+    assert!(sum.as_f64().is_some_and(|sum| sum > 1e18), "{sum}");
+}
+
+#[test]
 fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
     let days = |arguments: &[&str]| {
         let output = plimsoll(arguments).env("PLIMSOLL_FLAG_DAYS", "1").output();
@@ -241,6 +340,10 @@ fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
     };
     assert!(days(&["demo"]).contains("one virtual day,"));
     assert!(days(&["demo", "--days", "2"]).contains("2 virtual days,"));
+    let empty = plimsoll(&["demo", "--days", "1"])
+        .envs([("PLIMSOLL_FLAG_SEED", ""), ("PLIMSOLL_FLAG_NO_COLOR", "")])
+        .output();
+    assert!(text(&empty.expect("the program starts")).contains("(seed 42)"), "empty is not set");
     let bad = plimsoll(&["demo"]).env("PLIMSOLL_FLAG_DAYS", "0").output();
     refused(&bad.expect("the program starts"), 2);
 }
@@ -284,6 +387,35 @@ fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
     assert!(said.contains("7 records") && said.contains("empty"), "{said}");
 }
 
+#[test]
+#[cfg(unix)]
+fn two_demos_do_not_share_a_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
+    let mut first = plimsoll(&kept("90"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while entries_if_there(&place) == 0 {
+        assert!(Instant::now() < deadline, "no history appeared");
+        std::thread::yield_now();
+    }
+    let said = refused(&run(&kept("1")), 1);
+    assert!(said.contains("own directory"), "{said}");
+    assert!(first.try_wait().expect("can be asked").is_none(), "the first goes on");
+    let id = first.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
+    assert!(sent.success());
+    assert_eq!(first.wait().expect("it ends").code(), Some(130));
+}
+
+fn entries_if_there(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
 fn entries(directory: &Path) -> usize {
     fs::read_dir(directory).expect("the directory is there").count()
 }
@@ -299,7 +431,7 @@ fn nothing_is_left_on_disk_after_a_run() {
 #[test]
 #[cfg(unix)]
 fn nothing_is_left_on_disk_after_an_interrupt() {
-    for (signal, code) in [("INT", 130), ("TERM", 130)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = plimsoll(&["demo", "--days", "90"])
             .env("TMPDIR", directory.path())
@@ -330,7 +462,7 @@ fn nothing_is_left_on_disk_after_an_interrupt() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let mut child = plimsoll(&["demo", "--days", "2"])
+    let mut child = plimsoll(&["demo", "--days", "30"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -352,4 +484,44 @@ fn a_full_disk_under_the_output_is_one_line() {
     let output = plimsoll(&["demo", "--days", "1"]).stdout(full).output();
     let said = refused(&output.expect("the program starts"), 1);
     assert!(said.starts_with("plimsoll: standard output: "), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    // A file that may not grow fails as a full disk does, and needs no rights to be set up.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""])
+        .args([env!("CARGO_BIN_EXE_plimsoll"), "demo", "--days", "1", "--keep-store"])
+        .arg(&place)
+        .output();
+    let said = refused(&output.expect("a shell starts"), 1);
+    assert!(said.contains("remove it before the next run"), "{said}");
+    assert!(!said.contains("tried again"), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
+    let printed = |variables: &[(&str, &str)]| {
+        // `script`, of util-linux, runs a command in a terminal of its own.
+        let output = Command::new("script")
+            .args(["-qec", concat!(env!("CARGO_BIN_EXE_plimsoll"), " demo --days 1"), "/dev/null"])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .output()
+            .expect("script starts");
+        text(&output)
+    };
+    let (bold, clear) = ("\x1b[1m", "\r\x1b[K");
+    let plain = printed(&[("TERM", "xterm")]);
+    assert!(plain.contains(bold) && plain.contains(clear), "{plain}");
+    let uncoloured = printed(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(!uncoloured.contains(bold) && uncoloured.contains(clear), "{uncoloured}");
+    let dumb = printed(&[("TERM", "dumb")]);
+    assert!(!dumb.contains('\x1b') && dumb.contains("TWO LIVES"), "{dumb}");
 }

@@ -62,6 +62,26 @@ fn every_fix_has_its_row_and_its_test() {
 }
 
 #[test]
+fn the_sample_in_the_readme_is_what_the_demo_prints() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["demo", "--seed", "42"])
+        .env_clear()
+        .env("LANG", "C.UTF-8")
+        .output()
+        .expect("the program starts");
+    let printed = String::from_utf8(output.stdout).expect("UTF-8");
+    let readme = page("README.md");
+    let (_, sample) = readme.split_once("```text\n").expect("the README shows the demo");
+    let (sample, _) = sample.split_once("```").expect("the sample ends");
+    let mut lines = printed.lines();
+    for line in sample.lines() {
+        // The sample leaves lines out, and keeps the order of the others.
+        assert!(lines.any(|printed| printed == line), "the demo does not print it there: {line}");
+    }
+    assert!(sample.lines().count() > 10, "{sample}");
+}
+
+#[test]
 fn links_between_pages_lead_somewhere() {
     let mut links = 0;
     for path in pages() {

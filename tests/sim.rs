@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
 use plimsoll::{
     demo,
-    recommend::{Directives, Settings},
+    recommend::{ContainerPolicy, Controlled, Directives, Settings},
     sim::{
-        Advice, Amount, Cluster, ContainerSpec, CpuDemand, Invalid, Kind, Limits, MIB,
+        Advice, Amount, Cluster, ContainerSpec, CpuDemand, Figures, Invalid, Kind, Limits, MIB,
         MemoryDemand, Part, Recommender, Series, Share, Step, Updates, Workload,
     },
     units::{Bytes, MilliCpu},
@@ -17,6 +17,11 @@ const START: Time = demo::START;
 
 fn amount(cpu: i64, mebibytes: i64) -> Amount {
     Amount { cpu: MilliCpu(cpu), memory: Bytes(mebibytes * MIB) }
+}
+
+/// Advice to have exactly this.
+fn advice(target: Amount) -> Advice {
+    Advice { target: target.into(), lower: target.into(), upper: target.into() }
 }
 
 fn container(name: &str) -> ContainerSpec {
@@ -222,7 +227,7 @@ fn new_pods_start_with_the_target_and_limits_in_proportion() {
     let mut cluster = cluster(vec![deployment(3, vec![spec])], 1, Updates::Recreate);
     let before = live(&mut cluster, 10);
     let target = amount(150, 400);
-    cluster.advise("ns", "app", "c", Advice { target, lower: target, upper: target });
+    cluster.advise("ns", "app", "c", advice(target));
     let after = live(&mut cluster, 10);
     let last: Vec<&Step> = after.iter().rev().take(3).collect();
     for step in last {
@@ -239,13 +244,60 @@ fn new_pods_start_with_the_target_and_limits_in_proportion() {
 }
 
 #[test]
+fn a_resource_that_is_not_recommended_keeps_what_the_template_says() {
+    let mut spec = container("c");
+    spec.share.limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
+    let mut cluster = cluster(vec![deployment(2, vec![spec.clone()])], 1, Updates::Recreate);
+    live(&mut cluster, 10);
+    let memory = Figures { cpu: None, memory: Some(Bytes(400 * MIB)) };
+    cluster.advise("ns", "app", "c", Advice { target: memory, lower: memory, upper: memory });
+    let last = live(&mut cluster, 10).pop().expect("there are steps");
+    assert_eq!(last.share.request, amount(100, 400));
+    let limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(800 * MIB)) };
+    assert_eq!(last.share.limit, limit);
+}
+
+#[test]
+fn a_recommender_that_controls_memory_alone_says_nothing_about_cpu() {
+    let policy = ContainerPolicy {
+        container: "*".into(),
+        controlled: Controlled { cpu: false, memory: true },
+        ..ContainerPolicy::default()
+    };
+    let directives = Directives::new(vec![policy], &BTreeMap::new());
+    let mut recommender =
+        Recommender::new(Settings::default(), [(VpaKey::new("ns", "app"), directives)]);
+    let mut cluster = cluster(vec![deployment(1, vec![container("c")])], 1, Updates::Off);
+    for step in live(&mut cluster, 100) {
+        recommender.observe(&step);
+    }
+    let advice = recommender.recommend(cluster.now())[0].advice();
+    assert!(advice.target.cpu.is_none() && advice.target.memory.is_some(), "{advice:?}");
+}
+
+#[test]
+fn a_pod_younger_than_a_day_is_given_more_and_loses_nothing() {
+    let mut cluster = cluster(vec![deployment(2, vec![container("c")])], 1, Updates::Recreate);
+    live(&mut cluster, 10);
+    cluster.advise("ns", "app", "c", advice(amount(50, 200)));
+    let young = live(&mut cluster, 1440);
+    let last = young.last().expect("there are steps");
+    assert_eq!(last.share.request, amount(100, 200), "memory was given, CPU not yet taken away");
+    assert!(young.iter().all(|step| step.share.request.cpu == MilliCpu(100)));
+    let grown_up = live(&mut cluster, 20).pop().expect("there are steps");
+    assert_eq!(grown_up.share.request, amount(50, 200));
+    let replaced: Vec<u64> = cluster.replaced_pods().map(|(_, pods)| pods).collect();
+    assert_eq!(replaced, [4], "both pods, twice");
+}
+
+#[test]
 fn replaced_pods_meet_the_load_that_the_old_ones_would_have_met() {
     let app = || vec![deployment(3, vec![container("c")])];
     let off = live(&mut cluster(app(), 1, Updates::Off), 100);
     let mut rolled = cluster(app(), 1, Updates::Recreate);
     let mut on = live(&mut rolled, 10);
     let target = amount(200, 200);
-    rolled.advise("ns", "app", "c", Advice { target, lower: target, upper: target });
+    rolled.advise("ns", "app", "c", advice(target));
     on.extend(live(&mut rolled, 90));
     let demands = |steps: &[Step]| steps.iter().map(|step| step.demand).collect::<Vec<_>>();
     assert_eq!(demands(&off), demands(&on));
@@ -268,7 +320,7 @@ fn load_from_a_file_is_lived_as_it_was_recorded() {
     for (minute, step) in steps.iter().enumerate() {
         // A step is stamped with the end of its minute.
         let recorded = 200 + 10 * ((minute as i64 + 1) % 60);
-        assert!((step.demand.cpu.0 - recorded).abs() <= 1, "{minute}: {:?}", step.demand);
+        assert_eq!(step.demand.cpu.0, recorded, "minute {minute}");
         assert_eq!(step.throttled, step.demand.cpu.0 > 500);
     }
 }
@@ -288,7 +340,7 @@ fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
     let quiet = steps.clone();
     let memory = |recommender: &Recommender| {
         let said = recommender.recommend(START.later(std::time::Duration::from_hours(26)));
-        said[0].advice().target.memory.0 / MIB
+        said[0].advice().target.memory.expect("memory is recommended").0 / MIB
     };
     for step in &quiet {
         recommender.observe(step);

@@ -1,9 +1,10 @@
 //! `plimsoll demo`: its flags, and the run behind them.
 
 use std::{
+    fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -12,7 +13,7 @@ use clap::{Args, ValueEnum};
 use plimsoll_storage::{Storage, local::Local};
 
 use super::{
-    Exit,
+    Exit, crash,
     model::ModelArgs,
     output::{self, Problem},
     progress::Progress,
@@ -104,21 +105,28 @@ fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
         .map_err(failed)?;
     // Signals are heard before there is anything to clear away.
     let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
-    let place = Place::prepare(config)?;
+    let mut place = Place::prepare(config)?;
     let stop = Arc::new(AtomicBool::new(false));
     let mut watcher = Watcher {
-        progress: Progress::new(terminal.watches, terminal.look.glyphs),
+        progress: Progress::new(terminal.watches, terminal.columns, terminal.look.glyphs),
         stop: Arc::clone(&stop),
     };
     let directory = place.path().to_owned();
     let wanted = config.clone();
-    let outcome = runtime.block_on(async move {
-        let open = move || open(&directory);
+    let first = Mutex::new(place.opened());
+    let mut exit = Exit::Interrupted;
+    let outcome = runtime.block_on(async {
+        // What was looked at before the start is what the demo lives in.
+        let open = move || match first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(local) => Ok(Box::new(local) as Box<dyn Storage>),
+            None => open(&directory),
+        };
         let lives = tokio::spawn(async move { demo::run(&wanted, &open, &mut watcher).await });
         tokio::pin!(lives);
         tokio::select! {
             outcome = &mut lives => outcome,
-            () = signals.first() => {
+            by = signals.first() => {
+                exit = by;
                 stop.store(true, Ordering::Relaxed);
                 lives.await
             }
@@ -126,9 +134,19 @@ fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
     });
     match outcome {
         Ok(Ok(report)) => Ok(report),
-        Ok(Err(Failure::Interrupted)) => Err(Problem::new(Exit::Interrupted, "interrupted")),
+        Ok(Err(Failure::Interrupted)) => Err(Problem::new(exit, "interrupted")),
         Ok(Err(failure @ Failure::Fleet(_))) => {
             Err(Problem::new(Exit::Internal, failure.to_string()))
+        }
+        Ok(Err(Failure::Storage(plimsoll_storage::Error::Unavailable { place: at, why }))) => {
+            // Nothing is tried again here: the run ends with this.
+            let left = match &place {
+                Place::Temporary(_) => "nothing of it is left",
+                Place::Kept { .. } => {
+                    "what was saved before is left there: remove it before the next run"
+                }
+            };
+            Err(Problem::new(Exit::Findings, format!("{at}: {why}; the demo ends, and {left}")))
         }
         Ok(Err(failure)) => Err(Problem::new(Exit::Findings, failure.to_string())),
         Err(error) => Err(Problem::new(Exit::Internal, error.to_string())),
@@ -145,13 +163,22 @@ enum Place {
     /// Removed with this value.
     Temporary(tempfile::TempDir),
     /// The user's.
-    Kept(PathBuf),
+    Kept {
+        path: PathBuf,
+        /// Opened when it was looked at, and held from then on.
+        opened: Option<Local>,
+        /// Keeps other demos out when a restart closes the store for a moment.
+        _claim: Option<File>,
+    },
 }
 
 impl Place {
     fn prepare(config: &Config) -> Result<Self, Problem> {
         let Some(place) = config.store.clone() else {
             let made = tempfile::Builder::new().prefix("plimsoll-demo-").tempdir();
+            if let Ok(directory) = &made {
+                crash::remove_in_a_crash(Some(directory.path().to_owned()));
+            }
             return made.map(Self::Temporary).map_err(|error| {
                 let failure = Failure::NoPlace { place: std::env::temp_dir(), error };
                 Problem::new(Exit::Findings, failure.to_string())
@@ -160,19 +187,51 @@ impl Place {
         let refused = |error: plimsoll_storage::Error| {
             Problem::new(Exit::Findings, format!("--keep-store: {error}"))
         };
-        let (_, report) = Local::open(&place).map_err(refused)?;
+        let (local, report) = Local::open(&place).map_err(refused)?;
+        let claim = claim(&place)?;
         if report.records > 0 || report.damage.is_some() {
             let failure = Failure::NotEmpty { place, records: report.records };
             return Err(Problem::new(Exit::Findings, failure.to_string()));
         }
-        Ok(Self::Kept(place))
+        Ok(Self::Kept { path: place, opened: Some(local), _claim: claim })
+    }
+
+    /// The store, if it is open already; whoever takes it closes it.
+    fn opened(&mut self) -> Option<Local> {
+        match self {
+            Self::Temporary(_) => None,
+            Self::Kept { opened, .. } => opened.take(),
+        }
     }
 
     fn path(&self) -> &Path {
         match self {
             Self::Temporary(directory) => directory.path(),
-            Self::Kept(path) => path,
+            Self::Kept { path, .. } => path,
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        crash::remove_in_a_crash(None);
+    }
+}
+
+/// Locks the directory itself, as the store's own lock is given back at every restart. Where directories
+/// cannot be opened, or their file system has no locks, there is only the store's.
+fn claim(place: &Path) -> Result<Option<File>, Problem> {
+    let Ok(directory) = File::open(place) else { return Ok(None) };
+    match directory.try_lock() {
+        Ok(()) => Ok(Some(directory)),
+        Err(TryLockError::WouldBlock) => Err(Problem::new(
+            Exit::Findings,
+            format!(
+                "--keep-store: {}: another demo uses it: give each its own directory",
+                place.display()
+            ),
+        )),
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
@@ -205,12 +264,13 @@ impl Signals {
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
-    async fn first(&mut self) {
+    /// How to exit because of the first one to come.
+    async fn first(&mut self) -> Exit {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
+            _ = interrupt.recv() => Exit::Interrupted,
+            _ = terminate.recv() => Exit::Terminated,
+            _ = hangup.recv() => Exit::HungUp,
         }
     }
 }
@@ -225,9 +285,10 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn first(&mut self) {
+    async fn first(&mut self) -> Exit {
         if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
+        Exit::Interrupted
     }
 }

@@ -13,8 +13,12 @@ pub enum Exit {
     Usage = 2,
     /// The program is wrong.
     Internal = 3,
-    /// The user stopped it (128 + SIGINT, as shells have it).
+    /// Its terminal went away (128 + SIGHUP, as shells have it).
+    HungUp = 129,
+    /// The user stopped it (128 + SIGINT).
     Interrupted = 130,
+    /// It was told to end (128 + SIGTERM).
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {

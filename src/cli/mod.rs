@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Every flag has an environment twin
 //! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
 
+mod crash;
 mod crds;
 mod demo;
 mod exit;
@@ -14,12 +15,17 @@ mod terminal;
 use std::ffi::OsString;
 
 use clap::{
-    CommandFactory as _, Parser, Subcommand, builder::BoolishValueParser, error::ErrorKind,
+    Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    builder::{BoolishValueParser, Resettable},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 pub use exit::Exit;
 
-use self::{output::Problem, terminal::Terminal};
+use self::{
+    output::{Problem, on_one_line},
+    terminal::Terminal,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +35,8 @@ Examples:
 
 Every flag can be set in the environment instead, --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
-Exit codes: 0 fine, 1 findings or bad input, 2 usage, 3 a bug in this program.
+Exit codes: 0 fine, 1 findings or bad input, 2 usage, 3 a bug in this program,
+129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM.
 Documentation: README.md and docs/ in the source.";
 
 /// The load line for Kubernetes: decides how much CPU and memory every workload gets, and says why.
@@ -53,7 +60,8 @@ enum Command {
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let outcome = Cli::try_parse_from(arguments).map_err(|error| refusal(&error)).and_then(|cli| {
+    crash::end_in_one_line();
+    let outcome = parse(arguments).map_err(|error| refusal(&error)).and_then(|cli| {
         let Cli { no_color, command } = cli;
         let terminal = Terminal::detect(no_color);
         match command {
@@ -65,6 +73,39 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(exit) => exit,
         Err(problem) => problem.report(),
     }
+}
+
+/// Reads the command line and its environment twins; a variable that is empty counts as not set.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let set = |argument: Arg| {
+        let empty =
+            argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+        if empty { argument.env(Resettable::Reset) } else { argument }
+    };
+    let command = Cli::command().mut_args(set).mut_subcommands(|sub| sub.mut_args(set));
+    command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(escaped)
+}
+
+/// An error that says what was typed without the line breaks in it.
+fn escaped(mut error: clap::Error) -> clap::Error {
+    let one_line = |text: &String| on_one_line(text);
+    let values: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) => Some((kind, ContextValue::String(one_line(text)))),
+            ContextValue::Strings(texts) => {
+                Some((kind, ContextValue::Strings(texts.iter().map(one_line).collect())))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in values {
+        error.insert(kind, value);
+    }
+    error
 }
 
 /// What the parser says, in one line. Help and version are no refusals, but come the same way.
@@ -160,7 +201,7 @@ mod tests {
     fn a_refusal_is_one_line_with_the_nearest_name() {
         let refuse = |arguments: &[&str]| {
             let arguments = std::iter::once("plimsoll").chain(arguments.iter().copied());
-            let error = Cli::try_parse_from(arguments).expect_err("refused");
+            let error = parse(arguments.map(OsString::from)).expect_err("refused");
             one_line(&error.render().to_string())
         };
         assert_eq!(
@@ -174,6 +215,10 @@ mod tests {
         assert_eq!(
             refuse(&["demo", "--days", "0"]),
             "invalid value '0' for '--days <DAYS>': give a whole number from 1 to 90; see --help"
+        );
+        assert_eq!(
+            refuse(&["demo", "--days", "1\nUsage: x"]),
+            r"invalid value '1\nUsage: x' for '--days <DAYS>': give a whole number from 1 to 90; see --help"
         );
     }
 }

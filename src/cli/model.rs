@@ -25,7 +25,7 @@ pub struct ModelArgs {
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_env = true)]
     disable_fix: Vec<Fix>,
     /// Share added to every percentile
-    #[arg(long, value_name = "SHARE", default_value = "0.15", value_parser = from_zero)]
+    #[arg(long, value_name = "SHARE", default_value = "0.15", value_parser = margin)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_MARGIN_FRACTION")]
     recommendation_margin_fraction: f64,
@@ -125,11 +125,13 @@ pub struct ModelArgs {
     #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
     cpu_integer_post_processor_enabled: bool,
     /// Most CPU of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = maximum, allow_hyphen_values = true)]
+    #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
     container_recommendation_max_allowed_cpu: Option<Quantity>,
     /// Most memory of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = maximum, allow_hyphen_values = true)]
+    #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
     container_recommendation_max_allowed_memory: Option<Quantity>,
     /// How long a container may be missing from live pods before it is left out
@@ -186,8 +188,8 @@ impl ModelArgs {
             round_bytes: self.round_memory_bytes,
             humanize_memory: self.humanize_memory,
             integer_cpu: self.cpu_integer_post_processor_enabled,
-            max_cpu: self.container_recommendation_max_allowed_cpu,
-            max_memory: self.container_recommendation_max_allowed_memory,
+            max_cpu: self.container_recommendation_max_allowed_cpu.filter(is_some_amount),
+            max_memory: self.container_recommendation_max_allowed_memory.filter(is_some_amount),
             stale_after: self.stale_container_grace,
             scheme: if self.fine_buckets { Scheme::Fine } else { Scheme::Standard },
             per_replica_peaks: self.per_replica_peaks,
@@ -195,6 +197,11 @@ impl ModelArgs {
             per_vpa_tuning: self.per_vpa_tuning,
         }
     }
+}
+
+/// Upstream reads a maximum of zero as none.
+fn is_some_amount(most: &Quantity) -> bool {
+    *most > Quantity::default()
 }
 
 fn number(text: &str, least: f64, most: f64, wanted: &str) -> Result<f64, String> {
@@ -206,12 +213,28 @@ fn share(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1.0, "from 0 to 1")
 }
 
+/// As far as the annotation of the same meaning goes.
+fn margin(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 10.0, "from 0 to 10")
+}
+
 fn from_zero(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1e14, "from 0 up")
 }
 
 fn from_one(text: &str) -> Result<f64, String> {
     number(text, 1.0, 1e6, "from 1 up")
+}
+
+fn maximum(text: &str) -> Result<Quantity, String> {
+    let most: Quantity =
+        text.parse().map_err(|error: crate::quantity::ParseError| error.to_string())?;
+    if most < Quantity::default() {
+        return Err(
+            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out".into()
+        );
+    }
+    Ok(most)
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -256,18 +279,28 @@ mod tests {
     }
 
     #[test]
+    fn a_maximum_of_zero_is_none() {
+        let settings =
+            settings(&["--container-recommendation-max-allowed-cpu=0"]).expect("is fine");
+        assert_eq!(settings.max_cpu, None);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         for (flag, remedy) in [
             ("--compat=vpa", "`upstream` or `plimsoll`"),
             ("--disable-fix=none", "stale-containers-leave"),
             ("--target-cpu-percentile=90", "from 0 to 1"),
             ("--target-cpu-percentile=NaN", "from 0 to 1"),
-            ("--recommendation-margin-fraction=-1", "from 0 up"),
+            ("--recommendation-margin-fraction=-1", "from 0 to 10"),
+            ("--recommendation-margin-fraction=1e14", "from 0 to 10"),
             ("--oom-bump-up-ratio=0.9", "from 1 up"),
             ("--memory-aggregation-interval=0s", "24h"),
             ("--memory-aggregation-interval=8d", "24h"),
             ("--round-cpu-millicores=0", "1"),
             ("--container-recommendation-max-allowed-cpu=many", "many"),
+            ("--container-recommendation-max-allowed-cpu=-1", "not negative"),
+            ("--container-recommendation-max-allowed-memory=-5Mi", "not negative"),
         ] {
             let error = settings(&[flag]).expect_err(flag);
             assert!(error.contains(remedy), "{flag}: {error}");

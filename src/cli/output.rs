@@ -33,6 +33,19 @@ impl Problem {
     }
 }
 
+/// Text in one line and without anything that moves a cursor: whatever controls is written as its escape.
+pub fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line
+}
+
 /// Writes a result, at once.
 pub fn say(text: &str) -> Result<(), Problem> {
     let mut out = io::stdout().lock();

@@ -4,20 +4,22 @@ use std::io::{self, Write as _};
 
 use crate::demo::{Life, spark::Glyphs};
 
-const CELLS: u32 = 30;
+/// As long as a bar gets, and as short as it makes sense.
+const CELLS: std::ops::RangeInclusive<usize> = 6..=30;
 
 /// A bar that overwrites itself and leaves nothing behind.
 #[derive(Debug)]
 pub struct Progress {
     wanted: bool,
+    columns: usize,
     glyphs: Glyphs,
     last: String,
 }
 
 impl Progress {
-    /// A bar, or none.
-    pub fn new(wanted: bool, glyphs: Glyphs) -> Self {
-        Self { wanted, glyphs, last: String::new() }
+    /// A bar within so many columns, or none.
+    pub fn new(wanted: bool, columns: usize, glyphs: Glyphs) -> Self {
+        Self { wanted, columns, glyphs, last: String::new() }
     }
 
     /// Shows how far a life is.
@@ -28,28 +30,35 @@ impl Progress {
         let drawn = self.line(life, hour, of);
         if drawn != self.last {
             // A bar that cannot be drawn is no reason to stop.
-            let _ = write!(io::stderr(), "\r{drawn}");
+            let _ = write!(io::stderr(), "\r{drawn}\x1b[K");
             self.last = drawn;
         }
     }
 
+    /// One line that is shorter than the terminal is wide: a full one would scroll. What is too much goes,
+    /// first the bar, then the end of the words.
     fn line(&self, life: Life, hour: u32, of: u32) -> String {
-        let done = (hour * CELLS / of.max(1)).min(CELLS) as usize;
-        let (full, empty) =
-            if self.glyphs == Glyphs::Unicode { ("█", "░") } else { ("#", ".") };
-        let bar = full.repeat(done) + &empty.repeat(CELLS as usize - done);
         let what = match life {
             Life::Without => "life 1 of 2, without",
             Life::With => "life 2 of 2, with   ",
         };
-        format!("  {what}  {bar}  day {:>2} of {}", hour.div_ceil(24), of.div_ceil(24))
+        let day = format!("day {:>2} of {}", hour.div_ceil(24), of.div_ceil(24));
+        let room = self.columns.saturating_sub(1);
+        let cells = room.saturating_sub(what.len() + day.len() + 6).min(*CELLS.end());
+        if !CELLS.contains(&cells) {
+            return format!("  {what}  {day}").chars().take(room).collect();
+        }
+        let done = (hour as usize * cells / of.max(1) as usize).min(cells);
+        let (full, empty) =
+            if self.glyphs == Glyphs::Unicode { ("█", "░") } else { ("#", ".") };
+        let bar = full.repeat(done) + &empty.repeat(cells - done);
+        format!("  {what}  {bar}  {day}")
     }
 
     /// Takes the bar away.
     pub fn clear(&mut self) {
         if !self.last.is_empty() {
-            let blank = " ".repeat(self.last.chars().count());
-            let _ = write!(io::stderr(), "\r{blank}\r");
+            let _ = write!(io::stderr(), "\r\x1b[K");
             self.last.clear();
         }
     }
@@ -67,10 +76,22 @@ mod tests {
 
     #[test]
     fn a_bar_fits_eighty_columns_and_fills_to_the_end() {
-        let progress = Progress::new(true, Glyphs::Ascii);
+        let progress = Progress::new(true, 80, Glyphs::Ascii);
         let half = progress.line(Life::Without, 96, 192);
         assert_eq!(half, "  life 1 of 2, without  ###############...............  day  4 of 8");
         let end = progress.line(Life::With, 1440, 1440);
         assert!(end.contains(&"#".repeat(30)) && end.chars().count() < 80, "{end}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_a_shorter_bar_or_none_and_never_a_full_line() {
+        let line =
+            |columns| Progress::new(true, columns, Glyphs::Ascii).line(Life::With, 2160, 2160);
+        for columns in 0..100 {
+            assert!(line(columns).len() < columns.max(1), "{columns}: {}", line(columns));
+        }
+        assert_eq!(line(50), "  life 2 of 2, with     ###########  day 90 of 90");
+        assert_eq!(line(40), "  life 2 of 2, with     day 90 of 90");
+        assert_eq!(line(10), "  life 2 ");
     }
 }

@@ -16,6 +16,8 @@ pub struct Terminal {
     pub reads: bool,
     /// Whether a person watches standard error, on something that can move its cursor.
     pub watches: bool,
+    /// Columns that standard error has.
+    pub columns: usize,
     /// How text may look.
     pub look: Look,
 }
@@ -24,10 +26,11 @@ impl Terminal {
     /// Looks around. `colour_refused` is `--no-color`.
     pub fn detect(colour_refused: bool) -> Self {
         let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let beside = terminal_size::terminal_size_of(std::io::stderr());
         Self::of(
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
-            width,
+            [width, beside.map(|(width, _)| usize::from(width.0))],
             colour_refused,
             |name| std::env::var_os(name),
         )
@@ -36,7 +39,7 @@ impl Terminal {
     fn of(
         stdout: bool,
         stderr: bool,
-        width: Option<usize>,
+        [width, beside]: [Option<usize>; 2],
         colour_refused: bool,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
@@ -50,6 +53,8 @@ impl Terminal {
         Self {
             reads: stdout,
             watches: stderr && !dumb,
+            // A terminal that does not know its width says 0.
+            columns: beside.filter(|columns| *columns > 0).unwrap_or(USUAL_WIDTH),
             look: Look {
                 width: if stdout { width } else { None }
                     .unwrap_or(USUAL_WIDTH)
@@ -67,7 +72,7 @@ mod tests {
     use super::*;
 
     fn terminal(stdout: bool, refused: bool, variables: &[(&str, &str)]) -> Terminal {
-        Terminal::of(stdout, stdout, Some(120), refused, |name| {
+        Terminal::of(stdout, stdout, [Some(120); 2], refused, |name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
         })
     }

@@ -40,10 +40,10 @@ pub struct Charts {
 struct Gathered {
     running: i64,
     there: i64,
-    cpu_usage: i64,
-    cpu_request: i64,
+    cpu_usage: i128,
+    cpu_request: i128,
     memory_peak: i64,
-    memory_request: i64,
+    memory_request: i128,
     oom_kills: i64,
 }
 
@@ -60,7 +60,10 @@ impl Charts {
         let nothing = vec![Gathered::default(); self.points];
         let place = (workload.clone(), container.clone());
         for point in self.by_container.get(&place).unwrap_or(&nothing) {
-            let mean = |sum: i64, of: i64| (of > 0).then(|| sum / of);
+            let mean = |sum: i128, of: i64| {
+                // A mean lies among what it is of, so it fits.
+                (of > 0).then(|| i64::try_from(sum / i128::from(of)).unwrap_or(i64::MAX))
+            };
             chart.cpu_usage.push(mean(point.cpu_usage, point.running));
             chart.cpu_request.push(mean(point.cpu_request, point.there));
             chart.memory_usage.push((point.running > 0).then_some(point.memory_peak));
@@ -87,10 +90,10 @@ impl Sink for Charts {
         let Some(point) = gathered else { return };
         point.there += 1;
         point.running += i64::from(step.running);
-        point.cpu_usage += step.usage.cpu.0;
-        point.cpu_request += step.share.request.cpu.0;
+        point.cpu_usage += i128::from(step.usage.cpu.0);
+        point.cpu_request += i128::from(step.share.request.cpu.0);
         point.memory_peak = point.memory_peak.max(step.usage.memory.0);
-        point.memory_request += step.share.request.memory.0;
+        point.memory_request += i128::from(step.share.request.memory.0);
         point.oom_kills += i64::from(step.oom_killed);
     }
 }

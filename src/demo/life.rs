@@ -129,6 +129,7 @@ pub fn live_without(
             return Err(Failure::Interrupted);
         }
     }
+    account.ledger.take_replaced(cluster.replaced_pods());
     Ok(account)
 }
 
@@ -180,6 +181,7 @@ pub async fn live_with(
             return Err(Failure::Interrupted);
         }
     }
+    account.ledger.take_replaced(cluster.replaced_pods());
     let said = recommender.recommend(cluster.now());
     Ok((account, said, history))
 }

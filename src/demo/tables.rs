@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     quantity::Quantity,
+    sim::Advice,
     units::{Bytes, MilliCpu},
 };
 
@@ -20,9 +21,13 @@ pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
     );
     let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
         let code = if better { GREEN } else { YELLOW };
+        // The blanks before each column stay when a number is wider than its column.
         put(
             out,
-            format_args!("  {what:<22}{without:>13}{with:>13}   {}", look.paint(code, &difference)),
+            format_args!(
+                "  {what:<22} {without:>12} {with:>12}   {}",
+                look.paint(code, &difference)
+            ),
         );
     };
     row(
@@ -49,7 +54,8 @@ pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
     );
     for (what, without, with) in [
         ("OOM kills", without.oom_kills, with.oom_kills),
-        ("minutes throttled", without.throttled_minutes, with.throttled_minutes),
+        ("pods replaced", without.replaced_pods, with.replaced_pods),
+        ("throttled minutes", without.throttled_minutes, with.throttled_minutes),
     ] {
         let difference = match with - without {
             0 => "none".to_owned(),
@@ -70,30 +76,34 @@ pub(super) struct Row {
     why: String,
 }
 
-/// The rows of one container.
-pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> [Row; 2] {
-    let Recommended { advice, why, .. } = recommended;
+/// The rows of one container, one for each resource that is recommended.
+pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Vec<Row> {
+    let Recommended { advice: Advice { target, lower, upper }, why, .. } = recommended;
     let request = container.template.request;
-    [
-        Row {
+    let mut rows = Vec::with_capacity(2);
+    if let (Some(target), Some(lower), Some(upper)) = (target.cpu, lower.cpu, upper.cpu) {
+        rows.push(Row {
             resource: "cpu",
             request: cpu(request.cpu),
-            target: cpu(advice.target.cpu),
-            lower: cpu(advice.lower.cpu),
-            upper: cpu(advice.upper.cpu),
-            change: change(request.cpu.0, advice.target.cpu.0),
+            target: cpu(target),
+            lower: cpu(lower),
+            upper: cpu(upper),
+            change: change(request.cpu.0, target.0),
             why: why.cpu.clone(),
-        },
-        Row {
+        });
+    }
+    if let (Some(target), Some(lower), Some(upper)) = (target.memory, lower.memory, upper.memory) {
+        rows.push(Row {
             resource: "memory",
             request: memory(request.memory),
-            target: memory(advice.target.memory),
-            lower: memory(advice.lower.memory),
-            upper: memory(advice.upper.memory),
-            change: change(request.memory.0, advice.target.memory.0),
+            target: memory(target),
+            lower: memory(lower),
+            upper: memory(upper),
+            change: change(request.memory.0, target.0),
             why: why.memory.clone(),
-        },
-    ]
+        });
+    }
+    rows
 }
 
 /// What is recommended for each container.
@@ -101,7 +111,7 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
     let day = report.days;
     look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
     let columns =
-        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "request", "target", "", "lower", "upper");
+        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
     put(out, format_args!("{}", look.paint(DIM, &columns)));
     for container in &report.containers {
         put(
@@ -119,12 +129,12 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
         for row in rows(container, recommended) {
             let Row { resource, request, target, lower, upper, change, why } = row;
             let code = if change > 0.0 { YELLOW } else { GREEN };
-            let change = look.paint(code, &format!("{:>7}", format!("{change:+.0} %")));
+            let change = look.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
             let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
             put(
                 out,
                 format_args!(
-                    "  {resource:<6}{request:>8}{target:>8}{change}{lower:>8}{upper:>8}  {}",
+                    "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
                     why.next().unwrap_or_default()
                 ),
             );
@@ -152,13 +162,13 @@ fn cpu(amount: MilliCpu) -> String {
     if amount.0 < 100_000 {
         format!("{}m", amount.0)
     } else {
-        Quantity::from(MilliCpu((amount.0 + 500) / 1000 * 1000)).to_string()
+        Quantity::from(MilliCpu(amount.0.saturating_add(500) / 1000 * 1000)).to_string()
     }
 }
 
 /// Memory to the nearest MiB; from 10,000 MiB on, to the nearest GiB.
 fn memory(amount: Bytes) -> String {
-    let mebibytes = (amount.0 + (1 << 19)) >> 20;
+    let mebibytes = amount.0.saturating_add(1 << 19) >> 20;
     if mebibytes < 10_000 {
         format!("{mebibytes}Mi")
     } else {

@@ -55,7 +55,7 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
         .iter()
         .filter_map(|container| Some((container, container.recommendation.as_ref()?)))
         .flat_map(|(container, recommended)| {
-            rows(container, recommended).map(|row| (container.container.clone(), row))
+            rows(container, recommended).into_iter().map(|row| (container.container.clone(), row))
         })
         .filter(|(_, row)| row.change > 0.0)
         .map(|(name, row)| {
@@ -69,12 +69,17 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
         let Lives { without, with } = &container.lives;
         if with.oom_kills > 0 {
             remark(&format!(
-                "{} was killed {} without, {} with: {}",
+                "{} was killed {} without, {} with{}: {}",
                 container.container,
                 times(without.oom_kills),
                 times(with.oom_kills),
+                match with.replaced_pods {
+                    0 => String::new(),
+                    1 => ", where one of its pods was replaced".to_owned(),
+                    pods => format!(", where {pods} of its pods were replaced"),
+                },
                 if without.oom_kills > with.oom_kills {
-                    "more memory buys time, it does not mend a leak."
+                    "more memory and a fresh pod buy time, they do not mend a leak."
                 } else {
                     "its recommendation does not fit it."
                 }
@@ -83,8 +88,10 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
     }
     remark(
         "Pods were replaced by a stand-in for the real updater: it gives at once, and takes away \
-         after a day of a pod's life.",
+         after a day of a pod's life. The next run of a job starts with the target. Limits keep \
+         their ratio to the requests.",
     );
+    remark("Throttled minutes are counted for each container: two in one minute make two.");
     for restart in &report.history.restarts {
         remark(&format!(
             "Half-way the recommender was stopped and a new one started from the {} store ({} saves \

@@ -7,9 +7,9 @@ use plimsoll_storage::Time;
 use super::{
     noise::Noise,
     pod::{Outcome, Pod, Surroundings},
-    rollout::Rollout,
+    rollout::{self, Rollout},
     step::Sink,
-    workload::{Advice, Kind, Part, Share, Workload},
+    workload::{Advice, Amount, Kind, Part, Workload},
 };
 
 /// The length of a step.
@@ -42,6 +42,7 @@ struct Running {
     pods: Vec<Pod>,
     made: u64,
     failed: u64,
+    replaced: u64,
     rollout: Rollout,
 }
 
@@ -91,6 +92,7 @@ impl Cluster {
                 pods: Vec::new(),
                 made: 0,
                 failed: 0,
+                replaced: 0,
                 rollout: Rollout::default(),
                 spec,
             });
@@ -116,6 +118,11 @@ impl Cluster {
     /// Runs of jobs that were given up, so far.
     pub fn failed_runs(&self) -> u64 {
         self.running.iter().map(|running| running.failed).sum()
+    }
+
+    /// Workloads, each with how many of its pods were replaced so far to give them other requests.
+    pub fn replaced_pods(&self) -> impl Iterator<Item = (&Workload, u64)> {
+        self.running.iter().map(|running| (&running.spec, running.replaced))
     }
 
     /// Takes what the recommender says about a container, from the next minute on. Advice about anything
@@ -154,7 +161,7 @@ impl Running {
         match self.spec.kind {
             Kind::Deployment { replicas } => {
                 for slot in self.pods.len() as u64..u64::from(replicas) {
-                    let pod = self.make_pod(minute, self.noise.numbered(slot), updates);
+                    let pod = self.make_pod(minute, self.noise.numbered(slot), updates, None);
                     self.pods.push(pod);
                 }
             }
@@ -162,23 +169,30 @@ impl Running {
                 let Some(since) = minute.checked_sub(first) else { return };
                 if since % every == 0 && self.pods.is_empty() {
                     // Numbered by the schedule, not by how many ran: two lives meet the same runs.
-                    let pod = self.make_pod(minute, self.noise.numbered(since / every), updates);
+                    let noise = self.noise.numbered(since / every);
+                    let pod = self.make_pod(minute, noise, updates, None);
                     self.pods.push(pod);
                 }
             }
         }
     }
 
-    fn make_pod(&mut self, minute: u64, noise: Noise, updates: Updates) -> Pod {
+    /// A new pod, in the place of an old one or of none.
+    fn make_pod(&mut self, minute: u64, noise: Noise, updates: Updates, old: Option<&Pod>) -> Pod {
         self.made += 1;
-        let shares = self.spec.containers.iter().zip(&self.advice).map(|(spec, advice)| {
-            match (updates, advice) {
-                (Updates::Recreate, Some(advice)) => spec.share.scaled_to(advice.target),
+        let mut kept = old.into_iter().flat_map(|old| rollout::kept(old, minute));
+        let mut shares = Vec::with_capacity(self.spec.containers.len());
+        for (spec, advice) in self.spec.containers.iter().zip(&self.advice) {
+            let least = kept.next().unwrap_or_default();
+            shares.push(match (updates, advice) {
+                (Updates::Recreate, Some(advice)) => {
+                    spec.share.scaled_to(Amount::max(advice.target.or(spec.share.request), least))
+                }
                 _ => spec.share,
-            }
-        });
+            });
+        }
         let (name, work) = (self.pod_name(), self.work());
-        Pod::new(name, minute, noise, &self.spec.containers, shares.collect::<Vec<Share>>(), work)
+        Pod::new(name, minute, noise, &self.spec.containers, shares, work)
     }
 
     /// A name no other pod of the workload ever had, and that looks like one.
@@ -225,8 +239,9 @@ impl Running {
         let Kind::Deployment { .. } = self.spec.kind else { return };
         if let Some(index) = self.rollout.next(minute, &self.pods, &self.advice) {
             let noise = self.noise.numbered(index as u64);
-            let pod = self.make_pod(minute, noise, Updates::Recreate);
-            self.pods[index] = pod;
+            let old = self.pods[index].clone();
+            self.pods[index] = self.make_pod(minute, noise, Updates::Recreate, Some(&old));
+            self.replaced += 1;
         }
     }
 }

@@ -126,7 +126,7 @@ impl CpuDemand {
                 MilliCpu(wobble(burst.0, 0.1, moment, "start") as i64)
             }
             Self::Starting { then, .. } => then.at(moment),
-            Self::Recorded(series) => MilliCpu((series.at(moment.now) * 1000.0) as i64),
+            Self::Recorded(series) => MilliCpu((series.at(moment.now) * 1000.0).round() as i64),
         }
     }
 }
@@ -153,7 +153,7 @@ impl MemoryDemand {
                 let run = 1.0 + spread * moment.noise.named("run").bell(0);
                 start.0 as f64 + (end.0 as f64 * run - start.0 as f64) * moment.progress
             }
-            Self::Recorded(series) => series.at(moment.now),
+            Self::Recorded(series) => series.at(moment.now).round(),
         };
         Bytes(bytes as i64)
     }

@@ -29,4 +29,4 @@ pub use demand::{CpuDemand, MIB, MemoryDemand};
 pub use recommender::{Advised, Recommender};
 pub use series::{Series, SeriesError};
 pub use step::{Sink, Step};
-pub use workload::{Advice, Amount, ContainerSpec, Kind, Limits, Part, Share, Workload};
+pub use workload::{Advice, Amount, ContainerSpec, Figures, Kind, Limits, Part, Share, Workload};

@@ -7,14 +7,14 @@ use plimsoll_storage::{Key, Record, Sample, Skipped, Snapshot, Time, VpaKey};
 
 use super::{
     step::Step,
-    workload::{Advice, Amount},
+    workload::{Advice, Figures},
 };
 use crate::{
+    quantity::Quantity,
     recommend::{
         Amounts, ContainerHistory, ContainerRecommendation, Directives, History, OomKill, Settings,
         recommend,
     },
-    units::{Bytes, MilliCpu},
 };
 
 /// Histories of the workloads that have a VPA.
@@ -42,14 +42,14 @@ pub struct Advised {
 }
 
 impl Advised {
-    /// The numbers alone. A resource that is not recommended reads 0.
+    /// The numbers alone.
     pub fn advice(&self) -> Advice {
-        let amount = |amounts: Amounts| Amount {
-            cpu: amounts.cpu.map_or(MilliCpu(0), crate::quantity::Quantity::to_cpu),
-            memory: amounts.memory.map_or(Bytes(0), crate::quantity::Quantity::to_memory),
+        let figures = |amounts: Amounts| Figures {
+            cpu: amounts.cpu.map(Quantity::to_cpu),
+            memory: amounts.memory.map(Quantity::to_memory),
         };
         let ContainerRecommendation { target, lower, upper, .. } = &self.recommendation;
-        Advice { target: amount(*target), lower: amount(*lower), upper: amount(*upper) }
+        Advice { target: figures(*target), lower: figures(*lower), upper: figures(*upper) }
     }
 }
 

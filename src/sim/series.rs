@@ -15,6 +15,10 @@ use plimsoll_storage::Time;
 
 /// No honest line is longer; a binary file must not be taken in as one line.
 const LONGEST_LINE: u64 = 256;
+/// Recordings end before the year 2100, in Unix seconds. Twice such a span still counts in nanoseconds.
+const LATEST: i64 = 4_102_444_800;
+/// No container uses more: cores as millicores, and bytes, stay far within their integers.
+const MOST: f64 = 1e15;
 
 /// One value at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +29,8 @@ pub struct Point {
     pub value: f64,
 }
 
-/// A recorded load. A value holds until the next one; past its end the recording begins anew.
+/// A recorded load. A value holds until the next one. Past its [end](Series::end) the recording begins anew:
+/// who must not live the same twice stops there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     points: Vec<Point>,
@@ -77,6 +82,12 @@ pub enum Fault {
         "{0} is in the far future: Unix times are read as seconds, divide milliseconds by 1000"
     )]
     Milliseconds(i64),
+    /// A time before or after all recordings.
+    #[error("{0:?} is not between 1970 and 2100: check the column of times")]
+    Era(String),
+    /// More than there is.
+    #[error("{0:?} is too much, it comes to more than 1e15: check the unit")]
+    TooMuch(String),
     /// Not a number.
     #[error("{0:?} is not a number of zero or more: write one like 0.25, or remove the line")]
     Value(String),
@@ -106,9 +117,7 @@ impl Series {
 
     /// Reads from anything; `path` is for messages.
     pub fn read(path: &Path, input: impl BufRead, scale: f64) -> Result<Self, SeriesError> {
-        let points: Vec<Point> = Points::new(path, input)
-            .map(|point| point.map(|Point { at, value }| Point { at, value: value * scale }))
-            .collect::<Result<_, _>>()?;
+        let points = Points::new(path, input, scale).collect::<Result<Vec<Point>, _>>()?;
         let [first, .., before_last, last] = points.as_slice() else {
             let [first, last] = points.as_slice() else {
                 return Err(SeriesError::TooShort { path: path.to_owned() });
@@ -129,6 +138,11 @@ impl Series {
     /// How long it lasts, the last value included.
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.span.unsigned_abs())
+    }
+
+    /// When the last value ceases to hold, and the recording begins anew.
+    pub fn end(&self) -> Time {
+        self.start().later(self.span())
     }
 
     /// The values in order.
@@ -152,6 +166,7 @@ impl Series {
 pub struct Points<R> {
     path: PathBuf,
     input: R,
+    scale: f64,
     line: Vec<u8>,
     number: u64,
     before: Option<Time>,
@@ -159,11 +174,12 @@ pub struct Points<R> {
 }
 
 impl<R: BufRead> Points<R> {
-    /// Reads from `input`; `path` is for messages.
-    pub fn new(path: &Path, input: R) -> Self {
+    /// Reads from `input`; each value is multiplied by `scale`, and `path` is for messages.
+    pub fn new(path: &Path, input: R, scale: f64) -> Self {
         Self {
             path: path.to_owned(),
             input,
+            scale,
             line: Vec::new(),
             number: 0,
             before: None,
@@ -182,8 +198,11 @@ impl<R: BufRead> Points<R> {
                 return Ok(None);
             }
             self.number += 1;
-            let point = parse_line(&self.line, self.number == 1, self.before).map_err(|fault| {
-                SeriesError::Malformed { path: self.path.clone(), line: self.number, fault }
+            let parsed = parse_line(&self.line, self.number == 1, self.before, self.scale);
+            let point = parsed.map_err(|fault| SeriesError::Malformed {
+                path: self.path.clone(),
+                line: self.number,
+                fault,
             })?;
             if let Some(point) = point {
                 self.before = Some(point.at);
@@ -207,7 +226,12 @@ impl<R: BufRead> Iterator for Points<R> {
 }
 
 /// One line: a point, or nothing for a header or an empty line.
-fn parse_line(line: &[u8], first: bool, before: Option<Time>) -> Result<Option<Point>, Fault> {
+fn parse_line(
+    line: &[u8],
+    first: bool,
+    before: Option<Time>,
+    scale: f64,
+) -> Result<Option<Point>, Fault> {
     if line.len() as u64 > LONGEST_LINE {
         return Err(Fault::TooLong);
     }
@@ -226,19 +250,29 @@ fn parse_line(line: &[u8], first: bool, before: Option<Time>) -> Result<Option<P
         return Ok(None);
     }
     let at = parse_time(time)?;
-    let value: f64 = value
+    let recorded: f64 = value
         .parse()
         .ok()
         .filter(|value: &f64| value.is_finite() && *value >= 0.0)
         .ok_or_else(|| Fault::Value((*value).to_owned()))?;
+    let scaled = recorded * scale;
+    if !(0.0..=MOST).contains(&scaled) {
+        return Err(Fault::TooMuch((*value).to_owned()));
+    }
     match before {
         Some(before) if at <= before => Err(Fault::Order { this: at, before }),
-        _ => Ok(Some(Point { at, value })),
+        _ => Ok(Some(Point { at, value: scaled })),
     }
 }
 
 /// A time in any of the accepted forms.
 fn parse_time(text: &str) -> Result<Time, Fault> {
+    let time = parse_any_time(text)?;
+    let era = Time::EPOCH..Time::from_secs(LATEST);
+    if era.contains(&time) { Ok(time) } else { Err(Fault::Era(text.to_owned())) }
+}
+
+fn parse_any_time(text: &str) -> Result<Time, Fault> {
     if let Ok(seconds) = text.parse::<i64>() {
         // 99,999,999,999 seconds end in the year 5138; today's milliseconds are far beyond.
         return if seconds.abs() > 99_999_999_999 {
@@ -288,6 +322,7 @@ mod tests {
             [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
         );
         assert_eq!([at(300), at(360), at(-1)], [1.0, 2.0, 3.0]);
+        assert_eq!(series.end(), Time::from_secs(300));
     }
 
     #[test]
@@ -298,7 +333,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_bad_line_is_named_with_its_place_and_remedy() {
-        let cases: [(&str, &str); 11] = [
+        let cases: [(&str, &str); 16] = [
             ("ts,value\n1,2,3\n", r#"load.csv:2: "1,2,3" has not two columns: write time,value"#),
             ("5\n", r#"load.csv:1: "5" has not two columns: write time,value"#),
             (
@@ -310,6 +345,28 @@ mod tests {
                 "1767571200000,1\n",
                 "load.csv:1: 1767571200000 is in the far future: Unix times are read as seconds, \
                  divide milliseconds by 1000",
+            ),
+            (
+                "0,1\n9999999999,2\n",
+                "load.csv:2: \"9999999999\" is not between 1970 and 2100: check the column of times",
+            ),
+            (
+                "-1,1\n",
+                "load.csv:1: \"-1\" is not between 1970 and 2100: check the column of times",
+            ),
+            (
+                "2262-04-12T00:00:00Z,1\n",
+                "load.csv:1: \"2262-04-12T00:00:00Z\" is not between 1970 and 2100: check the column \
+                 of times",
+            ),
+            (
+                "1,1e308\n",
+                "load.csv:1: \"1e308\" is too much, it comes to more than 1e15: check the unit",
+            ),
+            (
+                "1,1000000000000001\n",
+                "load.csv:1: \"1000000000000001\" is too much, it comes to more than 1e15: check the \
+                 unit",
             ),
             (
                 "1,1\n2,NaN\n",
@@ -345,6 +402,15 @@ mod tests {
         for (text, message) in cases {
             assert_eq!(read(text).expect_err(text), message);
         }
+    }
+
+    #[test]
+    fn the_longest_recording_there_can_be_overflows_nothing() {
+        let series = read("0,1\n4102444799,2\n").expect("two points");
+        assert_eq!(series.span(), Duration::from_secs(2 * 4_102_444_799));
+        assert_eq!(series.at(Time::from_secs(4_102_444_799)), 2.0);
+        let error = Series::read(Path::new("x"), &b"0,2e10\n1,1"[..], 1e300).expect_err("scaled");
+        assert!(error.to_string().starts_with("x:1: \"2e10\" is too much"), "{error}");
     }
 
     #[test]

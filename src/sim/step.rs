@@ -57,7 +57,7 @@ impl<F: FnMut(&Step)> Sink for F {
 mod tests {
     use super::*;
     use crate::{
-        sim::workload::Limits,
+        sim::workload::{Figures, Limits},
         units::{Bytes, MilliCpu},
     };
 
@@ -73,7 +73,11 @@ mod tests {
             demand: amount,
             usage: amount,
             share: Share { request: amount, limit: Limits { cpu: None, memory: Some(Bytes(5)) } },
-            advice: Some(Advice { target: amount, lower: amount, upper: amount }),
+            advice: Some(Advice {
+                target: amount.into(),
+                lower: Figures { cpu: None, memory: Some(Bytes(7)) },
+                upper: amount.into(),
+            }),
             running: true,
             throttled: false,
             oom_killed: true,

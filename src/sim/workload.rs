@@ -39,6 +39,14 @@ pub struct Share {
     pub limit: Limits,
 }
 
+impl Amount {
+    /// The larger of each resource.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
+}
+
 impl Share {
     /// The share with another request; limits keep their ratio to it, as the VerticalPodAutoscaler scales
     /// them. A limit without a request to measure it by stays.
@@ -64,15 +72,43 @@ fn proportion(limit: i64, from: i64, to: i64) -> i64 {
     i64::try_from(scaled).unwrap_or(i64::MAX)
 }
 
-/// What the recommender says about a container.
+/// A number for each resource that has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// CPU.
+    #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<MilliCpu>,
+    /// Memory.
+    #[serde(default, rename = "memoryBytes", skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+}
+
+impl From<Amount> for Figures {
+    fn from(Amount { cpu, memory }: Amount) -> Self {
+        Self { cpu: Some(cpu), memory: Some(memory) }
+    }
+}
+
+impl Figures {
+    /// These numbers, and `otherwise` where there is none.
+    #[must_use]
+    pub fn or(self, otherwise: Amount) -> Amount {
+        Amount {
+            cpu: self.cpu.unwrap_or(otherwise.cpu),
+            memory: self.memory.unwrap_or(otherwise.memory),
+        }
+    }
+}
+
+/// What the recommender says about a container. A resource that is not recommended has no numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// What to request.
-    pub target: Amount,
+    pub target: Figures,
     /// Below it a pod is replaced.
-    pub lower: Amount,
+    pub lower: Figures,
     /// Above it a pod is replaced.
-    pub upper: Amount,
+    pub upper: Figures,
 }
 
 /// Part a container plays in its pod.
