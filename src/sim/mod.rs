@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod demand;
 pub mod noise;
 pub mod pod;
+mod point;
 pub mod recommender;
 pub mod rollout;
 pub mod series;
