@@ -55,10 +55,8 @@ fn perform(task: Task) -> Result<bool> {
         Task::Setup => Ok(set_up().iter().all(|(_, outcome)| outcome.is_none())),
         Task::Bench { name } => {
             let mut cargo = Command::new(run::cargo());
-            cargo.args(["bench", "--workspace", "--benches"]);
-            if let Some(name) = name {
-                cargo.args(["--bench", &name]);
-            }
+            // By name, or all that have one: `--benches` would run the unit tests of every library too.
+            cargo.args(["bench", "--workspace", "--bench", name.as_deref().unwrap_or("*")]);
             Ok(cargo.status()?.success())
         }
         Task::Clean => {
