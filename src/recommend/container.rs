@@ -196,11 +196,6 @@ impl ContainerHistory {
         self.owner = Some(owner.into());
     }
 
-    /// Whether nothing was seen that counts as history.
-    pub fn is_empty(&self, rules: &Rules) -> bool {
-        self.evidence(rules).1.count == 0
-    }
-
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {

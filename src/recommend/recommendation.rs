@@ -12,7 +12,7 @@ use super::{
     explanation::{Basis, Explanation, Floor, ResourceExplanation, Rounding},
     history::History,
     policy::{self, Amounts, Cap, ContainerPolicy},
-    settings::{Percentiles, Settings},
+    settings::{Percentiles, Rules, Settings},
     tuning::Tuning,
 };
 
@@ -88,8 +88,9 @@ impl Desk<'_> {
         policy: Option<&ContainerPolicy>,
     ) -> ContainerRecommendation {
         let controlled = policy.map(|policy| policy.controlled).unwrap_or_default();
-        let cpu = controlled.cpu.then(|| self.cpu(name, container, policy)).unzip();
-        let memory = controlled.memory.then(|| self.memory(container, policy)).unzip();
+        let rules = self.directives.rules(Some(container), self.settings);
+        let cpu = controlled.cpu.then(|| self.cpu(name, container, policy, &rules)).unzip();
+        let memory = controlled.memory.then(|| self.memory(container, policy, &rules)).unzip();
         let pick = |number: fn(Numbers) -> _| Amounts {
             cpu: cpu.0.map(number),
             memory: memory.0.map(number),
@@ -109,18 +110,18 @@ impl Desk<'_> {
         name: &str,
         container: &ContainerHistory,
         policy: Option<&ContainerPolicy>,
+        rules: &Rules,
     ) -> (Numbers, ResourceExplanation) {
         let settings = self.settings;
         let tuning = self.tuning();
-        let rules = self.directives.rules(Some(container), settings);
         let shares = shares(&settings.cpu, tuning.cpu_percentile);
-        let reads = percentiles(&container.cpu, rules.cpu_axis().buckets, shares);
+        let reads = container.cpu.percentiles(rules.cpu_axis().buckets, shares);
         let readings = readings(shares, reads, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = Chain {
             resource: Resource::Cpu,
             evidence: weigh(Basis::Cpu, container.cpu_seen, settings.cpu.confidence_interval),
-            margin: tuning.margin.unwrap_or(settings.margin),
+            margin: rules.margin,
             floor: self.floor(Resource::Cpu, floor, settings.pod_floor_millicores * 0.001),
             rounding: Rounding {
                 multiple: settings.round_millicores,
@@ -143,22 +144,22 @@ impl Desk<'_> {
         &self,
         container: &ContainerHistory,
         policy: Option<&ContainerPolicy>,
+        rules: &Rules,
     ) -> (Numbers, ResourceExplanation) {
         let settings = self.settings;
         let tuning = self.tuning();
-        let rules = self.directives.rules(Some(container), settings);
         let buckets = rules.memory_axis().buckets;
         let shares = shares(&settings.memory, tuning.memory_percentile);
-        let reads = percentiles(&container.memory, buckets, shares);
+        let reads = container.memory.percentiles(buckets, shares);
         let fleet = container.fleet.as_ref().filter(|_| settings.per_replica_peaks);
-        let fleet = fleet.map(|fleet| percentiles(&fleet.peaks, buckets, shares));
-        // Confidence of memory rests on CPU samples as well, unless there are none at all.
-        let (of, evidence) = container.evidence(&rules);
+        let fleet = fleet.map(|fleet| fleet.peaks.percentiles(buckets, shares));
+        // Confidence of memory rests on CPU samples as well, unless there are next to none.
+        let (of, evidence) = container.evidence(rules);
         let bump = container.bump.filter(|bump| self.now < bump.at.later(rules.memory_span()));
         let chain = Chain {
             resource: Resource::Memory,
             evidence: weigh(of, evidence, settings.memory.confidence_interval),
-            margin: tuning.margin.unwrap_or(settings.margin),
+            margin: rules.margin,
             floor: self.floor(
                 Resource::Memory,
                 tuning.memory_floor.map(|floor| floor.0),
@@ -202,14 +203,6 @@ fn shares(percentiles: &Percentiles, target: Option<f64>) -> [f64; 3] {
         Some(target) => [percentiles.lower.min(target), target, percentiles.upper.max(target)],
         None => [percentiles.lower, percentiles.target, percentiles.upper],
     }
-}
-
-fn percentiles(
-    histogram: &super::histogram::Histogram,
-    buckets: &super::buckets::Buckets,
-    shares: [f64; 3],
-) -> [f64; 3] {
-    histogram.percentiles(buckets, shares)
 }
 
 fn readings(shares: [f64; 3], reads: [f64; 3], fleet: Option<[f64; 3]>) -> [Reading; 3] {
