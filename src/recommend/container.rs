@@ -124,6 +124,7 @@ impl ContainerHistory {
             return Err(Rejected::Negative);
         }
         let known = find_or_add(&mut self.replicas, replica);
+        known.last_kill = known.last_kill.max(Some(at));
         if known.last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
             return Err(Rejected::TooOld);
         }
@@ -135,6 +136,21 @@ impl ContainerHistory {
             self.remember_bump(Bump { at, base, counted }, rules);
         }
         Ok(())
+    }
+
+    /// Whether a kill that a pod still shows is part of this history already. A history that came back
+    /// without its pods does not say: then a kill counts if its window was still open when it was saved,
+    /// because checkpoints leave out what is open.
+    pub fn knows_kill(&self, replica: &str, at: Time, rules: &Rules) -> bool {
+        let known = self.replicas.binary_search_by(|known| (*known.name).cmp(replica));
+        match known.ok().map(|index| &self.replicas[index]) {
+            Some(Replica { last_kill: Some(last), .. }) => at <= *last,
+            Some(_) => false,
+            None => {
+                let closed = self.cpu_seen.last.map(|last| last.earlier(rules.interval));
+                self.restored && closed.is_some_and(|closed| at <= closed)
+            }
+        }
     }
 
     /// Notes that a live pod has this container.

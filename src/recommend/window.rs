@@ -46,6 +46,7 @@ pub fn new_replica(name: &str) -> Replica {
         window_end: None,
         usage_peak: None,
         bump_peak: None,
+        last_kill: None,
     }
 }
 
@@ -147,6 +148,7 @@ pub fn join(peaks: &mut Histogram, axis: Axis<'_>, ours: &mut Replica, remembere
     }
     ours.last_cpu = ours.last_cpu.max(remembered.last_cpu);
     ours.last_memory = ours.last_memory.max(remembered.last_memory);
+    ours.last_kill = ours.last_kill.max(remembered.last_kill);
 }
 
 /// Takes the peaks of open windows back out: what is left is what a reader that knows nothing of open

@@ -60,6 +60,9 @@ pub struct Replica {
     pub usage_peak: Option<i64>,
     /// Largest out-of-memory bump of that window in bytes, when one was counted.
     pub bump_peak: Option<i64>,
+    /// When it was last killed for lack of memory: the pod goes on to show that kill, and it counts once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_kill: Option<Time>,
 }
 
 /// After which time samples count half, in seconds.

@@ -39,12 +39,13 @@ prop_compose! {
 prop_compose! {
     fn replica()(
         name in any::<String>(),
-        times in [option::of(time()), option::of(time()), option::of(time())],
+        times in [option::of(time()), option::of(time()), option::of(time()), option::of(time())],
         usage_peak in any::<Option<i64>>(),
         bump_peak in any::<Option<i64>>(),
     ) -> Replica {
-        let [last_cpu, last_memory, window_end] = times;
-        Replica { name: name.into(), last_cpu, last_memory, window_end, usage_peak, bump_peak }
+        let [last_cpu, last_memory, window_end, last_kill] = times;
+        let name = name.into();
+        Replica { name, last_cpu, last_memory, window_end, usage_peak, bump_peak, last_kill }
     }
 }
 

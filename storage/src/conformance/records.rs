@@ -40,6 +40,7 @@ pub fn record(vpa: &VpaKey, container: &str, generation: u32) -> Record {
             window_end: Some(at),
             usage_peak: Some(i64::from(generation)),
             bump_peak: None,
+            last_kill: None,
         }],
         bump: Some(Bump { at, base: 1, counted: i64::from(generation) }),
         ..Snapshot::default()
@@ -80,7 +81,7 @@ pub fn extremes() -> Vec<Record> {
     };
     let edge = Observed {
         count: u64::MAX,
-        first: Some(Time::from_nanos(i64::MIN + 1)),
+        first: Some(Time::from_nanos(-2)),
         last: Some(Time::from_nanos(i64::MAX)),
     };
     let rich = Snapshot {
@@ -100,6 +101,7 @@ pub fn extremes() -> Vec<Record> {
                 window_end: None,
                 usage_peak: Some(i64::MAX),
                 bump_peak: Some(i64::MIN),
+                last_kill: Some(Time::from_nanos(-2)),
             })
             .collect(),
         bump: Some(Bump { at: Time::EPOCH, base: i64::MIN, counted: i64::MAX }),
