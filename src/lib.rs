@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod compat;
 pub mod demo;
+pub mod observe;
 pub mod quantity;
 pub mod recommend;
 pub mod sim;
