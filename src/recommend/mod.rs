@@ -26,6 +26,7 @@ pub mod policy;
 pub mod recommendation;
 pub mod remembered;
 pub mod room;
+pub mod scope;
 pub mod settings;
 mod sparse;
 pub mod status;
