@@ -10,6 +10,7 @@ pub mod api;
 pub mod cli;
 pub mod compat;
 pub mod demo;
+pub mod observe;
 pub mod quantity;
 pub mod recommend;
 pub mod sim;
