@@ -1,6 +1,13 @@
 //! Reads the cluster: what is watched and fetched becomes plain data for those who decide.
 
+pub mod eviction;
+pub mod external;
+pub mod feed;
+pub mod guard;
 pub mod index;
+mod items;
 pub mod pod;
 pub mod selector;
 pub mod slim;
+pub mod usage;
+pub mod watch;
