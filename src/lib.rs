@@ -10,7 +10,9 @@ pub mod api;
 pub mod cli;
 pub mod compat;
 pub mod demo;
+pub mod metrics;
 pub mod quantity;
 pub mod recommend;
+
 pub mod sim;
 pub mod units;
