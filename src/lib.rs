@@ -13,6 +13,6 @@ pub mod demo;
 pub mod metrics;
 pub mod quantity;
 pub mod recommend;
-
+pub mod serve;
 pub mod sim;
 pub mod units;
