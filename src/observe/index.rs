@@ -197,6 +197,21 @@ impl Index {
         (key, put)
     }
 
+    /// A VPA is there and cannot be read: what was known of it stays.
+    pub fn keep_vpa(&mut self, namespace: &str, name: &str) {
+        let list = self.lists.vpas;
+        if !self.scope.includes(namespace) {
+            return;
+        }
+        let known = self.namespaces.entry(self.names.share(namespace)).or_default();
+        if let Some(vpa) = known.vpas.get_mut(name) {
+            vpa.list = list.max(1);
+        } else {
+            // Whoever it is for, its history is no orphan.
+            known.others.insert(name.into(), list);
+        }
+    }
+
     /// Forgets a VPA. Answers whether it was known.
     pub fn remove_vpa(&mut self, key: &VpaKey) -> bool {
         let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
@@ -304,6 +319,7 @@ impl Index {
                 at,
                 kill,
                 source,
+                vpas: Vec::new(),
             });
         });
         if former.is_none() {
@@ -322,11 +338,25 @@ impl Index {
         known.pods.insert(name, Entry { pod, vpas, list });
     }
 
+    /// A pod is there and cannot be read: what was known of it stays.
+    pub fn keep_pod(&mut self, namespace: &str, name: &str) {
+        let list = self.lists.pods;
+        let known = self.namespaces.get_mut(namespace);
+        if let Some(entry) = known.and_then(|known| known.pods.get_mut(name)) {
+            entry.list = list;
+        }
+    }
+
     /// Forgets a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let Some(known) = self.namespaces.get_mut(namespace) else { return };
         let Some((name, entry)) = known.pods.remove_entry(name) else { return };
         known.unlink(&name, &entry.pod.labels, &entry.vpas);
+        // A kill that waits to be counted would not find the VPAs of its pod any more.
+        let of_it = |kill: &&mut Kill| *kill.pod == *name && *kill.namespace == *namespace;
+        for kill in self.kills.iter_mut().filter(of_it) {
+            kill.vpas.clone_from(&entry.vpas);
+        }
         self.pods -= 1;
         self.drop_if_empty(namespace);
     }

@@ -1,6 +1,6 @@
 //! Reads the cluster: what is watched and fetched becomes plain data for those who decide.
 
-mod answers;
+pub mod answers;
 pub mod controllers;
 pub mod eviction;
 pub mod external;

@@ -82,6 +82,8 @@ pub struct Kill {
     pub kill: OomKill,
     /// Where it was read.
     pub source: KillSource,
+    /// The VPAs that the pod had when it went, if it is gone.
+    pub vpas: Vec<Arc<str>>,
 }
 
 /// Where a kill was read.

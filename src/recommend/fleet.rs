@@ -2,7 +2,8 @@
 //! decided. Plain data in, decisions out.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -33,6 +34,8 @@ pub struct Fleet {
     /// Most that all containers of a pod may be told to request together.
     room: Amounts,
     vpas: HashMap<VpaKey, Watched>,
+    /// Their keys in order, for those who visit them a page at a time.
+    order: BTreeSet<VpaKey>,
 }
 
 /// How far the stored history of a VPA has come.
@@ -129,7 +132,13 @@ pub type Waiting<'a> = (&'a VpaKey, Option<&'a str>);
 impl Fleet {
     /// A fleet without any VPA.
     pub fn new(settings: Settings, compat: Compat) -> Self {
-        Self { settings, compat, room: Amounts::default(), vpas: HashMap::new() }
+        Self {
+            settings,
+            compat,
+            room: Amounts::default(),
+            vpas: HashMap::new(),
+            order: BTreeSet::new(),
+        }
     }
 
     /// The settings of the model.
@@ -142,6 +151,11 @@ impl Fleet {
         self.room = room;
     }
 
+    /// How much that is.
+    pub fn room(&self) -> Amounts {
+        self.room
+    }
+
     /// Takes over what a VPA says about itself.
     pub fn track(&mut self, key: &VpaKey, directives: Directives, created: Time) {
         match self.vpas.entry(key.clone()) {
@@ -151,6 +165,7 @@ impl Fleet {
                 watched.created = created;
             }
             Entry::Vacant(entry) => {
+                self.order.insert(key.clone());
                 entry.insert(Watched { directives, created, ..Watched::default() });
             }
         }
@@ -159,6 +174,7 @@ impl Fleet {
     /// Forgets a VPA. Its stored history stays, until it is collected as an orphan.
     pub fn untrack(&mut self, key: &VpaKey) {
         self.vpas.remove(key);
+        self.order.remove(key);
     }
 
     /// Notes the topmost owner of a VPA's pods. Another one than before means another workload: what is
@@ -199,6 +215,12 @@ impl Fleet {
     /// One VPA.
     pub fn get(&self, key: &VpaKey) -> Option<&Watched> {
         self.vpas.get(key)
+    }
+
+    /// The keys of all VPAs in order, from the first one after `after` on.
+    pub fn keys_after<'a>(&'a self, after: Option<&VpaKey>) -> impl Iterator<Item = &'a VpaKey> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.order.range((from, Bound::Unbounded))
     }
 
     /// The VPAs whose stored history is to be read, with the owner of their pods.
