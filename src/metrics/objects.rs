@@ -116,6 +116,8 @@ impl Restriction {
             Reason::MinAllowed => Some(Self::MinAllowed),
             Reason::MaxAllowed => Some(Self::MaxAllowed),
             Reason::GlobalMaxAllowed => Some(Self::GlobalMaxAllowed),
+            Reason::NodeCap => Some(Self::NodeCap),
+            Reason::PodCap => Some(Self::PodCap),
         }
     }
 

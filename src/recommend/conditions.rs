@@ -34,8 +34,8 @@ pub struct Circumstances<'a> {
     pub unsupported: Option<&'a str>,
     /// Annotations that were ignored.
     pub ignored: &'a [BadAnnotation],
-    /// What a pod may have, where that holds a target down.
-    pub room: Option<&'a str>,
+    /// Who holds a target down that a pod has no room for, and what it may have.
+    pub room: Option<(&'static str, &'a str)>,
 }
 
 /// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status
@@ -56,7 +56,7 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) 
     let lines: Vec<String> = ignored.iter().map(ToString::to_string).collect();
     let lines = lines.join("; ");
     merged.hold(ANNOTATIONS_IGNORED, (!lines.is_empty()).then_some(("BadValue", &lines)));
-    merged.hold(RECOMMENDATION_CAPPED, room.map(|room| ("pod_room", room)));
+    merged.hold(RECOMMENDATION_CAPPED, room);
     merged.conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
     merged.conditions
 }

@@ -160,19 +160,22 @@ pub enum Reason {
     MaxAllowed,
     /// The maximum for the whole cluster.
     GlobalMaxAllowed,
-    /// What a pod may have on the largest node, or by the operator's limit.
-    PodRoom,
+    /// What a pod may have on the largest node.
+    NodeCap,
+    /// What a pod may have by the operator's limit.
+    PodCap,
 }
 
 impl Reason {
     /// Those that hold a number back, as metrics list them.
-    pub const RESTRICTIONS: [Self; 6] = [
+    pub const RESTRICTIONS: [Self; 7] = [
         Self::Floor,
         Self::UpperBoundFactor,
         Self::MinAllowed,
         Self::MaxAllowed,
         Self::GlobalMaxAllowed,
-        Self::PodRoom,
+        Self::NodeCap,
+        Self::PodCap,
     ];
 
     /// The word for it, the same in metrics, conditions, events and explanations.
@@ -187,7 +190,8 @@ impl Reason {
             Self::MinAllowed => "min_allowed",
             Self::MaxAllowed => "max_allowed",
             Self::GlobalMaxAllowed => "global_max_allowed",
-            Self::PodRoom => "pod_room",
+            Self::NodeCap => "node_cap",
+            Self::PodCap => "pod_cap",
         }
     }
 
@@ -200,7 +204,8 @@ impl Reason {
                 | Self::MinAllowed
                 | Self::MaxAllowed
                 | Self::GlobalMaxAllowed
-                | Self::PodRoom
+                | Self::NodeCap
+                | Self::PodCap
         )
     }
 }
@@ -232,7 +237,8 @@ impl fmt::Display for ResourceExplanation {
             Reason::MinAllowed => write!(f, "minAllowed of the policy"),
             Reason::MaxAllowed => write!(f, "maxAllowed of the policy"),
             Reason::GlobalMaxAllowed => write!(f, "maximum for all containers"),
-            Reason::PodRoom => write!(f, "share of what the pod may have"),
+            Reason::NodeCap => write!(f, "share of the largest node"),
+            Reason::PodCap => write!(f, "share of what the pod may have"),
         }
     }
 }

@@ -14,10 +14,10 @@ use super::{
     container::{ContainerHistory, OomKill},
     directives::Directives,
     history::{History, Restored},
-    policy::{self, Amounts},
+    policy,
     recommendation::{Recommendation, recommend},
     remembered::BadSnapshot,
-    room,
+    room::{self, Room},
     settings::{Rules, Settings},
     window::Rejected,
 };
@@ -32,7 +32,7 @@ pub struct Fleet {
     settings: Settings,
     compat: Compat,
     /// Most that all containers of a pod may be told to request together.
-    room: Amounts,
+    room: Room,
     vpas: HashMap<VpaKey, Watched>,
     /// Their keys in order, for those who visit them a page at a time.
     order: BTreeSet<VpaKey>,
@@ -135,7 +135,7 @@ impl Fleet {
         Self {
             settings,
             compat,
-            room: Amounts::default(),
+            room: Room::default(),
             vpas: HashMap::new(),
             order: BTreeSet::new(),
         }
@@ -147,12 +147,12 @@ impl Fleet {
     }
 
     /// Sets how much all containers of a pod may be told to request together.
-    pub fn set_room(&mut self, room: Amounts) {
+    pub fn set_room(&mut self, room: Room) {
         self.room = room;
     }
 
     /// How much that is.
-    pub fn room(&self) -> Amounts {
+    pub fn room(&self) -> Room {
         self.room
     }
 
