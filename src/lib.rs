@@ -13,5 +13,6 @@ pub mod compat;
 pub mod demo;
 pub mod quantity;
 pub mod recommend;
+pub mod run;
 pub mod sim;
 pub mod units;
