@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod observe;
 pub mod quantity;
 pub mod recommend;
+pub mod run;
 pub mod serve;
 pub mod sim;
 pub mod units;

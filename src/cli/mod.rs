@@ -3,16 +3,27 @@
 //! Results go to standard output, everything else to standard error. Every flag has an environment twin
 //! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
 
+mod cluster;
 mod crash;
 mod crds;
 mod demo;
+mod election;
 mod exit;
+pub mod flags;
+mod gates;
+mod klog;
+mod log;
 mod model;
 mod output;
+mod pflag;
 mod progress;
+mod prometheus;
+mod recommender;
 mod terminal;
+mod typed;
+mod value;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use clap::{
     Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
@@ -25,6 +36,7 @@ pub use exit::Exit;
 use self::{
     output::{Problem, on_one_line},
     terminal::Terminal,
+    typed::Typed,
 };
 
 const EXAMPLES: &str = "\
@@ -32,6 +44,7 @@ Examples:
   plimsoll demo                        eight virtual days, in seconds
   plimsoll demo --output json          the same as data
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
+  plimsoll recommender                 recommend, from inside of a cluster
 
 Every flag can be set in the environment instead, --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
@@ -56,17 +69,22 @@ struct Cli {
 enum Command {
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
+    Recommender(Box<recommender::RecommenderArgs>),
 }
+
+/// Commands that upstream has as programs: they are also started by that name, and read their flags as pflag does.
+const ROLES: [&str; 1] = [recommender::NAME];
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     crash::end_in_one_line();
-    let outcome = parse(arguments).map_err(|error| refusal(&error)).and_then(|cli| {
-        let Cli { no_color, command } = cli;
+    let outcome = parse(arguments).map_err(|error| refusal(&error)).and_then(|parsed| {
+        let (Cli { no_color, command }, typed) = parsed;
         let terminal = Terminal::detect(no_color);
         match command {
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
+            Command::Recommender(arguments) => recommender::run(&arguments, &typed),
         }
     });
     match outcome {
@@ -75,18 +93,54 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
+/// The command line as it is read.
+fn command() -> clap::Command {
+    ROLES.into_iter().fold(Cli::command(), |root, role| root.mut_subcommand(role, pflag::adapt))
+}
+
 /// Reads the command line and its environment twins; a variable that is empty counts as not set.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
     let set = |argument: Arg| {
         let empty =
             argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
         if empty { argument.env(Resettable::Reset) } else { argument }
     };
-    let command = Cli::command().mut_args(set).mut_subcommands(|sub| sub.mut_args(set));
-    command
-        .try_get_matches_from(arguments)
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-        .map_err(escaped)
+    let mut command = command().mut_args(set).mut_subcommands(|sub| sub.mut_args(set));
+    let (arguments, strays) = normal(&mut command, arguments.into_iter().collect())?;
+    let read = command.try_get_matches_from(arguments).and_then(|matches| {
+        let typed = matches.subcommand().map(|(_, role)| Typed::of(role, strays));
+        Ok((Cli::from_arg_matches(&matches)?, typed.unwrap_or_default()))
+    });
+    read.map_err(escaped)
+}
+
+/// The arguments of a role as clap reads them, and what is no flag among them; those of other commands as they are.
+fn normal(
+    command: &mut clap::Command,
+    arguments: Vec<OsString>,
+) -> Result<(Vec<OsString>, Vec<String>), clap::Error> {
+    let Some((role, before, after)) = role(&arguments) else { return Ok((arguments, Vec::new())) };
+    let mut root = command.clone();
+    root.build();
+    let Some(flags) = root.find_subcommand(role) else { return Ok((arguments, Vec::new())) };
+    let read = pflag::normalise(flags, after.iter().cloned())
+        .map_err(|error| command.error(ErrorKind::InvalidValue, on_one_line(&error)))?;
+    let program = std::iter::once(OsString::from("plimsoll"));
+    let whole = program.chain(before.iter().cloned()).chain([role.into()]).chain(read.arguments);
+    Ok((whole.collect(), read.ignored))
+}
+
+/// The role that is started, with what stands before its name and after it: by its command, or because the program
+/// was called so.
+fn role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
+    let (program, rest) = arguments.split_first()?;
+    let named = |name: &std::ffi::OsStr| ROLES.into_iter().find(|role| name == *role);
+    if let Some(role) = Path::new(program).file_stem().and_then(named) {
+        return Some((role, &[], rest));
+    }
+    // What stands before a command is switches.
+    let at = rest.iter().position(|word| !word.to_string_lossy().starts_with('-'))?;
+    Some((named(&rest[at])?, &rest[..at], &rest[at + 1..]))
 }
 
 /// An error that says what was typed without the line breaks in it.
@@ -115,7 +169,7 @@ fn refusal(error: &clap::Error) -> Problem {
             output::say(&error.render().to_string()).err().unwrap_or_else(Problem::none)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let help = Cli::command().render_help().to_string();
+            let help = command().render_help().to_string();
             Problem::new(Exit::Usage, format!("say what to do\n\n{}", help.trim_end()))
         }
         _ => Problem::new(Exit::Usage, one_line(&error.render().to_string())),
@@ -149,13 +203,13 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_flag_has_its_environment_twin() {
         let mut flags = 0;
-        for (path, command) in commands(&Cli::command(), "plimsoll") {
+        for (path, command) in commands(&command(), "plimsoll") {
             for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
                 let Some(long) = argument.get_long() else {
                     panic!("{path}: a flag without a name")
@@ -174,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_command_and_flag_says_what_it_is() {
-        for (path, command) in commands(&Cli::command(), "plimsoll") {
+        for (path, command) in commands(&command(), "plimsoll") {
             assert!(command.get_about().is_some(), "{path} has no description");
             for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{path} {} has no help", argument.get_id());
@@ -184,11 +238,12 @@ mod tests {
 
     #[test]
     fn help_fits_eighty_columns() {
-        for line in EXAMPLES.lines().chain(demo::EXAMPLES.lines()) {
+        let examples = [EXAMPLES, demo::EXAMPLES, recommender::EXAMPLES];
+        for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
         }
         // Built, so that subcommands know the width too.
-        let mut root = Cli::command();
+        let mut root = command();
         root.build();
         for (path, mut command) in commands(&root, "plimsoll") {
             for line in command.render_long_help().to_string().lines() {

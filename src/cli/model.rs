@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, builder::BoolishValueParser};
 use plimsoll_storage::Scheme;
 
+use super::value;
 use crate::{
     compat::{Compat, Fix, Fixes},
     quantity::Quantity,
@@ -40,30 +41,30 @@ pub struct ModelArgs {
     #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_MEMORY_MB")]
     pod_recommendation_min_memory_mb: f64,
     /// Share of the CPU samples that the target covers
-    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = value::share)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_CPU_PERCENTILE", hide_env = true)]
     target_cpu_percentile: f64,
     /// Share of the CPU samples that the lower bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = value::share)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_CPU_PERCENTILE")]
     recommendation_lower_bound_cpu_percentile: f64,
     /// Share of the CPU samples that the upper bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = value::share)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_CPU_PERCENTILE")]
     recommendation_upper_bound_cpu_percentile: f64,
     /// Share of the memory peaks that the target covers
-    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = value::share)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_MEMORY_PERCENTILE", hide_env = true)]
     target_memory_percentile: f64,
     /// Share of the memory peaks that the lower bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = value::share)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_MEMORY_PERCENTILE")]
     recommendation_lower_bound_memory_percentile: f64,
     /// Share of the memory peaks that the upper bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = value::share)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_MEMORY_PERCENTILE")]
     recommendation_upper_bound_memory_percentile: f64,
@@ -93,7 +94,7 @@ pub struct ModelArgs {
     memory_aggregation_interval: Duration,
     /// How many windows history reaches back
     #[arg(long, value_name = "COUNT", default_value = "8")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = value::whole(1_u32, u32::MAX))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL_COUNT")]
     memory_aggregation_interval_count: u32,
@@ -107,12 +108,12 @@ pub struct ModelArgs {
     oom_min_bump_up_bytes: f64,
     /// Rounds CPU up to a multiple of so many millicores
     #[arg(long, value_name = "MILLICORES", default_value = "1")]
-    #[arg(value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    #[arg(value_parser = value::whole(1_i64, 1_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_CPU_MILLICORES", hide_env = true)]
     round_cpu_millicores: i64,
     /// Rounds memory up to a multiple of so many bytes
     #[arg(long, value_name = "BYTES", default_value = "1")]
-    #[arg(value_parser = clap::value_parser!(i64).range(1..=1_000_000_000_000))]
+    #[arg(value_parser = value::whole(1_i64, 1_000_000_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_MEMORY_BYTES", hide_env = true)]
     round_memory_bytes: i64,
     /// Prints memory with two decimals and a binary suffix
@@ -125,12 +126,12 @@ pub struct ModelArgs {
     #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
     cpu_integer_post_processor_enabled: bool,
     /// Most CPU of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", value_parser = maximum, allow_hyphen_values = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
     container_recommendation_max_allowed_cpu: Option<Quantity>,
     /// Most memory of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", value_parser = maximum, allow_hyphen_values = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
     container_recommendation_max_allowed_memory: Option<Quantity>,
@@ -157,6 +158,11 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// Whose numbers are wanted.
+    pub fn compat(&self) -> Compat {
+        self.compat
+    }
+
     /// The settings that were typed.
     pub fn settings(&self) -> Settings {
         let fixes = self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without);
@@ -204,44 +210,26 @@ fn is_some_amount(most: &Quantity) -> bool {
     *most > Quantity::default()
 }
 
-fn number(text: &str, least: f64, most: f64, wanted: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("give a number {wanted}"))
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1.0, "from 0 to 1")
-}
-
 /// As far as the annotation of the same meaning goes.
 fn margin(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 10.0, "from 0 to 10")
+    value::between(text, 0.0, 10.0, "from 0 to 10")
 }
 
 fn from_zero(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e14, "from 0 up")
+    value::between(text, 0.0, 1e14, "from 0 up")
 }
 
 fn from_one(text: &str) -> Result<f64, String> {
-    number(text, 1.0, 1e6, "from 1 up")
-}
-
-fn maximum(text: &str) -> Result<Quantity, String> {
-    let most: Quantity =
-        text.parse().map_err(|error: crate::quantity::ParseError| error.to_string())?;
-    if most < Quantity::default() {
-        return Err(
-            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out".into()
-        );
-    }
-    Ok(most)
+    value::between(text, 1.0, 1e6, "from 1 up")
 }
 
 fn span(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_hours(24 * 366 * 10);
-    let span = text.parse::<jiff::SignedDuration>().ok().and_then(|span| span.try_into().ok());
-    span.filter(|span| (Duration::from_secs(1)..=longest).contains(span))
-        .ok_or_else(|| "give a duration such as 90s, 24h or 1h30m".to_owned())
+    let span = value::duration(text)?;
+    if (Duration::from_secs(1)..=longest).contains(&span) {
+        return Ok(span);
+    }
+    Err("give a duration of at least 1s, such as 90s, 24h or 1h30m".to_owned())
 }
 
 #[cfg(test)]

@@ -41,4 +41,5 @@ pub use fleet::{Fleet, HistoryState};
 pub use history::{History, Restored};
 pub use policy::{Amounts, ContainerPolicy, Controlled, Overrides};
 pub use recommendation::{ContainerRecommendation, Recommendation, recommend};
+pub use scope::{Scope, Shard};
 pub use settings::{Percentiles, Rules, Settings};

@@ -1,0 +1,72 @@
+//! The flags by which every role reaches the cluster, by upstream's names.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::value;
+
+/// The API server, and which namespaces are looked after.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// File that says how to reach the cluster from outside of it
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
+    kubeconfig: PathBuf,
+    /// Requests a second to the API server; 0 is 5, less is no limit
+    #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = value::number)]
+    #[arg(env = "PLIMSOLL_FLAG_KUBE_API_QPS", hide_short_help = true, hide_env = true)]
+    kube_api_qps: f64,
+    /// How many requests may go at once before that; 0 is 10
+    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = value::number)]
+    #[arg(env = "PLIMSOLL_FLAG_KUBE_API_BURST", hide_short_help = true, hide_env = true)]
+    kube_api_burst: f64,
+    /// Accepted, without effect: there is no pprof here
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_PROFILING", hide_short_help = true, hide_env = true)]
+    profiling: bool,
+    /// Looks after this namespace alone
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_VPA_OBJECT_NAMESPACE", hide_env = true)]
+    vpa_object_namespace: String,
+    /// Looks after all namespaces but these, parted by commas
+    #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_IGNORED_VPA_OBJECT_NAMESPACES", hide_env = true)]
+    ignored_vpa_object_namespaces: String,
+}
+
+impl ClusterArgs {
+    /// How to reach the cluster from outside of it.
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        Some(self.kubeconfig.clone()).filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Requests a second, with what upstream's client makes of odd ones.
+    pub fn qps(&self) -> f32 {
+        match self.kube_api_qps {
+            qps if qps < 0.0 => f32::INFINITY,
+            0.0 => 5.0,
+            qps => qps as f32,
+        }
+    }
+
+    /// Requests at once, with what upstream's client makes of none.
+    pub fn burst(&self) -> u32 {
+        match self.kube_api_burst.max(0.0) as u32 {
+            0 => 10,
+            burst => burst,
+        }
+    }
+
+    /// The one namespace that is looked after.
+    pub fn only(&self) -> Option<String> {
+        Some(self.vpa_object_namespace.clone()).filter(|name| !name.is_empty())
+    }
+
+    /// The namespaces that are not; spaces count, as upstream has it.
+    pub fn ignored(&self) -> Vec<String> {
+        let names = self.ignored_vpa_object_namespaces.split(',');
+        names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
+    }
+}

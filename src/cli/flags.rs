@@ -1,0 +1,43 @@
+//! The flags of a role as data: what documentation and comparisons are made from.
+
+use clap::Arg;
+
+use super::{command, recommender};
+
+/// One flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Its name without dashes.
+    pub name: String,
+    /// What holds when it is not set; empty for nothing.
+    pub default: String,
+    /// The variable that sets it.
+    pub environment: String,
+    /// What it does.
+    pub about: String,
+    /// Under which heading `--help` has it; empty for the first one.
+    pub heading: String,
+}
+
+/// All flags of the recommender, in the order of `--help`.
+pub fn recommender() -> Vec<Flag> {
+    let mut root = command();
+    root.build();
+    let role = root.find_subcommand(recommender::NAME);
+    let arguments = role.into_iter().flat_map(clap::Command::get_arguments);
+    arguments.filter(|argument| argument.get_id() != "help").filter_map(flag).collect()
+}
+
+fn flag(argument: &Arg) -> Option<Flag> {
+    let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy());
+    Some(Flag {
+        name: argument.get_long()?.to_owned(),
+        default: defaults.collect::<Vec<_>>().join(","),
+        environment: argument
+            .get_env()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+        about: argument.get_help().map(ToString::to_string).unwrap_or_default(),
+        heading: argument.get_help_heading().unwrap_or_default().to_owned(),
+    })
+}

@@ -1,0 +1,286 @@
+//! The arguments of a role, read as upstream's programs read theirs: they are brought into the one form that
+//! clap and pflag understand alike, and clap does the rest.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, ArgAction, Command};
+
+use super::value;
+
+/// Arguments in clap's words, and what pflag passes over.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Normal {
+    /// Flags alone: `--name` or `--name=value`.
+    pub arguments: Vec<OsString>,
+    /// What stood there without being a flag or a flag's value.
+    pub ignored: Vec<String>,
+}
+
+/// Has a role's command take what pflag takes: switches may have values, and of a flag that is repeated the last
+/// one counts.
+pub fn adapt(command: Command) -> Command {
+    let switch = |argument: Arg| {
+        if !matches!(argument.get_action(), ArgAction::SetTrue) {
+            return argument;
+        }
+        optional(argument).default_value("false").hide_default_value(true)
+    };
+    command.args_override_self(true).mut_args(switch)
+}
+
+/// A switch that may be given a value, as in `--name=false`.
+pub fn optional(argument: Arg) -> Arg {
+    argument
+        .action(ArgAction::Set)
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
+        .value_name("BOOL")
+        .value_parser(value::switch)
+}
+
+/// Reads arguments, without the program's name, against the flags of a command that was built.
+///
+/// What is wrong with a value, and unknown names, are left for clap to refuse, which knows the nearest one: pflag
+/// ends at the first of them, and so does this.
+pub fn normalise(
+    command: &Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Normal, String> {
+    let mut normal = Normal::default();
+    let mut rest = arguments.into_iter();
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy();
+        let known = if text == "--" {
+            normal.ignored.extend(rest.by_ref().map(|stray| stray.to_string_lossy().into_owned()));
+            true
+        } else if let Some(body) = text.strip_prefix("--") {
+            long(command, &argument, body, &mut rest, &mut normal.arguments)?
+        } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            short(command, letters, &mut rest, &mut normal.arguments)?
+        } else {
+            normal.ignored.push(text.into_owned());
+            true
+        };
+        if !known {
+            break;
+        }
+    }
+    Ok(normal)
+}
+
+/// `--name`, `--name=value` or `--name value`. Whether the name is known.
+fn long(
+    command: &Command,
+    argument: &OsStr,
+    body: &str,
+    rest: &mut impl Iterator<Item = OsString>,
+    out: &mut Vec<OsString>,
+) -> Result<bool, String> {
+    let (name, value) =
+        body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
+    if name.is_empty() || name.starts_with('-') {
+        return Err(format!("bad flag syntax: {}", argument.display()));
+    }
+    let name = canonical(name);
+    let flag = format!("--{name}");
+    let Some(known) = find(command, &name) else {
+        out.push(flag.into());
+        return Ok(false);
+    };
+    match (takes(known), value) {
+        // A value that is no UTF-8 goes on as it is: a path may be such.
+        (_, Some(_)) if argument.to_str().is_none() => out.push(argument.to_owned()),
+        (Takes::Nothing, Some(value)) => match value::switch(value) {
+            Ok(true) => out.push(flag.into()),
+            Ok(false) => {}
+            Err(wanted) => return Err(format!("invalid value '{value}' for '{flag}': {wanted}")),
+        },
+        (_, Some(value)) => out.push(format!("{flag}={value}").into()),
+        (Takes::Nothing | Takes::Perhaps, None) => out.push(flag.into()),
+        (Takes::Value, None) => out.push(joined(&flag, rest.next())),
+    }
+    Ok(true)
+}
+
+/// `-v4`, `-v=4` or `-v 4`. Whether the letter is known.
+fn short(
+    command: &Command,
+    letters: &str,
+    rest: &mut impl Iterator<Item = OsString>,
+    out: &mut Vec<OsString>,
+) -> Result<bool, String> {
+    let mut letters = letters.chars();
+    while let Some(letter) = letters.next() {
+        let after = letters.as_str();
+        let Some(known) = command.get_arguments().find(|known| known.get_short() == Some(letter))
+        else {
+            return unknown_letters(command, letter, after, out);
+        };
+        let Some(name) = known.get_long() else { return Ok(false) };
+        let flag = format!("--{name}");
+        if takes(known) != Takes::Value {
+            out.push(flag.into());
+            continue;
+        }
+        out.push(match (after.strip_prefix('='), after) {
+            (Some(value), _) => joined(&flag, Some(value.into())),
+            (None, "") => joined(&flag, rest.next()),
+            (None, value) => joined(&flag, Some(value.into())),
+        });
+        break;
+    }
+    Ok(true)
+}
+
+/// Upstream's roles refuse long names with a single dash; a role that took them would hide a typing error.
+fn unknown_letters(
+    command: &Command,
+    letter: char,
+    after: &str,
+    out: &mut Vec<OsString>,
+) -> Result<bool, String> {
+    let word = format!("{letter}{after}");
+    let name = canonical(word.split('=').next().unwrap_or_default());
+    if find(command, &name).is_some() {
+        return Err(format!("-{name}: a name of several letters takes two dashes: --{name}"));
+    }
+    out.push(if after.is_empty() { format!("-{letter}") } else { format!("--{name}") }.into());
+    Ok(false)
+}
+
+fn canonical(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    command.get_arguments().find(|known| known.get_long() == Some(name))
+}
+
+/// What follows a flag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    /// Only after an equals sign.
+    Perhaps,
+    Value,
+}
+
+fn takes(argument: &Arg) -> Takes {
+    if !argument.get_action().takes_values() {
+        Takes::Nothing
+    } else if argument.get_num_args().is_some_and(|range| range.min_values() == 0) {
+        Takes::Perhaps
+    } else {
+        Takes::Value
+    }
+}
+
+/// A flag without its value is left to clap, which says that one is missing.
+fn joined(flag: &str, value: Option<OsString>) -> OsString {
+    let mut joined = OsString::from(flag);
+    if let Some(value) = value {
+        joined.push("=");
+        joined.push(value);
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command() -> Command {
+        let flag = |name: &'static str| Arg::new(name).long(name);
+        let mut command = adapt(
+            Command::new("role")
+                .arg(flag("address"))
+                .arg(flag("memory-saver").action(ArgAction::SetTrue))
+                .arg(flag("feature-gates").action(ArgAction::Append))
+                .arg(flag("v").short('v')),
+        )
+        .arg(flag("no-color").action(ArgAction::SetTrue));
+        command.build();
+        command
+    }
+
+    fn normal(line: &str) -> Result<(String, String), String> {
+        let read = normalise(
+            &command(),
+            line.split(' ').filter(|word| !word.is_empty()).map(OsString::from),
+        )?;
+        let words: Vec<_> = read.arguments.iter().map(|word| word.to_string_lossy()).collect();
+        Ok((words.join(" "), read.ignored.join(" ")))
+    }
+
+    #[test]
+    fn every_form_that_pflag_takes_comes_out_in_one() {
+        for (line, wanted, ignored) in [
+            ("--address=:1", "--address=:1", ""),
+            ("--address :1", "--address=:1", ""),
+            ("--address -x", "--address=-x", ""),
+            ("--address --v", "--address=--v", ""),
+            ("--address=a=b", "--address=a=b", ""),
+            ("--address=", "--address=", ""),
+            ("--memory-saver", "--memory-saver", ""),
+            ("--memory_saver=F", "--memory-saver=F", ""),
+            ("--memory-saver false", "--memory-saver", "false"),
+            ("--feature_gates A=true", "--feature-gates=A=true", ""),
+            ("-v4", "--v=4", ""),
+            ("-v=4", "--v=4", ""),
+            ("-v 4", "--v=4", ""),
+            ("-v -4", "--v=-4", ""),
+            ("--v=4", "--v=4", ""),
+            ("--v 4", "--v=4", ""),
+            ("-v", "--v", ""),
+            ("--address", "--address", ""),
+            ("a --v=4 b -", "--v=4", "a b -"),
+            ("--v=4 -- --v=5 x", "--v=4", "--v=5 x"),
+            ("--no-color", "--no-color", ""),
+            ("--no-color=1", "--no-color", ""),
+            ("--no-color=0", "", ""),
+            ("-h", "--help", ""),
+            ("--help --v=4", "--help --v=4", ""),
+        ] {
+            assert_eq!(normal(line), Ok((wanted.to_owned(), ignored.to_owned())), "{line}");
+        }
+    }
+
+    #[test]
+    fn reading_ends_at_an_unknown_name_so_that_it_is_the_one_that_is_named() {
+        assert_eq!(normal("--v=4 --adress --vv"), Ok(("--v=4 --adress".into(), String::new())));
+        assert_eq!(normal("-x --v=4"), Ok(("-x".into(), String::new())));
+        assert_eq!(normal("-memory-savr --v=4"), Ok(("--memory-savr".into(), String::new())));
+    }
+
+    #[test]
+    fn long_names_take_two_dashes() {
+        let error = normal("-memory_saver=true").expect_err("refused");
+        assert_eq!(
+            error,
+            "-memory-saver: a name of several letters takes two dashes: --memory-saver"
+        );
+        assert_eq!(normal("---v").expect_err("refused"), "bad flag syntax: ---v");
+        assert_eq!(normal("--=4").expect_err("refused"), "bad flag syntax: --=4");
+    }
+
+    #[test]
+    fn of_a_repeated_flag_the_last_one_counts_and_the_earlier_ones_are_checked() {
+        let read = |line: &str| {
+            let arguments = normalise(&command(), line.split(' ').map(OsString::from))
+                .expect("reads")
+                .arguments;
+            command().try_get_matches_from(std::iter::once(OsString::from("role")).chain(arguments))
+        };
+        let matches = read("--v=1 -v2 --address a -v 3 --memory-saver --memory-saver=false")
+            .expect("is fine");
+        assert_eq!(matches.get_one::<String>("v").map(String::as_str), Some("3"));
+        assert_eq!(matches.get_one::<bool>("memory-saver"), Some(&false));
+        assert!(read("--memory-saver=no --memory-saver").is_err());
+        assert!(read("--memory-saver=").is_err());
+        assert_eq!(
+            read("--memory-saver").expect("is fine").get_one::<bool>("memory-saver"),
+            Some(&true)
+        );
+    }
+}

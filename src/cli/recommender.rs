@@ -1,0 +1,283 @@
+//! `plimsoll recommender`: its flags, by upstream's names where upstream has them, and the run behind them.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    Exit,
+    cluster::ClusterArgs,
+    election::ElectionArgs,
+    gates::{Gate, Gates},
+    klog::{self, LogArgs},
+    log,
+    model::ModelArgs,
+    output::{Problem, on_one_line},
+    prometheus::{self, PrometheusArgs},
+    typed::Typed,
+    value,
+};
+use crate::{
+    compat::Compat,
+    quantity::Quantity,
+    recommend::{Amounts, Scope, Shard},
+    run::{
+        self, RecommenderConfig,
+        config::{Address, ObjectMetrics, StorageChoice, UsageSource},
+    },
+};
+
+/// The name of the role, and of upstream's program.
+pub const NAME: &str = "recommender";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  plimsoll recommender --kubeconfig ~/.kube/config --leader-elect=false
+  plimsoll recommender --compat=upstream --v=4
+  plimsoll recommender --storage=local:/data --shard=1/3
+
+-h keeps to the essentials. Flags are read as upstream's are: --a_b is --a-b,
+--memory-saver=false, -v4, 0x10, 1h30m. All are in docs/configuration.md.";
+
+/// Watches workloads and writes how much each should request
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
+pub struct RecommenderArgs {
+    /// Name by which VPAs choose this recommender; `default` also has those that choose none
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_NAME", hide_env = true)]
+    recommender_name: String,
+    /// Time from one pass to the next
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::some_time)]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_INTERVAL", hide_env = true)]
+    recommender_interval: Duration,
+    /// Where metrics and health are served
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8942")]
+    #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
+    address: Address,
+    /// Where history is kept: `checkpoint` in the cluster, or `local[:DIR]`
+    #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
+    #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
+    storage: StorageChoice,
+    /// Age at which a changed checkpoint is written [with --compat=upstream: every pass]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_INTERVAL", hide_short_help = true, hide_env = true)]
+    checkpoint_interval: Duration,
+    /// Least time between two collections of orphaned checkpoints
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = value::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_GC_INTERVAL", hide_short_help = true, hide_env = true)]
+    checkpoints_gc_interval: Duration,
+    /// How long writing checkpoints may take in one pass
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_TIMEOUT", hide_short_help = true, hide_env = true)]
+    checkpoints_timeout: Duration,
+    /// Works without the history that could not be loaded
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_HISTORY_OPTIONAL", hide_short_help = true, hide_env = true)]
+    history_optional: bool,
+    /// Remembers only pods that a VPA is about
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_MEMORY_SAVER", hide_short_help = true, hide_env = true)]
+    memory_saver: bool,
+    /// How many writes are under way at once
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = value::whole(1_u32, 10_000))]
+    #[arg(env = "PLIMSOLL_FLAG_UPDATE_WORKER_COUNT", hide_short_help = true, hide_env = true)]
+    update_worker_count: u32,
+    /// Deprecated, without effect: see --update-worker-count
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(value_parser = value::whole(i64::MIN, i64::MAX))]
+    #[arg(env = "PLIMSOLL_FLAG_MIN_CHECKPOINTS", hide_short_help = true, hide_env = true)]
+    min_checkpoints: i64,
+    /// Looks after one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
+    #[arg(long, value_name = "I/N")]
+    #[arg(env = "PLIMSOLL_FLAG_SHARD", hide_env = true)]
+    shard: Option<Shard>,
+    /// Objects with series of their own: `all`, `restricted` or `off`
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
+    object_metrics: ObjectMetrics,
+    /// Share by which bounds must move to be written [with --compat=upstream: 0]
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = value::share)]
+    #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
+    bounds_dead_band: f64,
+    /// Keeps recommendations within the largest node
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_CAP_TO_LARGEST_NODE", hide_short_help = true, hide_env = true)]
+    cap_to_largest_node: bool,
+    /// Most CPU for all containers of a pod together
+    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_CPU")]
+    pod_recommendation_max_allowed_cpu: Option<Quantity>,
+    /// Most memory for all containers of a pod together
+    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
+    pod_recommendation_max_allowed_memory: Option<Quantity>,
+    /// Features by name, as in PerVPAConfig=true,NativeSidecar=false
+    #[arg(long, value_name = "GATES")]
+    #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
+    feature_gates: Vec<Gates>,
+    /// Takes usage from external.metrics.k8s.io
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_USE_EXTERNAL_METRICS", hide_short_help = true, hide_env = true)]
+    use_external_metrics: bool,
+    /// External metric of CPU; empty for none
+    #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_CPU_METRIC")]
+    external_metrics_cpu_metric: String,
+    /// External metric of memory; empty for none
+    #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_MEMORY_METRIC")]
+    external_metrics_memory_metric: String,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    election: ElectionArgs,
+    /// Name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "vpa-recommender-lease")]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAME")]
+    leader_elect_resource_name: String,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+}
+
+impl RecommenderArgs {
+    /// What was asked for, checked as a whole. `variable` looks into the environment.
+    fn config(
+        &self,
+        typed: &Typed,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<RecommenderConfig, Problem> {
+        let refuse = |why: &str| Problem::new(Exit::Findings, why);
+        let compat = self.model.compat();
+        let upstream = compat == Compat::Upstream;
+        let scope =
+            Scope { only: self.cluster.only(), ignored: self.cluster.ignored(), shard: self.shard };
+        if scope.only.is_some() && !scope.ignored.is_empty() {
+            return Err(refuse(
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them",
+            ));
+        }
+        let election = self.election.election(&self.leader_elect_resource_name, compat);
+        if election.on {
+            election.check().map_err(refuse)?;
+        }
+        let gates = Gates::all(self.feature_gates.iter().cloned());
+        let mut settings = self.model.settings();
+        settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
+        let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
+        let usage = if self.use_external_metrics {
+            UsageSource::External {
+                cpu: metric(&self.external_metrics_cpu_metric),
+                memory: metric(&self.external_metrics_memory_metric),
+                container_label: self.prometheus.container_label(),
+            }
+        } else {
+            UsageSource::Metrics
+        };
+        Ok(RecommenderConfig {
+            name: self.recommender_name.clone(),
+            compat,
+            settings,
+            interval: self.recommender_interval,
+            storage: self.storage.clone(),
+            checkpoint_interval: if upstream { Duration::ZERO } else { self.checkpoint_interval },
+            checkpoints_gc_interval: self.checkpoints_gc_interval,
+            checkpoints_timeout: self.checkpoints_timeout,
+            memory_saver: self.memory_saver,
+            workers: self.update_worker_count as usize,
+            address: self.address.clone(),
+            warnings: self.warnings(typed, &scope, &usage),
+            scope,
+            kubeconfig: self.cluster.kubeconfig(),
+            qps: self.cluster.qps(),
+            burst: self.cluster.burst(),
+            election,
+            usage,
+            prometheus: self.prometheus.prometheus(variable)?,
+            object_metrics: self.object_metrics,
+            bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
+            native_sidecars: gates.open(Gate::NativeSidecar, compat),
+            cap_to_largest_node: self.cap_to_largest_node,
+            pod_cap: Amounts {
+                cpu: self.pod_recommendation_max_allowed_cpu.filter(|most| !most.is_zero()),
+                memory: self.pod_recommendation_max_allowed_memory.filter(|most| !most.is_zero()),
+            },
+            history_optional: self.history_optional,
+            log: self.log.log(),
+        })
+    }
+
+    /// What should be looked at, though it keeps nothing from starting.
+    fn warnings(&self, typed: &Typed, scope: &Scope, usage: &UsageSource) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
+        for flag in prometheus::SECRETS.into_iter().filter(|flag| typed.shows(flag)) {
+            let flag = flag.replace('_', "-");
+            warnings.push(format!(
+                "--{flag} on the command line can be read by everybody on the machine: use a file or the environment"
+            ));
+        }
+        let mut idle = typed.among(&klog::WITHOUT_EFFECT);
+        idle.extend(typed.among(&["min_checkpoints", "profiling"]));
+        if !idle.is_empty() {
+            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        }
+        if self.model.compat() == Compat::Upstream {
+            let idle = typed.among(&["bounds_dead_band", "checkpoint_interval"]);
+            if !idle.is_empty() {
+                warnings
+                    .push(format!("without effect with --compat=upstream: {}", idle.join(", ")));
+            }
+        }
+        if scope.ignored.iter().any(|name| name.trim() != name) {
+            warnings.push(
+                "--ignored-vpa-object-namespaces has names with spaces, which no namespace has: leave the spaces out"
+                    .to_owned(),
+            );
+        }
+        if matches!(usage, UsageSource::External { cpu: None, memory: None, .. }) {
+            warnings.push(
+                "--use-external-metrics without a metric: there will be no usage; set \
+                 --external-metrics-cpu-metric or --external-metrics-memory-metric"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+/// Runs the recommender until it is told to end.
+pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> {
+    let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
+    let troubles = log::install(&config.log)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        name = config.name,
+        compat = ?config.compat,
+        storage = %config.storage,
+        "the recommender starts"
+    );
+    for warning in troubles.iter().chain(&config.warnings) {
+        tracing::warn!("{warning}");
+    }
+    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(format!("cannot start: {error}")))?;
+    runtime
+        .block_on(run::recommender::run(config))
+        .map_err(|error| failed(format!("{error:#}")))?;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,53 @@
+//! What was typed, where that matters beyond the value: which flags were set, and what stood beside them.
+
+use clap::{ArgMatches, parser::ValueSource};
+
+/// How the command line was filled in.
+#[derive(Clone, Debug, Default)]
+pub struct Typed {
+    /// Flags that were set, by the name of their field, and whether on the command line.
+    set: Vec<(String, bool)>,
+    /// What stood there without being a flag or its value.
+    strays: Vec<String>,
+}
+
+impl Typed {
+    /// What these matches of a role were filled from.
+    pub fn of(matches: &ArgMatches, strays: Vec<String>) -> Self {
+        let set = matches.ids().filter_map(|id| match matches.value_source(id.as_str()) {
+            Some(ValueSource::CommandLine) => Some((id.to_string(), true)),
+            Some(ValueSource::EnvVariable) => Some((id.to_string(), false)),
+            _ => None,
+        });
+        Self { set: set.collect(), strays }
+    }
+
+    /// Whether a flag was set at all.
+    pub fn has(&self, flag: &str) -> bool {
+        self.set.iter().any(|(name, _)| name == flag)
+    }
+
+    /// Whether a flag was set where everybody on the machine can read it.
+    pub fn shows(&self, flag: &str) -> bool {
+        self.set.iter().any(|(name, typed)| name == flag && *typed)
+    }
+
+    /// Those of these flags that were set, as they are typed.
+    pub fn among(&self, flags: &[&str]) -> Vec<String> {
+        let set = flags.iter().filter(|flag| self.has(flag));
+        set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
+    }
+
+    /// What to say about words that are no flags. They are not repeated: one may be a password.
+    pub fn stray_words(&self) -> Option<String> {
+        let number = match self.strays.len() {
+            0 => return None,
+            1 => "one argument is no flag and is ignored".to_owned(),
+            more => format!("{more} arguments are no flags and are ignored"),
+        };
+        let boolean = self.strays.iter().any(|word| super::value::switch(word).is_ok());
+        let remedy =
+            if boolean { ": a switch takes its value as in --memory-saver=false" } else { "" };
+        Some(number + remedy)
+    }
+}
