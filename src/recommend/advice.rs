@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     container::ContainerHistory,
+    estimate::Resource,
     explanation::{Reason, ResourceExplanation},
     policy::Amounts,
     recommendation::ContainerRecommendation,
@@ -42,6 +43,14 @@ pub struct Figures {
 }
 
 impl Advice {
+    /// The numbers of a resource.
+    pub const fn of(&self, resource: Resource) -> Option<&Figures> {
+        match resource {
+            Resource::Cpu => self.cpu.as_ref(),
+            Resource::Memory => self.memory.as_ref(),
+        }
+    }
+
     /// What metrics need of a recommendation and the history that it rests on.
     pub fn new(
         said: &ContainerRecommendation,
