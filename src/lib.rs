@@ -6,6 +6,7 @@
 //!   → index     decision with its reasons out                      writers
 //! ```
 
+pub mod act;
 pub mod api;
 pub mod cli;
 pub mod clock;
