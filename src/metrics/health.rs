@@ -196,9 +196,9 @@ impl Health {
         }
     }
 
-    /// A write of this kind (`status`, `checkpoint`, ...) came to this end.
-    pub fn count_write(&self, kind: &'static str, outcome: &'static str) {
-        self.writes.with([kind, outcome]).increment();
+    /// So many writes of this kind (`status`, `checkpoint`, ...) have come to this end by now.
+    pub fn set_writes(&self, kind: &'static str, outcome: &str, total: u64) {
+        self.writes.with([kind, outcome]).raise_to(total);
     }
 
     /// So many writes of this kind wait.

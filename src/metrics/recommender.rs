@@ -95,19 +95,6 @@ pub struct VpaTraits<'a> {
     pub unsupported_config: bool,
 }
 
-/// Where in a pod a request was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// What the container runs with.
-    ContainerStatuses,
-    /// What the init container runs with.
-    InitContainerStatuses,
-    /// What was asked for a container.
-    Containers,
-    /// What was asked for an init container.
-    InitContainers,
-}
-
 /// What a recommender tells of itself, under upstream's names.
 #[derive(Debug)]
 pub struct RecommenderMetrics {
@@ -172,15 +159,17 @@ impl RecommenderMetrics {
         self.query_times.with([&code, &method]).observe(took.as_secs_f64());
     }
 
-    /// A request was read from this part of a pod.
-    pub fn count_request_read(&self, from: ReadFrom) {
-        let source = match from {
-            ReadFrom::ContainerStatuses => "Pod.Status.ContainerStatuses",
-            ReadFrom::InitContainerStatuses => "Pod.Status.InitContainerStatuses",
-            ReadFrom::Containers => "Pod.Spec.Containers",
-            ReadFrom::InitContainers => "Pod.Spec.InitContainers",
-        };
-        self.requests_read.with([source]).increment();
+    /// Requests were read so often from statuses of containers, of init containers, and from specs of both.
+    pub fn set_requests_read(&self, totals: [u64; 4]) {
+        let sources = [
+            "Pod.Status.ContainerStatuses",
+            "Pod.Status.InitContainerStatuses",
+            "Pod.Spec.Containers",
+            "Pod.Spec.InitContainers",
+        ];
+        for (source, total) in sources.into_iter().zip(totals) {
+            self.requests_read.with([source]).raise_to(total);
+        }
     }
 
     /// These are all VPAs there are. What is no longer among them goes to zero, modes that nobody knows included.

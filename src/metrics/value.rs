@@ -43,6 +43,11 @@ impl Counter {
         self.add(1);
     }
 
+    /// Goes on to a total that is counted elsewhere.
+    pub fn raise_to(&self, total: u64) {
+        self.0.fetch_max(total, Relaxed);
+    }
+
     /// So many more.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);

@@ -194,6 +194,15 @@ impl Controllers {
         changed
     }
 
+    /// A controller is there and cannot be read: what was known of it stays.
+    pub fn keep(&self, kind: WellKnown, namespace: &str, name: &str) {
+        let mut kinds = self.write();
+        let records = &mut kinds[kind as usize];
+        if let Some(record) = records.older.take(key(namespace, name).as_str()) {
+            records.records.insert(record);
+        }
+    }
+
     /// A controller was deleted. Whether it was known.
     pub fn gone(&self, kind: WellKnown, namespace: &str, name: &str) -> bool {
         let key = key(namespace, name);

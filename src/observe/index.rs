@@ -84,6 +84,8 @@ pub struct Vpa {
     pub mode: Option<UpdateMode>,
     /// Its status as it was last read.
     pub reported: Reported,
+    /// When this process last wrote it.
+    pub last_written: Option<Time>,
     target: Target,
     selector: Selector,
     /// The pair by which it is found in the index.
@@ -185,9 +187,11 @@ impl Index {
         }
         entry.list = list.max(1);
         entry.uid = vpa.metadata.uid.as_deref().unwrap_or_default().into();
-        entry.resource_version = vpa.metadata.resource_version.as_deref().unwrap_or_default().into();
+        entry.resource_version =
+            vpa.metadata.resource_version.as_deref().unwrap_or_default().into();
         entry.generation = vpa.metadata.generation;
-        entry.created = vpa.metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into());
+        entry.created =
+            vpa.metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into());
         if entry.target_ref != vpa.spec.target_ref {
             entry.target_ref = vpa.spec.target_ref.clone();
             entry.target = Target::Unknown;
@@ -449,6 +453,7 @@ impl Default for Vpa {
             target_ref: TargetRef::default(),
             mode: None,
             reported: Reported::default(),
+            last_written: None,
             target: Target::Unknown,
             selector: Selector::nothing(),
             anchor: None,
@@ -549,11 +554,7 @@ fn hash(pair: (&str, &str)) -> u64 {
     hasher.finish()
 }
 
-fn take_out(
-    map: &mut HashMap<u64, Vec<Arc<str>>>,
-    pair: u64,
-    is_it: impl Fn(&Arc<str>) -> bool,
-) {
+fn take_out(map: &mut HashMap<u64, Vec<Arc<str>>>, pair: u64, is_it: impl Fn(&Arc<str>) -> bool) {
     if let Some(names) = map.get_mut(&pair) {
         if let Some(index) = names.iter().position(is_it) {
             names.swap_remove(index);

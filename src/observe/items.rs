@@ -13,7 +13,9 @@ const LARGEST_ITEM: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// Nobody serves the API, or the one who should is away.
-    #[error("nobody serves {path} (HTTP {code}: {message}): is the metrics server installed and running?")]
+    #[error(
+        "nobody serves {path} (HTTP {code}: {message}): is the metrics server installed and running?"
+    )]
     Absent {
         /// What was asked for.
         path: String,
@@ -23,7 +25,9 @@ pub enum UsageError {
         message: String,
     },
     /// The server does not want to answer.
-    #[error("{path} was refused (HTTP {code}: {message}); 403 means that a right to read it is missing")]
+    #[error(
+        "{path} was refused (HTTP {code}: {message}); 403 means that a right to read it is missing"
+    )]
     Refused {
         /// What was asked for.
         path: String,
@@ -87,9 +91,9 @@ pub(super) async fn read_items(
     mut item: impl FnMut(&[u8]) -> Result<(), serde_json::Error> + Send,
 ) -> Result<(), UsageError> {
     let read = read(client, path, &mut item);
-    tokio::time::timeout_at(deadline.at, read).await.unwrap_or_else(|_| {
-        Err(UsageError::Late { path: path.to_owned(), limit: deadline.limit })
-    })
+    tokio::time::timeout_at(deadline.at, read)
+        .await
+        .unwrap_or_else(|_| Err(UsageError::Late { path: path.to_owned(), limit: deadline.limit }))
 }
 
 async fn read(
@@ -309,7 +313,8 @@ mod tests {
             items.push(serde_json::from_slice::<serde_json::Value>(item)?.to_string());
             Ok(())
         };
-        let fed = text.as_bytes().chunks(size).try_for_each(|piece| splitter.feed(piece, &mut keep));
+        let fed =
+            text.as_bytes().chunks(size).try_for_each(|piece| splitter.feed(piece, &mut keep));
         let end = fed.and_then(|()| splitter.finish()).map_err(|why| why.to_string());
         (items, end)
     }

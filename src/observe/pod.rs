@@ -213,8 +213,9 @@ impl Pod {
             };
             let Some(status) = find(statuses, &container.name) else { continue };
             let reported = status.resources.as_ref();
-            let resources = reported
-                .or_else(|| Some(&specs.iter().find(|one| *one.name == *container.name)?.resources));
+            let resources = reported.or_else(|| {
+                Some(&specs.iter().find(|one| *one.name == *container.name)?.resources)
+            });
             let limit = resources.and_then(|one| one.limits.memory).map(Quantity::to_memory);
             let ended = |state: &slim::ContainerState| {
                 let ended = state.terminated.as_ref()?;
@@ -223,10 +224,9 @@ impl Pod {
             };
             // What ran before had what the pod's former self says; what ended just now has what it says now.
             let before = old.map_or(container.requests, |old| old.requests);
-            for (at, requests) in [
-                (ended(&status.last_state), before),
-                (ended(&status.state), container.requests),
-            ] {
+            for (at, requests) in
+                [(ended(&status.last_state), before), (ended(&status.state), container.requests)]
+            {
                 let Some(at) = at.filter(|at| container.last_kill.is_none_or(|last| *at > last))
                 else {
                     continue;
@@ -248,6 +248,9 @@ impl Requests {
     }
 }
 
-fn find<'a>(statuses: &'a [slim::ContainerStatus], name: &str) -> Option<&'a slim::ContainerStatus> {
+fn find<'a>(
+    statuses: &'a [slim::ContainerStatus],
+    name: &str,
+) -> Option<&'a slim::ContainerStatus> {
     statuses.iter().find(|status| *status.name == *name)
 }

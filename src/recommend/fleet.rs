@@ -75,6 +75,8 @@ pub struct Watched {
     /// Since when it has had no recommendation.
     empty_since: Option<Time>,
     unsaved: Option<Unsaved>,
+    /// What is being written.
+    saving: Option<Unsaved>,
     last_saved: Option<Time>,
     last_sample: Option<Time>,
 }
@@ -184,7 +186,10 @@ impl Fleet {
         if watched.owner.as_deref() == Some(owner) {
             return;
         }
-        if watched.owner.is_some() {
+        let of_another = |(_, container): (_, &ContainerHistory)| {
+            container.owner().is_some_and(|it| it != owner)
+        };
+        if watched.owner.is_some() || watched.history.iter().any(of_another) {
             let names: Vec<Arc<str>> =
                 watched.history.iter().map(|(name, _)| Arc::clone(name)).collect();
             watched.history = History::default();
@@ -431,11 +436,11 @@ impl Fleet {
         (changes().count(), changes().map(|unsaved| unsaved.since).min())
     }
 
-    /// Everything that is remembered of a VPA, to be saved, and the mark by which [`Fleet::saved`] tells
-    /// changes that came while it was being written.
+    /// Everything that is remembered of a VPA, to be saved. What happens from now on is another change, to be
+    /// saved another time.
     pub fn records(&mut self, key: &VpaKey, now: Time) -> Vec<Record> {
         let Some(watched) = self.vpas.get_mut(key) else { return Vec::new() };
-        watched.unsaved = None;
+        watched.saving = watched.unsaved.take().or(watched.saving);
         let owner = watched.owner.clone();
         let Watched { directives, history, .. } = watched;
         let mut records = Vec::with_capacity(history.len());
@@ -461,14 +466,19 @@ impl Fleet {
         for container in containers {
             watched.history.saved(container);
         }
+        watched.saving = None;
         watched.last_saved = Some(now);
     }
 
-    /// Notes that a VPA could not be saved: it stays due.
-    pub fn not_saved(&mut self, key: &VpaKey, now: Time) {
-        if let Some(watched) = self.vpas.get_mut(key) {
-            watched.change(now, false);
-        }
+    /// Notes that a VPA could not be saved: it is as due as it was.
+    pub fn not_saved(&mut self, key: &VpaKey) {
+        let Some(watched) = self.vpas.get_mut(key) else { return };
+        watched.unsaved = match (watched.saving.take(), watched.unsaved) {
+            (Some(before), Some(since)) => {
+                Some(Unsaved { since: before.since, urgent: before.urgent || since.urgent })
+            }
+            (before, since) => before.or(since),
+        };
     }
 
     /// Notes that a stored history of this VPA was read: it need not be written before it is due.

@@ -127,9 +127,8 @@ mod tests {
     fn containers_share_the_room_of_their_pod_in_proportion() {
         let containers = vec![container("a", "3", "1Gi"), container("b", "1", "1Gi")];
         let mut said = Recommendation { containers, stale: Vec::new() };
-        let limit = |text: &str| {
-            text.parse().ok().map(|amount| Limit { amount, by: Reason::PodCap })
-        };
+        let limit =
+            |text: &str| text.parse().ok().map(|amount| Limit { amount, by: Reason::PodCap });
         fit(&mut said, Room { cpu: limit("2"), memory: limit("4Gi") });
         let cpu: Vec<String> = said
             .containers

@@ -66,6 +66,15 @@ impl Reported {
         }
     }
 
+    /// As it will be read once this is written.
+    pub fn of(
+        conditions: Vec<Condition>,
+        said: &Recommendation,
+        observed_generation: Option<i64>,
+    ) -> Self {
+        Self { conditions, recommendation: Some(Fingerprint::new(said)), observed_generation }
+    }
+
     /// What of the status differs from what is wanted now. `band` is the share by which a bound may drift
     /// from what is written before it is written anew.
     pub fn change(

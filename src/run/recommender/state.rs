@@ -20,7 +20,7 @@ use crate::{
     },
     quantity::Quantity,
     recommend::{
-        Amounts, Directives, Fleet, OomKill, Reason, Recommendation,
+        Amounts, Directives, Fleet, HistoryState, OomKill, Reason, Recommendation,
         conditions::{self, Circumstances},
         room::{self, Limit, Room},
         status::Reported,
@@ -103,7 +103,8 @@ impl Core {
             self.fleet.untrack(&key);
             return;
         }
-        let policies = vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
+        let policies =
+            vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let annotations = vpa.metadata.annotations.as_ref();
         let none = std::collections::BTreeMap::new();
         let directives =
@@ -241,6 +242,16 @@ impl Core {
         }
     }
 
+    /// Whether the stored history of a VPA is still to be read.
+    pub fn is_waiting(&self, key: &VpaKey) -> bool {
+        self.fleet.get(key).is_some_and(|known| known.state() == HistoryState::Waiting)
+    }
+
+    /// When the status of a VPA was last written, for those who write the stalest first.
+    pub fn last_written(&self, key: &VpaKey) -> Option<Time> {
+        self.index.vpa(key)?.last_written
+    }
+
     /// What is to be said about a VPA now. `None` while its history is not loaded.
     pub fn judge(&self, key: &VpaKey, now: Time) -> Option<Verdict> {
         let vpa = self.index.vpa(key)?;
@@ -256,7 +267,8 @@ impl Core {
         let ignored = if tuned { &*watched.directives().bad_annotations } else { &[] };
         let words = room::restricted_by(&said).map(|by| {
             let room = self.fleet.room();
-            let text = |limit: Option<Limit>| limit.map_or("any".into(), |it| it.amount.to_string());
+            let text =
+                |limit: Option<Limit>| limit.map_or("any".into(), |it| it.amount.to_string());
             let (cpu, memory) = (text(room.cpu), text(room.memory));
             (by.name(), format!("A pod may have {cpu} of CPU and {memory} of memory"))
         });
