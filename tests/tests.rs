@@ -11,6 +11,7 @@ mod docs;
 mod house;
 mod model;
 mod quantity;
+mod recommender;
 mod schema;
 mod sim;
 mod storage;

@@ -33,6 +33,8 @@ use clap::{
 
 pub use exit::Exit;
 
+use crate::run::RecommenderConfig;
+
 use self::{
     output::{Problem, on_one_line},
     terminal::Terminal,
@@ -90,6 +92,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match outcome {
         Ok(exit) => exit,
         Err(problem) => problem.report(),
+    }
+}
+
+/// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever
+/// runs one inside of another program.
+pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
+    let words = ["plimsoll", recommender::NAME].into_iter().chain(flags.iter().copied());
+    let (cli, typed) = parse(words.map(OsString::from))
+        .map_err(|error| one_line(&error.render().to_string()))?;
+    match cli.command {
+        Command::Recommender(arguments) => {
+            arguments.config(&typed, |_| String::new()).map_err(|problem| problem.to_string())
+        }
+        _ => Err("these are no flags of a recommender".to_owned()),
     }
 }
 

@@ -152,7 +152,7 @@ pub struct RecommenderArgs {
 
 impl RecommenderArgs {
     /// What was asked for, checked as a whole. `variable` looks into the environment.
-    fn config(
+    pub(super) fn config(
         &self,
         typed: &Typed,
         variable: impl Fn(&str) -> String,

@@ -1,0 +1,89 @@
+//! A recommender's life in the test's own process: it recommends, saves, restarts and goes on.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+use plimsoll_storage::Time;
+
+use super::start::{define, passed, start, step, vpa};
+use crate::support::{
+    Bed, Usage,
+    clock::wall_now,
+    nodes::is_ready,
+    objects,
+    usage::Use,
+    wait,
+};
+
+const MINUTE: Duration = Duration::from_mins(1);
+const MEBIBYTE: u64 = 1 << 20;
+
+fn autoscaler(name: &str) -> String {
+    format!(
+        "
+metadata: {{name: {name}}}
+spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
+"
+    )
+}
+
+fn target(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
+    let said = vpa.status.as_ref()?.recommendation.as_ref()?.container_recommendations.first()?;
+    Some((said.target.cpu()?.to_string(), said.target.memory()?.to_string()))
+}
+
+#[tokio::test]
+async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    define(&bed).await;
+    bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &autoscaler("web")).await;
+    let web = objects::deployment("web", 2, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 500 * MEBIBYTE });
+
+    let begin = Time::from(wall_now());
+    let clock = Clock::stepped(begin);
+    usage.at(begin.into());
+    let running = start(&bed, &clock, &[]).await;
+    passed(&running, 1).await;
+    for _ in 0..10 {
+        let summary = step_to(&running, &clock, &usage).await;
+        assert_eq!((summary.pods, summary.samples), (2, 4), "two pods, CPU and memory each");
+    }
+    let is_told = |vpa: &VerticalPodAutoscaler| {
+        target(vpa) == Some(("350m".into(), "600Mi".into())) || target(vpa).is_some()
+    };
+    let before = vpa(&bed, &namespace, "web", "has a target", is_told).await;
+    wait::until("everything is written", || async {
+        (running.waiting_statuses() == 0).then_some(())
+    })
+    .await;
+    let before_restart = vpa(&bed, &namespace, "web", "is there", |_| true).await;
+    assert_eq!(target(&before), target(&before_restart));
+    running.stop().await;
+
+    let running = start(&bed, &clock, &[]).await;
+    passed(&running, 1).await;
+    step_to(&running, &clock, &usage).await;
+    wait::until("everything is written", || async {
+        (running.waiting_statuses() == 0).then_some(())
+    })
+    .await;
+    let after = vpa(&bed, &namespace, "web", "is there", |_| true).await;
+    assert_eq!(target(&before_restart), target(&after));
+    running.stop().await;
+}
+
+async fn step_to(
+    running: &plimsoll::run::recommender::Running,
+    clock: &Clock,
+    usage: &Usage,
+) -> plimsoll::run::recommender::Summary {
+    usage.at(clock.now().later(MINUTE).into());
+    step(running, clock, MINUTE).await
+}
