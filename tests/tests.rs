@@ -20,3 +20,4 @@ mod storage;
     reason = "the testbed offers what tests of later roles need too"
 )]
 mod support;
+mod target;
