@@ -13,6 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use plimsoll::api::vpa::TargetRef;
+use plimsoll::observe::answers::{Answer, Answers};
 use plimsoll::observe::controllers::{
     Controller, Controllers, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet,
     SlimReplicationController, SlimStatefulSet,
@@ -442,7 +443,7 @@ async fn an_answer_is_renewed_without_anybody_waiting() {
     let Some(bed) = Bed::shared().await else { return };
     // Whoever doubts an answer is heard at once.
     let lifetimes = Lifetimes {
-        found: Duration::from_secs(60),
+        found: Duration::from_mins(1),
         missing: Duration::ZERO,
         ..Lifetimes::default()
     };
@@ -468,6 +469,39 @@ async fn an_answer_is_renewed_without_anybody_waiting() {
     wait::until("the new answer is there", || async { (resolve().await == green).then_some(()) })
         .await;
     assert_eq!(rig.calls(), asked + 1, "and it was asked for once");
+}
+
+#[tokio::test]
+async fn an_older_answer_stays_while_nobody_knows_a_better_one() {
+    let answers = Answers::<&str, u32>::new(10);
+    let (asked, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
+    let ask = |value, definite| {
+        let asked = Arc::clone(&asked);
+        move || async move {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Answer { value, lifetime: minute, definite }
+        }
+    };
+    let all = join_all((0..20).map(|value| answers.get(&"web", ask(value, true)))).await;
+    assert!(all.iter().all(|value| *value == all[0]), "{all:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "one asks, all hear");
+
+    answers.doubt(&"web", Duration::ZERO, ask(100, false)).await;
+    wait::until("it is asked again", || async {
+        (asked.load(Ordering::Relaxed) == 2).then_some(())
+    })
+    .await;
+    // What is certain takes the place of the older one, whenever the doubt is heard.
+    wait::until("there is a better answer", || async {
+        answers.doubt(&"web", Duration::ZERO, ask(200, true)).await;
+        let value = answers.get(&"web", ask(300, true)).await;
+        assert!(value == all[0] || value == 200, "{value}");
+        (value == 200).then_some(())
+    })
+    .await;
+    answers.doubt(&"web", minute, ask(400, true)).await;
+    assert_eq!(answers.get(&"web", ask(400, true)).await, 200, "it is young");
+    assert_eq!(answers.get_younger(&"web", Duration::ZERO, ask(500, true)).await, 500);
 }
 
 #[tokio::test]
