@@ -21,3 +21,4 @@ mod storage;
     reason = "the testbed offers what tests of later roles need too"
 )]
 mod support;
+mod target;

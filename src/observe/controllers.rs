@@ -89,7 +89,7 @@ pub struct Controllers {
 
 #[derive(Debug, Default)]
 struct Records {
-    records: BTreeSet<Record>,
+    newer: BTreeSet<Record>,
     /// From before the watch was restarted, and not seen again so far.
     older: BTreeSet<Record>,
     complete: bool,
@@ -168,7 +168,7 @@ impl Controllers {
     pub fn restart(&self, kind: WellKnown) {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        let mut seen = std::mem::take(&mut records.records);
+        let mut seen = std::mem::take(&mut records.newer);
         // Those of an earlier start that never became complete are still not known to be gone.
         seen.append(&mut records.older);
         records.older = seen;
@@ -188,9 +188,9 @@ impl Controllers {
         let mut kinds = self.write();
         let records = &mut kinds[K::KIND as usize];
         let older = records.older.take(record.key());
-        let newer = records.records.get(record.key());
+        let newer = records.newer.get(record.key());
         let changed = newer.or(older.as_ref()).is_none_or(|known| known.0 != record.0);
-        records.records.replace(record);
+        records.newer.replace(record);
         changed
     }
 
@@ -209,7 +209,7 @@ impl Controllers {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
         let older = records.older.remove(key.as_str());
-        records.records.remove(key.as_str()) || older
+        records.newer.remove(key.as_str()) || older
     }
 
     /// Selector and owner of a controller.
@@ -217,7 +217,7 @@ impl Controllers {
         let key = key(namespace, name);
         let kinds = self.read();
         let records = &kinds[kind as usize];
-        let found = records.records.get(key.as_str()).or_else(|| records.older.get(key.as_str()));
+        let found = records.newer.get(key.as_str()).or_else(|| records.older.get(key.as_str()));
         match found {
             Some(record) => Lookup::Found(record.known()),
             None if records.complete => Lookup::Missing,
@@ -233,7 +233,7 @@ impl Controllers {
     /// How many controllers of that kind are known.
     pub fn count(&self, kind: WellKnown) -> usize {
         let kinds = self.read();
-        kinds[kind as usize].records.len() + kinds[kind as usize].older.len()
+        kinds[kind as usize].newer.len() + kinds[kind as usize].older.len()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, [Records; WellKnown::ALL.len()]> {
@@ -310,3 +310,106 @@ impl PartialEq for Record {
 }
 
 impl Eq for Record {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<K: Controller>(yaml: &str) -> K {
+        serde_saphyr::from_str(yaml).expect("a controller")
+    }
+
+    fn replica_set(name: &str) -> SlimReplicaSet {
+        read(&format!(
+            "
+metadata:
+  {{name: {name}, namespace: shop, uid: 7b1f, labels: {{app: web}}, ownerReferences: [
+    {{apiVersion: v1, kind: Team, name: shop, uid: 1}},
+    {{apiVersion: apps/v1, kind: Deployment, name: web, uid: 2, controller: true}}]}}
+spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4b9c7f5d}}}}}}"
+        ))
+    }
+
+    #[test]
+    fn a_controller_is_found_with_its_selector_and_its_owner() {
+        let controllers = Controllers::new();
+        assert!(controllers.put(&replica_set("web-6d4b9c7f5d")));
+        assert!(!controllers.put(&replica_set("web-6d4b9c7f5d")), "nothing changed");
+        let Lookup::Found(known) =
+            controllers.find(WellKnown::ReplicaSet, "shop", "web-6d4b9c7f5d")
+        else {
+            panic!("it was put")
+        };
+        let owner =
+            Owner { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "web".into() };
+        assert_eq!(known.owner, Some(owner));
+        let selector = Selector::parse("app=web,pod-template-hash=6d4b9c7f5d");
+        assert_eq!(known.selector.ok_or(()), selector.map_err(|_| ()));
+    }
+
+    #[test]
+    fn each_kind_selects_in_its_own_way() {
+        let template = "spec: {jobTemplate: {spec: {template: {metadata: {labels: {a: b}}}}}}";
+        let expected = Selector::parse("a=b");
+        let meta = "metadata: {name: x, namespace: y}";
+        let plain = "spec: {selector: {matchLabels: {a: b}}}";
+        assert_eq!(read::<SlimDaemonSet>(&format!("{{{meta}, {plain}}}")).selector(), expected);
+        assert_eq!(read::<SlimDeployment>(&format!("{{{meta}, {plain}}}")).selector(), expected);
+        assert_eq!(read::<SlimStatefulSet>(&format!("{{{meta}, {plain}}}")).selector(), expected);
+        assert_eq!(read::<SlimJob>(&format!("{{{meta}, {plain}}}")).selector(), expected);
+        assert_eq!(read::<SlimCronJob>(&format!("{{{meta}, {template}}}")).selector(), expected);
+        let replication: SlimReplicationController =
+            read(&format!("{{{meta}, spec: {{selector: {{a: b}}}}}}"));
+        assert_eq!(replication.selector(), expected);
+        let bare: SlimDeployment = read(&format!("{{{meta}}}"));
+        assert_eq!(bare.selector(), Ok(Selector::nothing()));
+    }
+
+    #[test]
+    fn what_was_not_read_yet_is_not_missing() {
+        let (controllers, kind) = (Controllers::new(), WellKnown::ReplicaSet);
+        assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Unread);
+        controllers.restart(kind);
+        controllers.put(&replica_set("kept"));
+        controllers.put(&replica_set("lost"));
+        assert!(!controllers.complete(kind));
+        assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Missing);
+        assert_eq!(controllers.find(WellKnown::Job, "shop", "web"), Lookup::Unread);
+        assert!(!controllers.is_complete());
+
+        controllers.restart(kind);
+        assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
+        assert!(!controllers.put(&replica_set("kept")), "nothing changed");
+        // Before the list was complete, the watch broke once more.
+        controllers.restart(kind);
+        assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
+        controllers.put(&replica_set("kept"));
+        assert!(controllers.complete(kind), "one is gone");
+        assert_eq!(controllers.find(kind, "shop", "lost"), Lookup::Missing);
+        assert_eq!(controllers.count(kind), 1);
+        assert!(controllers.gone(kind, "shop", "kept") && !controllers.gone(kind, "shop", "kept"));
+        assert_eq!(controllers.count(kind), 0);
+    }
+
+    #[test]
+    fn a_controller_takes_less_than_200_bytes() {
+        const COUNT: usize = 10_000;
+        let pattern = replica_set("checkout");
+        let objects: Vec<_> = (0..COUNT)
+            .map(|i| {
+                let mut object = pattern.clone();
+                object.metadata.name = Some(format!("checkout-{:010}", i * 7_919 % 1_000_003));
+                object
+            })
+            .collect();
+        let controllers = Controllers::new();
+        let used = allocation_counter::measure(|| {
+            for object in &objects {
+                controllers.put(object);
+            }
+        });
+        let each = used.bytes_current / COUNT as i64;
+        assert_eq!(controllers.count(WellKnown::ReplicaSet), COUNT);
+        assert!((50..200).contains(&each), "{each} bytes");
+    }
+}

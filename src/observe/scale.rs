@@ -77,7 +77,7 @@ pub enum Scale {
 #[derive(Clone)]
 pub struct Scales {
     asker: Asker,
-    scales: Answers<ObjectKey, Arc<Scale>>,
+    known: Answers<ObjectKey, Arc<Scale>>,
     lifetimes: Lifetimes,
 }
 
@@ -96,7 +96,7 @@ type Kinds = Result<Vec<Kind>, String>;
 /// One kind in one version: where its objects are.
 #[derive(Debug)]
 struct Kind {
-    kind: Box<str>,
+    name: Box<str>,
     /// `/apis/apps/v1`.
     root: Arc<str>,
     plural: Box<str>,
@@ -180,18 +180,18 @@ impl Scales {
     /// Asks with that client, which must not retry by itself: a refused request is asked again later anyway.
     pub fn new(client: Client, gate: Gate, lifetimes: Lifetimes) -> Self {
         let asker = Asker { client, gate, groups: Answers::new(MOST_GROUPS), lifetimes };
-        Self { asker, scales: Answers::new(lifetimes.capacity), lifetimes }
+        Self { asker, known: Answers::new(lifetimes.capacity), lifetimes }
     }
 
     /// The scale of that object.
     pub async fn get(&self, key: &ObjectKey) -> Arc<Scale> {
-        self.scales.get(key, self.question(key)).await
+        self.known.get(key, self.question(key)).await
     }
 
     /// Has that object asked for again, although its answer may still be good: when there are no pods where
     /// there should be some. Does nothing when it was asked for a moment ago.
     pub async fn doubt(&self, key: &ObjectKey) {
-        self.scales.doubt(key, self.lifetimes.missing, self.question(key)).await;
+        self.known.doubt(key, self.lifetimes.missing, self.question(key)).await;
     }
 
     fn question(
@@ -227,13 +227,13 @@ impl Asker {
             Ok(kinds) => kinds,
             Err(why) => return Scale::Unavailable(why.clone()),
         };
-        if !kinds.iter().any(|kind| kind.kind == key.kind) {
+        if !kinds.iter().any(|kind| kind.name == key.kind) {
             return Scale::NoKind(format!("no matches for kind {:?} in group {group:?}", key.kind));
         }
         // A refusal in one version says nothing of the others.
         let mut last = Scale::Missing(NO_RESOURCE.to_owned());
         for kind in kinds {
-            if kind.kind != key.kind || !kind.scalable {
+            if kind.name != key.kind || !kind.scalable {
                 continue;
             }
             let path = format!(
@@ -256,7 +256,7 @@ impl Asker {
     async fn kinds(&self, group: &str, kind: &str) -> Arc<Kinds> {
         let key = Box::from(group);
         let kinds = self.groups.get(&key, self.kinds_question(group)).await;
-        let is_there = |known: &Kind| &*known.kind == kind && known.scalable;
+        let is_there = |known: &Kind| &*known.name == kind && known.scalable;
         if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_there)) {
             let age = self.lifetimes.missing / 2;
             return self.groups.get_younger(&key, age, self.kinds_question(group)).await;
@@ -342,7 +342,7 @@ fn add(kinds: &mut Vec<Kind>, root: &str, list: &APIResourceList) {
     // What is scaled is in a namespace, as its pods are.
     let objects = list.resources.iter().filter(|resource| !resource.name.contains('/'));
     kinds.extend(objects.map(|resource| Kind {
-        kind: resource.kind.as_str().into(),
+        name: resource.kind.as_str().into(),
         root: Arc::clone(&root),
         plural: resource.name.as_str().into(),
         scalable: resource.namespaced

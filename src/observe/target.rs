@@ -252,3 +252,205 @@ impl Halt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::controllers::{SlimCronJob, SlimDeployment, SlimJob};
+
+    const NAMESPACE: &str = "shop";
+
+    fn at(api_version: &str, kind: &str, name: &str) -> ObjectKey {
+        ObjectKey {
+            namespace: NAMESPACE.into(),
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+        }
+    }
+
+    fn owned(name: &str, owner: &str, spec: &str) -> String {
+        let owners = match owner.split(' ').collect::<Vec<_>>()[..] {
+            [version, kind, name] => format!(
+                "{{apiVersion: {version}, kind: {kind}, name: {name}, uid: u, controller: true}}"
+            ),
+            _ => String::new(),
+        };
+        format!(
+            "{{metadata: {{name: {name}, namespace: shop, ownerReferences: [{owners}]}}, spec: {{{spec}}}}}"
+        )
+    }
+
+    /// A deployment of everything that the walk meets, with what is known of it.
+    fn cluster(deployment_owner: &str) -> Controllers {
+        let controllers = Controllers::new();
+        let spec = "selector: {matchLabels: {app: web}}";
+        let deployment: SlimDeployment =
+            serde_saphyr::from_str(&owned("web", deployment_owner, spec)).expect("valid");
+        let job: SlimJob =
+            serde_saphyr::from_str(&owned("run", "batch/v1 CronJob nightly", spec)).expect("valid");
+        let cron: SlimCronJob =
+            serde_saphyr::from_str(&owned("nightly", "", "suspend: true")).expect("valid");
+        controllers.put(&deployment);
+        controllers.put(&job);
+        controllers.put(&cron);
+        for kind in WellKnown::ALL {
+            controllers.complete(kind);
+        }
+        controllers
+    }
+
+    fn found(owner: &str) -> Arc<Scale> {
+        let owner = match owner.split(' ').collect::<Vec<_>>()[..] {
+            [version, kind, name] => Some(crate::observe::controllers::Owner {
+                api_version: version.into(),
+                kind: kind.into(),
+                name: name.into(),
+            }),
+            _ => None,
+        };
+        Arc::new(Scale::Found {
+            selector: Selector::parse("app=custom").map_err(|_| String::new()),
+            owner,
+        })
+    }
+
+    /// What upstream's tests of this walk expect, by their names.
+    #[test]
+    fn the_topmost_controller_is_found_as_upstream_finds_it() {
+        let (web, job) = (at("apps/v1", "Deployment", "web"), at("batch/v1", "Job", "run"));
+        let scaled = at("x.io/v1", "Scaled", "s");
+        let custom = |key: &ObjectKey, scale| Asked::from([(key.clone(), scale)]);
+        let missing = || Arc::new(Scale::Missing("not found".to_owned()));
+        let top = |owner: &str, asked: &Asked, key: &ObjectKey| match topmost(
+            &cluster(owner),
+            asked,
+            key,
+        ) {
+            Ok(Some(top)) => format!("{}/{}", top.kind, top.name),
+            Ok(None) => "none".to_owned(),
+            Err(Halt::Wrong(why)) => why,
+            Err(Halt::Unknown(why)) => format!("unknown: {why}"),
+            Err(Halt::Ask(key)) => format!("ask {}", key.name),
+        };
+        let none = Asked::new();
+        for (case, answer, expected) in [
+            (
+                "deployment doesn't exist",
+                top("", &none, &at("apps/v1", "Deployment", "ghost")),
+                "Deployment shop/ghost does not exist",
+            ),
+            ("deployment no parent", top("", &none, &web), "Deployment/web"),
+            (
+                "deployment with parent",
+                top("apps/v1 StatefulSet gone", &none, &web),
+                "StatefulSet shop/gone does not exist",
+            ),
+            ("CronJob", top("", &none, &job), "CronJob/nightly"),
+            (
+                "CronJob no parent",
+                top("", &none, &at("batch/v1", "CronJob", "nightly")),
+                "CronJob/nightly",
+            ),
+            (
+                "deployment cycle in ownership",
+                top("apps/v1 Deployment web", &none, &web),
+                "cycle detected in ownership chain",
+            ),
+            (
+                "a cycle through a custom resource",
+                top("x.io/v1 Scaled s", &custom(&scaled, found("apps/v1 Deployment web")), &web),
+                "cycle detected in ownership chain",
+            ),
+            (
+                "deployment, parent with no scale subresource",
+                top("x.io/v1 Scaled s", &custom(&scaled, missing()), &web),
+                "Deployment/web",
+            ),
+            (
+                "deployment, parent not well known with scale subresource",
+                top("x.io/v1 Scaled s", &custom(&scaled, found("")), &web),
+                "Scaled/s",
+            ),
+            (
+                "deployment, parent of unknown kind",
+                top(
+                    "x.io/v1 Scaled s",
+                    &custom(&scaled, Arc::new(Scale::NoKind("no matches".to_owned()))),
+                    &web,
+                ),
+                "unhandled targetRef x.io/v1 / Scaled / s, last error no matches",
+            ),
+            (
+                "deployment, parent not to be had",
+                top(
+                    "x.io/v1 Scaled s",
+                    &custom(&scaled, Arc::new(Scale::Unavailable("away".to_owned()))),
+                    &web,
+                ),
+                "unknown: unhandled targetRef x.io/v1 / Scaled / s, last error away",
+            ),
+            ("deployment, parent not asked yet", top("x.io/v1 Scaled s", &none, &web), "ask s"),
+            (
+                "pod, parent is node",
+                top("v1 Node node", &none, &web),
+                "unhandled targetRef v1 / Node / node, last error node is not a valid owner",
+            ),
+            (
+                "custom resource with no scale subresource",
+                top("", &custom(&scaled, missing()), &scaled),
+                "none",
+            ),
+        ] {
+            assert_eq!(answer, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_judged_in_the_words_that_users_know() {
+        let judged = |asked: &Asked, key: &ObjectKey| match judge(&cluster(""), asked, key) {
+            Ok(Outcome::Found { selector, owner }) => format!("{owner} by {selector}"),
+            Ok(Outcome::Unsupported { message }) => message,
+            Ok(Outcome::Unavailable { message }) => format!("unknown: {message}"),
+            Err(key) => format!("ask {}", key.name),
+        };
+        let (none, scaled) = (Asked::new(), at("x.io/v1", "Scaled", "s"));
+        for (key, expected) in [
+            (at("apps/v1", "Deployment", "web"), "apps/Deployment/web by app=web"),
+            (at("extensions/v1beta1", "Deployment", "web"), "apps/Deployment/web by app=web"),
+            (at("", "Deployment", "web"), "apps/Deployment/web by app=web"),
+            (at("batch/v1", "CronJob", "nightly"), "batch/CronJob/nightly by "),
+            (
+                at("batch/v1", "Job", "run"),
+                "The target batch/v1.Job/run has a parent controller but it should point to a topmost well-known or scalable controller",
+            ),
+            (
+                at("apps/v1", "Deployment", "ghost"),
+                "Cannot read targetRef. Reason: Deployment shop/ghost does not exist",
+            ),
+            (
+                at("a/b/c", "Scaled", "s"),
+                "Cannot read targetRef. Reason: unexpected GroupVersion string: a/b/c",
+            ),
+            (scaled.clone(), "ask s"),
+        ] {
+            assert_eq!(judged(&none, &key), expected, "{key:?}");
+        }
+        for (owner, expected) in [
+            ("", "x.io/Scaled/s by app=custom"),
+            (
+                "apps/v1 Deployment ghost",
+                "Error checking if target x.io/v1.Scaled/s is a topmost well-known or scalable controller: Deployment shop/ghost does not exist",
+            ),
+            (
+                "apps/v1 Deployment web",
+                "The target x.io/v1.Scaled/s has a parent controller but it should point to a topmost well-known or scalable controller",
+            ),
+        ] {
+            let asked = Asked::from([(scaled.clone(), found(owner))]);
+            assert_eq!(judged(&asked, &scaled), expected);
+        }
+        let unread = judge(&Controllers::new(), &none, &at("apps/v1", "Deployment", "web"));
+        assert!(matches!(unread, Ok(Outcome::Unavailable { .. })), "{unread:?}");
+    }
+}
