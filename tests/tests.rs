@@ -9,9 +9,11 @@ mod crds;
 mod demo;
 mod docs;
 mod house;
+mod metrics;
 mod model;
 mod quantity;
 mod schema;
+mod serve;
 mod sim;
 mod storage;
 #[allow(
