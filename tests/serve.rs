@@ -208,7 +208,7 @@ fn endless(counts: &Arc<Counts>) -> impl Exposition + 'static {
 
 #[test]
 fn readers_that_do_not_read_take_little_memory_and_keep_no_probe_out() {
-    const READERS: usize = 200;
+    const READERS: usize = 100;
     // One thread for both sides, so that every allocation is seen.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
