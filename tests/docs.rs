@@ -52,6 +52,11 @@ fn the_profiles_in_the_documentation_are_those_of_the_code() {
 }
 
 #[test]
+fn the_metrics_in_the_documentation_are_those_of_the_code() {
+    generated("docs/metrics.md", "families", &crate::metrics::documentation());
+}
+
+#[test]
 fn every_fix_has_its_row_and_its_test() {
     let (page, tests) = (page("docs/compatibility.md"), page("tests/model/fixes.rs"));
     for fix in Fix::ALL {

@@ -9,10 +9,12 @@ mod crds;
 mod demo;
 mod docs;
 mod house;
+mod metrics;
 mod model;
 mod quantity;
 mod recommender;
 mod schema;
+mod serve;
 mod sim;
 mod storage;
 #[allow(

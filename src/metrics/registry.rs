@@ -43,7 +43,9 @@ impl Registry {
     /// What every process has: its own use of the machine, and its version.
     pub fn new() -> Self {
         let mut registry = Self { families: Vec::new(), objects: None };
-        process::families().into_iter().for_each(|family| registry.add(family));
+        for family in process::families() {
+            registry.add(family);
+        }
         let build: Arc<Family<Gauge, 1>> = registry.family(BUILD_INFO, 1);
         build.with([env!("CARGO_PKG_VERSION")]).set(1.0);
         registry

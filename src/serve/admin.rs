@@ -28,9 +28,9 @@ const MOST_CONNECTIONS: usize = 64;
 /// A request must have been sent by then. Idle connections are closed after this time as well.
 const TO_ASK: Duration = Duration::from_secs(90);
 /// After this long a connection ends with the answer under way...
-const TO_STAY: Duration = Duration::from_secs(300);
+const TO_STAY: Duration = Duration::from_mins(5);
 /// ... which then has this long to be read.
-const TO_LEAVE: Duration = Duration::from_secs(60);
+const TO_LEAVE: Duration = Duration::from_mins(1);
 /// At shutdown, answers under way have this long.
 const TO_FINISH: Duration = Duration::from_secs(3);
 /// What is rendered ahead of a reader.

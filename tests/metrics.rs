@@ -1,0 +1,167 @@
+//! What Prometheus is told: the same as upstream tells it, and well-formed.
+
+mod exposition;
+mod objects;
+mod upstream;
+
+use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, time::Duration};
+
+use plimsoll::{
+    metrics::{
+        Cardinality, Health, HistoryState, ObjectMetrics, QualitySample, RecommendationChange,
+        RecommenderMetrics, Registry, VpaTraits, recommender::ReadFrom,
+    },
+    recommend::estimate::Resource,
+};
+use plimsoll_storage::Time;
+use xtask::parts::{self, Release};
+
+use crate::support::not_run::not_run;
+use exposition::Exposition;
+use objects::Fleet;
+
+/// A scrape in one piece.
+fn scrape(registry: Registry) -> String {
+    Arc::new(registry).scrape().fold(String::new(), |mut text, chunk| {
+        text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+        text
+    })
+}
+
+/// A registry in which everything has happened once, so that every family has series.
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    let recommender = RecommenderMetrics::new(&mut registry);
+    recommender.observe_step("LoadVPAs", Duration::from_millis(15));
+    recommender.count_fetch(false);
+    recommender.count_fetch(true);
+    recommender.observe_first_recommendation(Duration::from_secs(61));
+    recommender.observe_query(200, "POST", Duration::from_millis(20));
+    recommender.count_request_read(ReadFrom::ContainerStatuses);
+    recommender.set_container_states(3);
+    recommender.set_vpa_counts([vpa(Some("Off")), vpa(None)]);
+    for resource in [Resource::Cpu, Resource::Memory] {
+        for recommendation in [None, Some(3.0), Some(0.5)] {
+            let update_mode = Some("Auto");
+            let is_oom = false;
+            let sample =
+                QualitySample { update_mode, resource, is_oom, usage: 1.0, recommendation };
+            recommender.observe_sample(&sample);
+        }
+        let (old, new, pods) = (2.0, 3.0, 5);
+        let update_mode = None;
+        let change = RecommendationChange { update_mode, resource, old, new, pods };
+        recommender.observe_change(&change);
+    }
+    let health = Health::new(&mut registry);
+    health.set_leader(true);
+    health.loop_succeeded(Time::from_secs(1_767_225_600));
+    health.set_loop_lag(Duration::from_millis(3));
+    health.set_history_state(HistoryState::Loaded);
+    health.feed("pods").objects.set(7.0);
+    health.count_write("status", "done");
+    health.set_write_queue("status", 2);
+    health.count_samples("counted", 12);
+    health.count_oom_kill("pod", "counted");
+    health.count_checkpoints("loaded", 3);
+    health.checkpoints_saved(Time::from_secs(1_767_225_601));
+    registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(3)), Cardinality::All));
+    registry
+}
+
+fn vpa(update_mode: Option<&str>) -> VpaTraits<'_> {
+    VpaTraits {
+        update_mode,
+        has_recommendation: true,
+        matches_pods: true,
+        unsupported_config: false,
+    }
+}
+
+/// What the page of the documentation says of the families, as a table for each group.
+pub fn documentation() -> String {
+    let mut text = String::from(
+        "| family | type | labels | unit | series | what it tells | absent while |\n|---|---|---|---|---|---|---|\n",
+    );
+    for definition in registry().definitions() {
+        let labels: Vec<_> = definition.labels.iter().map(|label| format!("`{label}`")).collect();
+        let labels = labels.join(", ");
+        let kind = definition.kind.as_str();
+        let (name, unit, series) = (definition.name, definition.unit, definition.series);
+        let (help, absent) = (definition.help, definition.absent);
+        writeln!(text, "| `{name}` | {kind} | {labels} | {unit} | {series} | {help} | {absent} |")
+            .expect("fits");
+    }
+    text
+}
+
+#[test]
+fn every_family_has_a_name_of_its_own_and_labels_in_alphabetical_order() {
+    let definitions = registry().definitions();
+    assert!(definitions.len() > 40, "only {} families", definitions.len());
+    let printed = Exposition::parse(&scrape(registry()));
+    for definition in &definitions {
+        assert!(definition.labels.is_sorted(), "{}", definition.name);
+        let same = definitions.iter().filter(|other| other.name == definition.name).count();
+        assert_eq!(same, 1, "{}", definition.name);
+        let family = printed.family(definition.name);
+        assert_eq!(family.kind, definition.kind.as_str(), "{}", definition.name);
+        assert_eq!(family.labels, definition.labels, "{}", definition.name);
+    }
+    assert_eq!(printed.names().count(), definitions.len());
+}
+
+#[test]
+fn modes_that_nobody_knows_share_a_series_that_goes_back_to_zero() {
+    let mut registry = Registry::new();
+    let recommender = RecommenderMetrics::new(&mut registry);
+    recommender.set_vpa_counts([vpa(Some("Sometimes")), vpa(Some("Never")), vpa(Some(""))]);
+    let registry = Arc::new(registry);
+    let text = || {
+        let text: Vec<u8> = registry.scrape().flatten().collect();
+        String::from_utf8(text).expect("UTF-8")
+    };
+    let line = |mode: &str, count: usize| {
+        format!(
+            "vpa_recommender_vpa_objects_count{{api=\"v1\",has_recommendation=\"true\",matches_pods=\"true\",\
+             unsupported_config=\"false\",update_mode=\"{mode}\"}} {count}\n"
+        )
+    };
+    assert!(
+        text().contains(&line("other", 2)) && text().contains(&line("Recreate", 1)),
+        "{}",
+        text()
+    );
+    recommender.set_vpa_counts([]);
+    assert!(
+        text().contains(&line("other", 0)) && text().contains(&line("Recreate", 0)),
+        "{}",
+        text()
+    );
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_but_upstreams_names() {
+    let tool = match parts::prometheus(Release::Three) {
+        Ok(programs) => programs.tool,
+        Err(why) => return not_run(why),
+    };
+    let mut promtool = process::Command::new(tool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool starts");
+    let text = scrape(registry());
+    promtool.stdin.take().expect("piped").write_all(text.as_bytes()).expect("promtool reads");
+    let output = promtool.wait_with_output().expect("promtool ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lints: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    assert!(output.status.success() || output.status.code() == Some(3), "{said}");
+    // Counters without _total and gauges with _count: upstream's names, kept for its dashboards.
+    let upstreams = |line: &&str| line.starts_with("vpa_");
+    assert!(lints.iter().any(upstreams), "nothing was checked: {said}");
+    let ours: Vec<_> = lints.iter().filter(|line| !upstreams(line)).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+}

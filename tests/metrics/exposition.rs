@@ -1,0 +1,69 @@
+//! The text format as far as two programs are compared by it: families, types, labels and buckets.
+
+use std::collections::BTreeMap;
+
+/// A scrape, by family.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    families: BTreeMap<String, Family>,
+}
+
+/// A family. Labels stand in the order of the first series, without those that belong to the format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Family {
+    pub kind: String,
+    pub labels: Vec<String>,
+    /// The ends of the buckets of the first series, as they are written.
+    pub buckets: Vec<String>,
+    /// What stands between the braces, in order, of all lines but those of buckets.
+    pub series: Vec<String>,
+}
+
+impl Exposition {
+    /// Panics at what is not the text format, or is another than one family after the other.
+    pub fn parse(text: &str) -> Self {
+        let mut families = BTreeMap::<String, Family>::new();
+        let mut current = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a name and a type");
+                name.clone_into(&mut current);
+                let family = Family { kind: kind.to_owned(), ..Family::default() };
+                assert!(families.insert(current.clone(), family).is_none(), "{name} comes twice");
+            } else if !line.starts_with('#') {
+                let family = families.get_mut(&current).expect("a type comes first");
+                let suffix = line.strip_prefix(current.as_str());
+                family.read(suffix.unwrap_or_else(|| panic!("{line} is no {current}")));
+            }
+        }
+        Self { families }
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.families.keys().map(String::as_str)
+    }
+
+    pub fn family(&self, name: &str) -> &Family {
+        self.families.get(name).unwrap_or_else(|| panic!("there is no {name}"))
+    }
+}
+
+impl Family {
+    fn read(&mut self, sample: &str) {
+        let (series, value) = sample.rsplit_once(' ').expect("a value");
+        value.replace("Inf", "inf").parse::<f64>().expect("a number");
+        let labels = series.split_once('{').map_or("", |(_, labels)| labels.trim_end_matches('}'));
+        let pairs: Vec<_> = labels.split("\",").filter_map(|pair| pair.split_once("=\"")).collect();
+        if let Some((_, bound)) = pairs.iter().find(|(name, _)| *name == "le") {
+            let bound = bound.trim_end_matches('"').to_owned();
+            if !self.buckets.contains(&bound) {
+                self.buckets.push(bound);
+            }
+            return;
+        }
+        if self.series.is_empty() {
+            self.labels = pairs.iter().map(|(name, _)| (*name).to_owned()).collect();
+        }
+        self.series.push(labels.to_owned());
+    }
+}

@@ -1,0 +1,141 @@
+//! Series of single objects: as many as asked for, only of what is known, and from any number of objects through a
+//! little memory.
+
+use std::sync::Arc;
+
+use plimsoll::{
+    metrics::{
+        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, Registry, Restriction,
+        VpaRow, objects::PAGE,
+    },
+    recommend::estimate::Resource,
+};
+use plimsoll_storage::VpaKey;
+
+use super::scrape;
+
+/// So many VPAs of one container each; every tenth is restricted and has no pods.
+pub struct Fleet(usize);
+
+impl Fleet {
+    pub fn of(vpas: usize) -> Self {
+        Self(vpas)
+    }
+
+    fn page(&self, after: Option<&VpaKey>, mut visit: impl FnMut(usize, &str)) -> Option<VpaKey> {
+        let first = after.map_or(0, |key| {
+            key.name.trim_start_matches("vpa-").parse::<usize>().expect("a key of ours") + 1
+        });
+        let end = (first + PAGE).min(self.0);
+        for number in first..end {
+            visit(number, &format!("vpa-{number:06}"));
+        }
+        (end < self.0).then(|| VpaKey::new("team", format!("vpa-{:06}", end - 1)))
+    }
+}
+
+impl Objects for Fleet {
+    fn vpas(&self, after: Option<&VpaKey>, visit: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
+        self.page(after, |number, name| {
+            visit(VpaRow {
+                namespace: "team",
+                name,
+                update_mode: "Auto",
+                history_state: HistoryState::Loaded,
+                staleness_seconds: (number % 10 != 0).then_some(12.5),
+            });
+        })
+    }
+
+    fn containers(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<VpaKey> {
+        self.page(after, |number, name| {
+            for resource in [Resource::Cpu, Resource::Memory] {
+                visit(ContainerRow {
+                    namespace: "team",
+                    name,
+                    container: "main",
+                    resource,
+                    target: 0.25,
+                    lower: 0.125,
+                    upper: 1e6,
+                    uncapped: 0.5,
+                    request: (number % 10 != 0).then_some(0.1),
+                    usage_peak: Some(if number % 10 == 0 { f64::NAN } else { 0.2 }),
+                    confidence: 8.0,
+                    reason: (number % 10 == 0).then_some(Restriction::MaxAllowed),
+                });
+            }
+        })
+    }
+}
+
+fn text(vpas: usize, cardinality: Cardinality) -> String {
+    let mut registry = Registry::new();
+    registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(vpas)), cardinality));
+    scrape(registry)
+}
+
+/// Lines of this family with this in them.
+fn count(text: &str, family: &str, part: &str) -> usize {
+    let name = format!("{family}{{");
+    text.lines().filter(|line| line.starts_with(&name) && line.contains(part)).count()
+}
+
+#[test]
+fn what_is_not_known_has_no_series() {
+    let text = text(200, Cardinality::All);
+    let of_cpu = "resource=\"cpu\"";
+    assert_eq!(count(&text, "plimsoll_target", of_cpu), 200);
+    assert_eq!(count(&text, "plimsoll_request", of_cpu), 180);
+    assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
+    assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is nothing that is known");
+    let wanted = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
+                  resource=\"memory\"} 1e+06";
+    assert!(text.lines().any(|line| line == wanted), "{text}");
+}
+
+#[test]
+fn a_restriction_is_one_while_it_holds_and_zero_otherwise() {
+    let text = text(200, Cardinality::All);
+    let family = "plimsoll_restricted_scaling";
+    assert_eq!(count(&text, family, "} 1"), 40);
+    assert_eq!(count(&text, family, "} 0"), 200 * 2 * Restriction::ALL.len() - 40);
+    assert_eq!(count(&text, family, "reason=\"max_allowed\",resource=\"cpu\"} 1"), 20);
+}
+
+#[test]
+fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
+    let text = text(200, Cardinality::Restricted);
+    assert_eq!(count(&text, "plimsoll_restricted_scaling", "} 1"), 40);
+    assert_eq!(count(&text, "plimsoll_object_info", "update_mode=\"Auto\"} 1"), 200);
+    assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
+    assert_eq!(text.matches("kind=\"vpa\"").count(), 420, "{text}");
+}
+
+#[test]
+fn objects_can_be_left_out() {
+    assert_eq!(text(200, Cardinality::Off).matches("kind=\"vpa\"").count(), 0);
+}
+
+#[test]
+fn fifty_thousand_containers_are_printed_through_a_little_memory() {
+    let mut registry = Registry::new();
+    let fleet = Arc::new(Fleet::of(50_000));
+    registry.add_objects(ObjectMetrics::new(fleet, Cardinality::All));
+    let registry = Arc::new(registry);
+    let (mut bytes, mut largest) = (0, 0);
+    let used = allocation_counter::measure(|| {
+        for chunk in registry.scrape() {
+            bytes += chunk.len();
+            largest = largest.max(chunk.len());
+        }
+    });
+    assert!(bytes > 100 << 20, "only {bytes} bytes");
+    assert!(largest < 256 << 10, "a chunk of {largest} bytes");
+    assert!(used.bytes_max < 1 << 20, "{} bytes at once", used.bytes_max);
+    assert_eq!(used.bytes_current, 0, "something is left of the scrape");
+}
