@@ -92,7 +92,8 @@ impl Told {
 
 fn read(event: SlimEvent, uid: Box<str>, was_there: bool) -> Option<Eviction> {
     let about = event.involved_object;
-    let is_eviction = about.kind.as_deref() == Some("Pod") && event.reason.as_deref() == Some("Evicted");
+    let is_eviction =
+        about.kind.as_deref() == Some("Pod") && event.reason.as_deref() == Some("Evicted");
     let ObjectMeta { annotations, creation_timestamp, namespace, .. } = event.metadata;
     let annotations = annotations?;
     let text = |name| annotations.get(name).map(String::as_str).unwrap_or_default();
@@ -136,7 +137,8 @@ mod tests {
     #[test]
     fn an_event_is_told_once_and_forgotten_with_the_server() {
         let mut told = Told::default();
-        let mut hear = |change| told.hear(change).map(|told| (told.uid.to_string(), told.was_there));
+        let mut hear =
+            |change| told.hear(change).map(|told| (told.uid.to_string(), told.was_there));
         let told_as = |uid: &str, was_there| Some((uid.to_owned(), was_there));
         assert_eq!(hear(Change::Restart), None);
         assert_eq!(hear(event("a")), told_as("a", true));

@@ -13,7 +13,9 @@ const LARGEST_ITEM: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// Nobody serves the API, or the one who should is away.
-    #[error("nobody serves {path} (HTTP {code}: {message}): is the metrics server installed and running?")]
+    #[error(
+        "nobody serves {path} (HTTP {code}: {message}): is the metrics server installed and running?"
+    )]
     Absent {
         /// What was asked for.
         path: String,
@@ -23,7 +25,9 @@ pub enum UsageError {
         message: String,
     },
     /// The server does not want to answer.
-    #[error("{path} was refused (HTTP {code}: {message}); 403 means that a right to read it is missing")]
+    #[error(
+        "{path} was refused (HTTP {code}: {message}); 403 means that a right to read it is missing"
+    )]
     Refused {
         /// What was asked for.
         path: String,
@@ -87,9 +91,9 @@ pub(super) async fn read_items(
     mut item: impl FnMut(&[u8]) -> Result<(), serde_json::Error> + Send,
 ) -> Result<(), UsageError> {
     let read = read(client, path, &mut item);
-    tokio::time::timeout_at(deadline.at, read).await.unwrap_or_else(|_| {
-        Err(UsageError::Late { path: path.to_owned(), limit: deadline.limit })
-    })
+    tokio::time::timeout_at(deadline.at, read)
+        .await
+        .unwrap_or_else(|_| Err(UsageError::Late { path: path.to_owned(), limit: deadline.limit }))
 }
 
 async fn read(
@@ -199,8 +203,7 @@ enum Flaw {
 struct Splitter {
     /// Brackets that are open.
     depth: usize,
-    is_in_string: bool,
-    is_escaped: bool,
+    text: Text,
     /// The last string that began among the fields of the list itself: before a value, its name.
     name: Vec<u8>,
     /// Whether the open bracket of depth 2 is that of the items.
@@ -209,6 +212,16 @@ struct Splitter {
     has_ended: bool,
     /// The beginning of an item whose end has not arrived.
     item: Vec<u8>,
+}
+
+/// Where in a string one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Text {
+    #[default]
+    Outside,
+    Inside,
+    /// After a backslash: the next quote is none.
+    Escaped,
 }
 
 impl Splitter {
@@ -220,13 +233,13 @@ impl Splitter {
         // Where the item that is being read begins in these bytes.
         let mut start = (!self.item.is_empty()).then_some(0);
         for (index, &byte) in bytes.iter().enumerate() {
-            if self.is_in_string {
+            if self.text != Text::Outside {
                 self.continue_string(byte);
                 continue;
             }
             match byte {
                 b'"' if self.depth > 0 => {
-                    self.is_in_string = true;
+                    self.text = Text::Inside;
                     if self.depth == 1 {
                         self.name.clear();
                     }
@@ -279,9 +292,9 @@ impl Splitter {
 
     fn continue_string(&mut self, byte: u8) {
         match byte {
-            _ if self.is_escaped => self.is_escaped = false,
-            b'\\' => self.is_escaped = true,
-            b'"' => self.is_in_string = false,
+            _ if self.text == Text::Escaped => self.text = Text::Inside,
+            b'\\' => self.text = Text::Escaped,
+            b'"' => self.text = Text::Outside,
             // Longer than the one name that is looked for is as good as any other.
             _ if self.depth == 1 && self.name.len() < 8 => self.name.push(byte),
             _ => {}
@@ -309,7 +322,8 @@ mod tests {
             items.push(serde_json::from_slice::<serde_json::Value>(item)?.to_string());
             Ok(())
         };
-        let fed = text.as_bytes().chunks(size).try_for_each(|piece| splitter.feed(piece, &mut keep));
+        let fed =
+            text.as_bytes().chunks(size).try_for_each(|piece| splitter.feed(piece, &mut keep));
         let end = fed.and_then(|()| splitter.finish()).map_err(|why| why.to_string());
         (items, end)
     }

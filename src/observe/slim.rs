@@ -193,7 +193,8 @@ pub struct Condition {
 impl SlimNode {
     /// Whether it says so itself; `Unknown` is no yes.
     pub fn is_ready(&self) -> bool {
-        let mut ready = self.status.conditions.iter().filter(|condition| &*condition.kind == "Ready");
+        let mut ready =
+            self.status.conditions.iter().filter(|condition| &*condition.kind == "Ready");
         ready.any(|condition| &*condition.status == "True")
     }
 }

@@ -204,10 +204,10 @@ fn read_pod(item: &Item<'_>, report: &mut UsageReport, sink: &mut (dyn FnMut(Pod
             (cpu, memory) => {
                 is_incomplete = true;
                 report.leave_out(|| {
-                    let why =
-                        cpu.err().map(|why| format!("cpu {why}")).or_else(|| {
-                            memory.err().map(|why| format!("memory {why}"))
-                        });
+                    let why = cpu
+                        .err()
+                        .map(|why| format!("cpu {why}"))
+                        .or_else(|| memory.err().map(|why| format!("memory {why}")));
                     format!("{namespace}/{pod}/{}: {}", container.name, why.unwrap_or_default())
                 });
             }
