@@ -8,6 +8,7 @@ mod bed_usage;
 mod crds;
 mod demo;
 mod docs;
+mod feed;
 mod house;
 mod metrics;
 mod model;

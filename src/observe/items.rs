@@ -203,8 +203,7 @@ enum Flaw {
 struct Splitter {
     /// Brackets that are open.
     depth: usize,
-    is_in_string: bool,
-    is_escaped: bool,
+    text: Text,
     /// The last string that began among the fields of the list itself: before a value, its name.
     name: Vec<u8>,
     /// Whether the open bracket of depth 2 is that of the items.
@@ -213,6 +212,16 @@ struct Splitter {
     has_ended: bool,
     /// The beginning of an item whose end has not arrived.
     item: Vec<u8>,
+}
+
+/// Where in a string one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Text {
+    #[default]
+    Outside,
+    Inside,
+    /// After a backslash: the next quote is none.
+    Escaped,
 }
 
 impl Splitter {
@@ -224,13 +233,13 @@ impl Splitter {
         // Where the item that is being read begins in these bytes.
         let mut start = (!self.item.is_empty()).then_some(0);
         for (index, &byte) in bytes.iter().enumerate() {
-            if self.is_in_string {
+            if self.text != Text::Outside {
                 self.continue_string(byte);
                 continue;
             }
             match byte {
                 b'"' if self.depth > 0 => {
-                    self.is_in_string = true;
+                    self.text = Text::Inside;
                     if self.depth == 1 {
                         self.name.clear();
                     }
@@ -283,9 +292,9 @@ impl Splitter {
 
     fn continue_string(&mut self, byte: u8) {
         match byte {
-            _ if self.is_escaped => self.is_escaped = false,
-            b'\\' => self.is_escaped = true,
-            b'"' => self.is_in_string = false,
+            _ if self.text == Text::Escaped => self.text = Text::Inside,
+            b'\\' => self.text = Text::Escaped,
+            b'"' => self.text = Text::Outside,
             // Longer than the one name that is looked for is as good as any other.
             _ if self.depth == 1 && self.name.len() < 8 => self.name.push(byte),
             _ => {}

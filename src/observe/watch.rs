@@ -110,22 +110,34 @@ pub async fn watch<K>(
         tokio::select! {
             biased;
             () = &mut shutdown => return,
-            why = follow => {
-                feed.no_longer_streams(&why);
-                streams = false;
+            end = follow => match end {
+                End::Expired => {}
+                End::NoStreams(why) => {
+                    feed.no_longer_streams(&why);
+                    streams = false;
+                }
             }
         }
     }
 }
 
-/// Follows the changes. It ends only when streamed lists are refused, with the words of the server.
+/// Why a watch has to begin anew.
+enum End {
+    /// The server has forgotten the changes since the last one, and says so before the watch begins. kube would ask for
+    /// the same changes again and again.
+    Expired,
+    /// Streamed lists are refused, in these words.
+    NoStreams(String),
+}
+
+/// Follows the changes for as long as that is possible.
 async fn follow<K>(
     api: &Api<Guarded<K>>,
     config: Config,
     streams: bool,
     feed: &Feed,
     apply: &mut (impl FnMut(Change<K>) + Send),
-) -> String
+) -> End
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -136,7 +148,7 @@ where
     loop {
         let Some(event) = events.next().await else {
             // kube's watcher has no end; if it had one, it would be a connection that was lost.
-            return "the watch ended".to_owned();
+            return End::Expired;
         };
         match event {
             Ok(Event::Init) => {
@@ -162,17 +174,20 @@ where
             Err(error) => {
                 let words = error_text(&error);
                 feed.fails(&words);
+                is_listing = false;
+                if is_expired(&error) && has_listed {
+                    return End::Expired;
+                }
                 if streams && !has_listed {
                     match refusal(&error) {
-                        Some(Refusal::OfStreaming) => return words,
+                        Some(Refusal::OfStreaming) => return End::NoStreams(words),
                         Some(Refusal::OfSomething) => refusals += 1,
                         None => {}
                     }
                     if refusals >= REFUSALS {
-                        return words;
+                        return End::NoStreams(words);
                     }
                 }
-                is_listing = false;
             }
         }
     }
@@ -210,14 +225,19 @@ enum Refusal {
     OfSomething,
 }
 
+/// Whether the changes that were asked for are too old.
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
 /// What an error says about streamed lists. Rights that are missing, a kind that does not exist yet, a version that
 /// is too old and a server that is busy say nothing.
 fn refusal(error: &watcher::Error) -> Option<Refusal> {
-    let status = match error {
-        watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status,
-        _ => return None,
+    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status))
+    | watcher::Error::WatchError(status)) = error
+    else {
+        return None;
     };
     match status.code {
         401 | 403 | 404 | 408 | 410 | 429 => None,

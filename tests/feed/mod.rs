@@ -1,0 +1,7 @@
+//! Proof of what is read of a real cluster: watches, usage and evictions, and what becomes of them when something breaks.
+
+mod events;
+mod memory;
+mod mirror;
+mod usage;
+mod watches;
