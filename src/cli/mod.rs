@@ -103,7 +103,7 @@ pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
         .map_err(|error| one_line(&error.render().to_string()))?;
     match cli.command {
         Command::Recommender(arguments) => {
-            arguments.config(&typed, |_| String::new()).map_err(|problem| problem.to_string())
+            arguments.config(&typed, |_| String::new()).map_err(Problem::into_message)
         }
         _ => Err("these are no flags of a recommender".to_owned()),
     }

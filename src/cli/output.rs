@@ -23,6 +23,11 @@ impl Problem {
         Self::new(Exit::Fine, "")
     }
 
+    /// What it says.
+    pub fn into_message(self) -> String {
+        self.message
+    }
+
     /// Says it on standard error, and how to exit.
     pub fn report(self) -> Exit {
         if !self.message.is_empty() {

@@ -199,7 +199,7 @@ impl Controllers {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
         if let Some(record) = records.older.take(key(namespace, name).as_str()) {
-            records.records.insert(record);
+            records.newer.insert(record);
         }
     }
 
