@@ -18,7 +18,7 @@ mod proxy;
 mod status;
 
 /// Long for what takes a moment, so that a busy machine fails nothing.
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// A bed that knows our definitions.
 async fn bed_with_definitions() -> Option<Bed> {

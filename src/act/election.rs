@@ -259,7 +259,7 @@ impl Election {
                 Some(sent) => return Ok(Step::Held(sent)),
                 // Somebody else wrote it. Look again before anything else.
                 None => {
-                    tracing::debug!(lease = %self.options.name, "the lease was changed by others")
+                    tracing::debug!(lease = %self.options.name, "the lease was changed by others");
                 }
             }
         }

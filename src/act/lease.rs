@@ -194,7 +194,7 @@ mod tests {
         lease = claimed(&lease, "a", LEASE, at(-5_000_000));
         observed.see(spec(&lease), after(6_000), blind);
         assert_eq!(observed.expires("b", LEASE), Some(after(20_000)), "since the look before");
-        lease = claimed(&lease, "a", Duration::from_secs(60), at(0));
+        lease = claimed(&lease, "a", Duration::from_mins(1), at(0));
         observed.see(spec(&lease), after(100_000), blind);
         assert_eq!(
             observed.expires("b", LEASE),

@@ -18,7 +18,7 @@ fn permit() -> Permit {
 async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
     let Some(bed) = Bed::shared().await else { return };
     let namespace = bed.namespace("heartbeat").await;
-    let interval = Duration::from_secs(60);
+    let interval = Duration::from_mins(1);
     let new = |identity| {
         Heartbeat::new(bed.client(), &namespace, identity, "default", Some("1/3"), interval)
             .with_access(Verdict::Allowed)
@@ -66,7 +66,7 @@ async fn a_heartbeat_that_could_not_be_renewed_is_not_begun() {
         json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}),
     ])
     .await;
-    let interval = Duration::from_secs(60);
+    let interval = Duration::from_mins(1);
     let heartbeat =
         Heartbeat::new(account.client.clone(), &namespace, "one", "default", None, interval);
     let verdicts = may(&account.client, &heartbeat.rules()).await;
