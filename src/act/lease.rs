@@ -115,7 +115,7 @@ pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
 
 /// Whole seconds, rounded up: nobody may take a lease sooner than its holder believes.
 pub(super) fn seconds(duration: Duration) -> i32 {
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
