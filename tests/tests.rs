@@ -1,5 +1,6 @@
 //! The one integration-test binary; each module is a topic.
 
+mod act;
 mod bed;
 mod bed_nodes;
 mod bed_peers;

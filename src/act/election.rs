@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A standby looks at least this often, whatever its retry period: a handover shall not take longer than 2 s.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(800);
 /// How much longer a look may come by chance.
 const LOOK_SPREAD: f64 = 0.5;
 /// How long a stop waits for the answer of a request under way, and then for the release.
@@ -259,25 +259,23 @@ impl Election {
                 Some(sent) => return Ok(Step::Held(sent)),
                 // Somebody else wrote it. Look again before anything else.
                 None => {
-                    tracing::debug!(lease = %self.options.name, "the lease was changed by others")
+                    tracing::debug!(lease = %self.options.name, "the lease was changed by others");
                 }
             }
         }
-        let Some(lease) = self.leases.get_opt(&self.options.name).await? else {
-            return self.create().await;
-        };
-        let record = lease.spec.clone().unwrap_or_default();
+        let lease = self.leases.get_opt(&self.options.name).await?;
         let now = Instant::now();
-        self.observed.see(&record, now, self.blind());
-        self.saw(&lease);
-        let expires = match lease::holder(&lease) {
-            None => None,
-            Some(holder) if holder == self.options.identity => None,
-            Some(_) => self.observed.expires(self.options.lease_duration),
-        };
+        if let Some(lease) = &lease {
+            self.observed.see(&lease.spec.clone().unwrap_or_default(), now, self.blind());
+            self.saw(lease);
+        }
+        // A lease that somebody deleted is still its holder's: who holds it does not know yet.
+        let ElectionOptions { identity, lease_duration, .. } = &self.options;
+        let expires = self.observed.expires(identity, *lease_duration);
         if expires.is_some_and(|expires| now < expires) {
             return Ok(Step::Waits(expires));
         }
+        let Some(lease) = lease else { return self.create().await };
         Ok(self.claim(&lease).await?.map_or(Step::Waits(None), Step::Held))
     }
 

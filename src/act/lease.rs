@@ -35,10 +35,16 @@ impl Observed {
         self.looked = Some(answered);
     }
 
-    /// When the record may be taken from its holder, who has not been seen to renew it since.
-    pub fn expires(&self, lease_duration: Duration) -> Option<Instant> {
-        let recorded = self.record.as_ref()?.lease_duration_seconds;
-        let recorded = recorded.and_then(|seconds| u64::try_from(seconds).ok());
+    /// When the record may be taken from its holder, who has not been seen to renew it since. `None` when
+    /// it need not be taken from anybody.
+    pub fn expires(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
+        let record = self.record.as_ref()?;
+        let holder = record.holder_identity.as_deref().unwrap_or_default();
+        if holder.is_empty() || holder == identity {
+            return None;
+        }
+        let recorded =
+            record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let duration =
             recorded.filter(|seconds| *seconds > 0).map_or(lease_duration, Duration::from_secs);
         self.changed.map(|changed| changed + duration)
@@ -109,7 +115,7 @@ pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
 
 /// Whole seconds, rounded up: nobody may take a lease sooner than its holder believes.
 pub(super) fn seconds(duration: Duration) -> i32 {
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
@@ -175,29 +181,32 @@ mod tests {
         let blind = Duration::from_secs(2);
         let mut lease = first("lease", "ns", "a", LEASE, at(10));
         let mut observed = Observed::default();
-        assert_eq!(observed.expires(LEASE), None, "nothing was seen yet");
+        assert_eq!(observed.expires("b", LEASE), None, "nothing was seen yet");
         observed.see(spec(&lease), start, blind);
         assert_eq!(
-            observed.expires(LEASE),
+            observed.expires("b", LEASE),
             Some(after(15_000)),
             "the first look counts from itself"
         );
         observed.see(spec(&lease), after(5_000), blind);
-        assert_eq!(observed.expires(LEASE), Some(after(15_000)), "nothing changed");
+        assert_eq!(observed.expires("b", LEASE), Some(after(15_000)), "nothing changed");
         // A renewal, by a holder whose clock is years away: only that it changed counts.
         lease = claimed(&lease, "a", LEASE, at(-5_000_000));
         observed.see(spec(&lease), after(6_000), blind);
-        assert_eq!(observed.expires(LEASE), Some(after(20_000)), "since the look before");
-        lease = claimed(&lease, "a", Duration::from_secs(60), at(0));
+        assert_eq!(observed.expires("b", LEASE), Some(after(20_000)), "since the look before");
+        lease = claimed(&lease, "a", Duration::from_mins(1), at(0));
         observed.see(spec(&lease), after(100_000), blind);
         assert_eq!(
-            observed.expires(LEASE),
+            observed.expires("b", LEASE),
             Some(after(158_000)),
             "the holder's duration, 2 s blind"
         );
         lease.spec.get_or_insert_default().lease_duration_seconds = None;
         observed.see(spec(&lease), after(100_000), blind);
-        assert_eq!(observed.expires(LEASE), Some(after(115_000)), "else our own");
+        assert_eq!(observed.expires("b", LEASE), Some(after(115_000)), "else our own");
+        assert_eq!(observed.expires("a", LEASE), None, "the holder waits for nobody");
+        observed.see(spec(&released(&lease, at(1))), after(100_000), blind);
+        assert_eq!(observed.expires("b", LEASE), None, "nobody holds it");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::act::{
 /// How often a key is prepared anew right after a conflict, before others get their turn.
 const CONFLICTS_IN_A_ROW: u32 = 3;
 /// A server may ask for any pause; beyond this it is asked again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How long a stop waits for requests under way. What is cut off is either stored or not, as a whole.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 

@@ -11,7 +11,7 @@ use crate::act::jitter;
 
 /// The first wait after a failure, and the longest: a key that cannot be written is no reason to hammer the server.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Keys that wait to be written or are being written. Never more than there are keys.
 #[derive(Debug, Default)]
@@ -214,8 +214,8 @@ mod tests {
             now = queue.wakes(now).expect("a time to try again");
         }
         assert_eq!(queue.take(now), Some(key("web")));
-        queue.later(&key("web"), now, Duration::from_secs(300));
-        assert_eq!(queue.wakes(now), Some(now + Duration::from_secs(300)), "as the server asked");
+        queue.later(&key("web"), now, Duration::from_mins(5));
+        assert_eq!(queue.wakes(now), Some(now + Duration::from_mins(5)), "as the server asked");
         assert_eq!(queue.oldest(), Some(start), "it has waited all the time");
     }
 

@@ -156,10 +156,10 @@ fn request(patch: &StatusPatch) -> Result<Request<Body>, String> {
     };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     metadata["resourceVersion"] = json!(patch.resource_version);
-    let path = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
+    let objects = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    let mut request = kube::core::Request::new(path)
+    let mut request = kube::core::Request::new(objects)
         .patch_subresource("status", &patch.key.name, &parameters, &Patch::Merge(body))
         .map_err(|why| why.to_string())?;
     // What kube's own calls say, for whoever counts requests by verb.

@@ -1,0 +1,58 @@
+//! Writing to a real API server: who may, in which order, and what becomes of it.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+use kube::api::{Api, PostParams};
+use plimsoll::api::{VerticalPodAutoscaler, crds};
+use plimsoll_storage::VpaKey;
+
+use crate::support::{Bed, objects, wait};
+
+mod access;
+mod election;
+mod heartbeat;
+mod outbox;
+mod proxy;
+mod status;
+
+/// Long for what takes a moment, so that a busy machine fails nothing.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A bed that knows our definitions.
+async fn bed_with_definitions() -> Option<Bed> {
+    let bed = Bed::shared().await?;
+    let api = Api::<CustomResourceDefinition>::all(bed.client());
+    for definition in crds().expect("definitions") {
+        match api.create(&PostParams::default(), &definition).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(why) => panic!("{why}"),
+        }
+        wait::until("the definition is established", || async {
+            let conditions = api.get_status(&definition.name_any()).await.ok()?.status?.conditions;
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.any(|is| is.type_ == "Established" && is.status == "True").then_some(())
+        })
+        .await;
+    }
+    Some(bed)
+}
+
+/// A VPA that nobody has written to yet.
+async fn vpa(bed: &Bed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
+    let yaml = format!(
+        "
+metadata: {{name: {name}}}
+spec:
+  targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}
+"
+    );
+    objects::create(bed.client(), namespace, &yaml).await
+}
+
+async fn read(bed: &Bed, key: &VpaKey) -> VerticalPodAutoscaler {
+    let api = Api::namespaced(bed.client(), &key.namespace);
+    api.get(&key.name).await.expect("it is there")
+}

@@ -1,0 +1,142 @@
+//! Owns a way to the real API server that can be made slow, deaf or unwilling, or have others write first.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::Ipv4Addr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::support::ports::Port;
+
+/// What happens to a request before it reaches the server: an answer instead, or nothing.
+pub type Meddle = Pin<Box<dyn Future<Output = Option<Response<Full<Bytes>>>> + Send>>;
+type Meddler = dyn Fn(&Method, &str) -> Meddle + Send + Sync;
+
+/// A proxy, until it is dropped.
+pub struct Proxy {
+    /// A client that goes through it.
+    pub client: Client,
+    seen: Arc<Mutex<Vec<(Method, String, Instant)>>>,
+    task: JoinHandle<()>,
+    _port: Port,
+}
+
+impl Proxy {
+    /// Passes requests on with this client, once the meddler lets them.
+    pub async fn start(
+        behind: Client,
+        meddler: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static,
+    ) -> Self {
+        let port = Port::claim();
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
+        let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+        let meddler: Arc<Meddler> = Arc::new(meddler);
+        let task = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                loop {
+                    let Ok((stream, _)) = listener.accept().await else { continue };
+                    let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
+                    let behind = behind.clone();
+                    tokio::spawn(async move {
+                        let service = service_fn(move |request: Request<Incoming>| {
+                            let path = request.uri().path().to_owned();
+                            let method = request.method().clone();
+                            let meddle = meddler(&method, &path);
+                            seen.lock().expect("no panic").push((method, path, Instant::now()));
+                            respond(behind.clone(), request, meddle)
+                        });
+                        // A client that goes away is no concern of a test.
+                        let _ = Builder::new(TokioExecutor::new())
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await;
+                    });
+                }
+            }
+        });
+        let address = format!("http://127.0.0.1:{}", port.number());
+        let mut config = kube::Config::new(address.parse().expect("an address"));
+        config.default_retry = false;
+        let client = Client::try_from(config).expect("a client");
+        Self { client, seen, task, _port: port }
+    }
+
+    /// When requests of this method to paths that end so arrived.
+    pub fn arrivals(&self, method: &Method, end: &str) -> Vec<Instant> {
+        let seen = self.seen.lock().expect("no panic");
+        let fits = seen.iter().filter(|(is, path, _)| is == method && path.ends_with(end));
+        fits.map(|(_, _, at)| *at).collect()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Lets a request pass.
+pub fn pass() -> Meddle {
+    Box::pin(async { None })
+}
+
+/// Never answers.
+pub fn hang() -> Meddle {
+    Box::pin(std::future::pending())
+}
+
+/// Answers in the server's place.
+pub fn refuse(code: u16, retry_after: Option<u64>) -> Meddle {
+    let mut answer = Response::builder().status(code);
+    if let Some(seconds) = retry_after {
+        answer = answer.header("retry-after", seconds);
+    }
+    let answer = answer.body(Full::from("not\nnow")).expect("an answer");
+    Box::pin(async { Some(answer) })
+}
+
+async fn respond(
+    behind: Client,
+    request: Request<Incoming>,
+    meddle: Meddle,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    if let Some(answer) = meddle.await {
+        return Ok(answer);
+    }
+    let (mut parts, body) = request.into_parts();
+    let body = body.collect().await.expect("the request is whole").to_bytes();
+    parts.headers.remove(http::header::HOST);
+    let path = parts.uri.path_and_query().expect("a path").as_str();
+    parts.uri = path.parse().expect("a path is a URI");
+    parts.version = http::Version::HTTP_11;
+    let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    let bad = |why: String| {
+        let body = Full::from(why);
+        Response::builder().status(StatusCode::BAD_GATEWAY).body(body).expect("an answer")
+    };
+    let answer = match behind.send(request).await {
+        Ok(answer) => answer,
+        Err(why) => return Ok(bad(why.to_string())),
+    };
+    let (parts, body) = answer.into_parts();
+    Ok(match body.collect().await {
+        Ok(body) => {
+            let mut answer = Response::new(Full::from(body.to_bytes()));
+            *answer.status_mut() = parts.status;
+            answer
+        }
+        Err(why) => bad(why.to_string()),
+    })
+}
