@@ -60,7 +60,12 @@ impl Cluster {
             ..Namespace::default()
         };
         let namespaces = Api::<Namespace>::all(self.bed.client());
-        namespaces.create(&PostParams::default(), &object).await.expect("a new namespace");
+        match namespaces.create(&PostParams::default(), &object).await {
+            Ok(_) => {}
+            // Another save of the same subject was quicker.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => panic!("{error}"),
+        }
         self.made.lock().expect("nobody panics with it").insert(namespace.into());
     }
 

@@ -41,7 +41,11 @@ where
     }
 }
 
-async fn save_under(storage: &Checkpoints, record: &Record, permit: &dyn WritePermit) -> [usize; 5] {
+async fn save_under(
+    storage: &Checkpoints,
+    record: &Record,
+    permit: &dyn WritePermit,
+) -> [usize; 5] {
     let report = storage.save(std::slice::from_ref(record), permit).await.expect("it ends");
     let (kept, refused, failed) =
         (report.kept_richer.len(), report.refused.len(), report.failed.len());
@@ -257,8 +261,7 @@ async fn a_server_that_does_not_answer_fails_loads_for_now_and_names_every_recor
     let storage = Checkpoints::new(client, || NOW, Options::default());
     let failed = storage.load(&Wanted::Everything, &mut Loaded::default()).await;
     assert!(matches!(failed, Err(Error::Unavailable { .. })), "{failed:?}");
-    let batch: Vec<Record> =
-        (0..40).map(|n| shelf.record(&format!("web-{n}"), "app", 1)).collect();
+    let batch: Vec<Record> = (0..40).map(|n| shelf.record(&format!("web-{n}"), "app", 1)).collect();
     let report = save(&storage, &batch).await;
     assert_eq!((report.failed.len(), report.written), (40, 0));
     assert!(report.failed[39].why.contains("not tried"), "{:?}", report.failed[39]);
