@@ -177,7 +177,7 @@ async fn a_typical_annotation_takes_less_than_four_kilobytes() {
     let weights = |first: u8, count: u8| plimsoll_storage::Weights {
         reference: Some(Time::from_secs(1_790_000_000)),
         total: 25_385.781_156_456_942,
-        buckets: (first..first + count).map(|b| (b, 1234.567_891_234 / f64::from(b))).collect(),
+        buckets: (first..first + count).map(|b| (b, 1_234.567_891_234 / f64::from(b))).collect(),
         span: Some((first, first + count - 1)),
         ..Default::default()
     };
