@@ -1,10 +1,15 @@
-//! The storage backends: the suite that all must pass, and what `local` makes of damage, kills and full disks.
+//! The storage backends: the suite that all must pass, what `local` makes of damage, kills and full disks, and
+//! `checkpoint` of other writers.
 
+mod annotated;
 mod backends;
 mod broken;
+mod checkpoints;
 mod codec;
+mod contended;
 mod damage;
 mod faults;
 mod growth;
 pub mod kill;
+mod objects;
 pub mod place;

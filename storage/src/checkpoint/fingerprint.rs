@@ -108,6 +108,6 @@ mod tests {
 
     #[test]
     fn the_fingerprint_is_a_format_and_stays_as_it_is() {
-        assert_eq!(format!("{:016x}", of(status())), "0");
+        assert_eq!(format!("{:016x}", of(status())), "b8f6936f33c8ebe5");
     }
 }

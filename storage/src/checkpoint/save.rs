@@ -90,8 +90,10 @@ impl Checkpoints {
             if let Some(outcome) = judge(record, &plan, known.as_ref(), &attempt) {
                 return Ok(outcome);
             }
-            let failure = match &known {
-                Some(Entry { holds: Holds::Unsure, .. }) => self.look(record, &mut attempt).await,
+            let done = match &known {
+                Some(Entry { holds: Holds::Unsure, .. }) => {
+                    self.look(record, &mut attempt).await.map(|()| false)
+                }
                 _ if run.is_hopeless() => {
                     return Ok(Outcome::Failed("not tried, as others were not answered".into()));
                 }
@@ -100,9 +102,13 @@ impl Checkpoints {
                     self.send(record, &plan, known.as_ref(), &mut attempt).await
                 }
             };
-            let Err(failure) = failure else {
-                run.unanswered.store(0, Relaxed);
-                continue;
+            let failure = match done {
+                Ok(true) => {
+                    run.unanswered.store(0, Relaxed);
+                    return Ok(Outcome::Written);
+                }
+                Ok(false) => continue,
+                Err(failure) => failure,
             };
             if let Some(outcome) = run.after(failure, &mut attempt).await {
                 return Ok(outcome);
@@ -111,7 +117,7 @@ impl Checkpoints {
         Ok(Outcome::Failed(attempt.why.unwrap_or(Failure::Conflict).why()))
     }
 
-    /// Creates or changes the object. From the moment of sending until the answer nobody knows what is
+    /// Creates or changes the object; answers whether that is done. From the moment of sending until the answer nobody knows what is
     /// stored, even if this is never resumed.
     async fn send(
         &self,
@@ -119,7 +125,7 @@ impl Checkpoints {
         plan: &Plan,
         known: Option<&Entry>,
         attempt: &mut Attempt,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let (key, namespace) = (&record.key, &*record.key.vpa.namespace);
         attempt.sent = true;
         let name = match known {
@@ -143,19 +149,18 @@ impl Checkpoints {
                 };
                 entry.holds = Holds::History(plan.leaves(known));
                 self.table.put(key, Some(entry));
-                attempt.done = true;
-                Ok(())
+                Ok(true)
             }
             // Somebody has changed or created it: it is read in the next round, and judged again.
             Err(Failure::Conflict | Failure::Exists) => {
                 attempt.sent = false;
-                Ok(())
+                Ok(false)
             }
             Err(Failure::Absent(why)) => {
                 attempt.sent = false;
                 self.table.put(key, None);
                 // Gone since it was seen: it is made anew. What cannot be made for want of a namespace is not.
-                if known.is_some() { Ok(()) } else { Err(Failure::Absent(why)) }
+                if known.is_some() { Ok(false) } else { Err(Failure::Absent(why)) }
             }
             Err(Failure::Invalid(why)) => {
                 attempt.sent = false;
@@ -199,9 +204,6 @@ fn judge(
     known: Option<&Entry>,
     attempt: &Attempt,
 ) -> Option<Outcome> {
-    if attempt.done {
-        return Some(Outcome::Written);
-    }
     match &known?.holds {
         Holds::Unsure | Holds::Nothing => None,
         Holds::Foreign(_) if record.supersede => None,
@@ -235,8 +237,6 @@ struct Attempt {
     plain_is_taken: bool,
     /// A write went out whose answer did not come.
     sent: bool,
-    /// It is written.
-    done: bool,
     /// Calls that were not answered.
     failures: usize,
     /// It was refused for what it says.

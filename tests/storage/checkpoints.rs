@@ -1,0 +1,251 @@
+//! The checkpoint backend on a real API server: the suite that all backends must pass, with annotations and without.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use plimsoll_storage::{
+    Checkpoints, Error, Key, LoadReport, Orphaned, Record, Sample, SaveReport, Scheme, Sink,
+    Snapshot, Storage, VpaKey, Wanted, WritePermit, Writer,
+    checkpoint::{
+        Options, VerticalPodAutoscalerCheckpoint as Checkpoint, snapshot_from_status,
+        status_from_snapshot,
+    },
+    conformance::not_applicable,
+    conformance::{Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, table},
+};
+use serde_json::json;
+
+use super::objects::{NOW, at_now, defined};
+use crate::support::Bed;
+
+/// The suite names namespaces as it likes; each subject has its own, which all begin alike.
+struct Cluster {
+    bed: Bed,
+    prefix: String,
+    /// Namespaces that exist.
+    made: Mutex<BTreeSet<String>>,
+    extras: bool,
+}
+
+impl Cluster {
+    fn key(&self, key: &Key) -> Key {
+        Key::new(self.vpa(&key.vpa), key.container.clone())
+    }
+
+    fn vpa(&self, vpa: &VpaKey) -> VpaKey {
+        VpaKey::new(format!("{}{}", self.prefix, vpa.namespace), vpa.name.clone())
+    }
+
+    /// The key as the suite knows it, if it is of this subject.
+    fn own(&self, key: &Key) -> Option<Key> {
+        let namespace = key.vpa.namespace.strip_prefix(&self.prefix)?;
+        Some(Key::new(VpaKey::new(namespace, key.vpa.name.clone()), key.container.clone()))
+    }
+
+    async fn make(&self, namespace: &str) {
+        let known = self.made.lock().expect("nobody panics with it").contains(namespace);
+        if known || !namespace.is_ascii() {
+            return;
+        }
+        let object = Namespace {
+            metadata: ObjectMeta { name: Some(namespace.into()), ..ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        let namespaces = Api::<Namespace>::all(self.bed.client());
+        match namespaces.create(&PostParams::default(), &object).await {
+            Ok(_) => {}
+            // Another save of the same subject was quicker.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.made.lock().expect("nobody panics with it").insert(namespace.into());
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        let options =
+            Options { extras: self.extras, concurrency: 3, page: 50, ..Options::default() };
+        Checkpoints::new(self.bed.client(), at_now, options)
+    }
+}
+
+/// A subject's view of the backend.
+struct View {
+    cluster: Arc<Cluster>,
+    checkpoints: Checkpoints,
+}
+
+struct OwnOnly<'a> {
+    cluster: &'a Cluster,
+    sink: &'a mut dyn Sink,
+    taken: usize,
+}
+
+impl Sink for OwnOnly<'_> {
+    fn snapshot(&mut self, key: Key, snapshot: Snapshot) {
+        if let Some(key) = self.cluster.own(&key) {
+            self.taken += 1;
+            self.sink.snapshot(key, snapshot);
+        }
+    }
+
+    fn sample(&mut self, _: &Key, _: Sample) {
+        panic!("checkpoints hold no samples");
+    }
+}
+
+#[async_trait]
+impl Storage for View {
+    fn name(&self) -> &'static str {
+        self.checkpoints.name()
+    }
+
+    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        let wanted = match wanted {
+            Wanted::Everything => Wanted::Everything,
+            Wanted::Vpas(vpas) => Wanted::Vpas(
+                vpas.iter().map(|(vpa, owner)| (self.cluster.vpa(vpa), owner.clone())).collect(),
+            ),
+        };
+        let mut own = OwnOnly { cluster: &self.cluster, sink, taken: 0 };
+        let report = self.checkpoints.load(&wanted, &mut own).await?;
+        let skipped = report.skipped.into_iter();
+        Ok(LoadReport {
+            snapshots: own.taken,
+            samples: 0,
+            skipped: skipped.filter(|one| one.what.starts_with(&self.cluster.prefix)).collect(),
+        })
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Writer for View {
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
+        let mut renamed = batch.to_vec();
+        for record in &mut renamed {
+            record.key = self.cluster.key(&record.key);
+            self.cluster.make(&record.key.vpa.namespace).await;
+        }
+        let mut report = self.checkpoints.save(&renamed, permit).await?;
+        for key in &mut report.kept_richer {
+            *key = self.cluster.own(key).expect("it was saved by this subject");
+        }
+        Ok(report)
+    }
+
+    async fn collect_garbage(
+        &self,
+        orphaned: Orphaned<'_>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error> {
+        let own = |key: &Key| self.cluster.own(key).is_some_and(|key| orphaned(&key));
+        self.checkpoints.collect_garbage(&own, permit).await
+    }
+}
+
+#[async_trait]
+impl Subject for View {
+    fn storage(&self) -> &dyn Storage {
+        self
+    }
+
+    fn write_unit(&self) -> WriteUnit {
+        WriteUnit::Record
+    }
+
+    fn has_room(&self, record: &Record) -> bool {
+        let key = &record.key;
+        let ascii = key.to_string().is_ascii();
+        ascii && record.snapshot.cpu.scheme == Scheme::Standard
+    }
+
+    fn kept(&self, record: &Record) -> Snapshot {
+        if self.cluster.extras {
+            return record.snapshot.clone();
+        }
+        let status = status_from_snapshot(&record.snapshot, NOW).expect("it has room");
+        snapshot_from_status(&status).expect("what was written")
+    }
+
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
+        let cluster = Arc::clone(&self.cluster);
+        drop(self);
+        match tampering {
+            Tampering::None => {}
+            Tampering::Corrupt(key) => {
+                let key = cluster.key(&key);
+                let api = Api::<Checkpoint>::namespaced(cluster.bed.client(), &key.vpa.namespace);
+                let change = json!({"status": {"cpuHistogram": {"bucketWeights": {"x": 1}}}});
+                let name = format!("{}-{}", key.vpa.name, key.container);
+                let patch = Patch::Merge(change);
+                api.patch(&name, &PatchParams::default(), &patch).await.expect("it is stored");
+            }
+            Tampering::Foreign(key) => {
+                let key = cluster.key(&key);
+                let api = Api::<Checkpoint>::namespaced(cluster.bed.client(), &key.vpa.namespace);
+                let object = serde_json::from_value(json!({
+                    "metadata": {"name": "from-the-future"},
+                    "spec": {"vpaObjectName": &*key.vpa.name, "containerName": &*key.container},
+                    "status": {"version": "v4", "totalSamplesCount": 5},
+                }));
+                let object: Checkpoint = object.expect("an object");
+                api.create(&PostParams::default(), &object).await.expect("it can be created");
+            }
+        }
+        let checkpoints = cluster.checkpoints();
+        Ok(Reopened::Opened(Arc::new(Self { cluster, checkpoints })))
+    }
+}
+
+struct ClusterMaker {
+    bed: Bed,
+    extras: bool,
+}
+
+#[async_trait]
+impl Maker for ClusterMaker {
+    async fn subject(&self) -> Result<Arc<dyn Subject>, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let cluster = Arc::new(Cluster {
+            bed: self.bed.clone(),
+            prefix: format!("suite-{}-", NEXT.fetch_add(1, Relaxed)),
+            made: Mutex::default(),
+            extras: self.extras,
+        });
+        let checkpoints = cluster.checkpoints();
+        Ok(Arc::new(View { cluster, checkpoints }))
+    }
+}
+
+async fn passes(extras: bool) {
+    let Some(bed) = Bed::shared().await else { return };
+    defined(&bed).await;
+    let outcomes = check(&ClusterMaker { bed, extras }).await;
+    assert_eq!(
+        (failed(&outcomes), not_applicable(&outcomes)),
+        (Vec::<Case>::new(), vec![]),
+        "{}",
+        table(&outcomes)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn checkpoints_pass_every_case_and_none_is_left_out() {
+    passes(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn checkpoints_without_annotations_pass_as_far_as_upstreams_format_goes() {
+    passes(false).await;
+}
