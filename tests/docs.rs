@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
+    cli::flags,
     compat::Fix,
     recommend::tuning::{KEYS, PROFILES, Profile},
 };
@@ -49,6 +50,27 @@ fn the_profiles_in_the_documentation_are_those_of_the_code() {
         writeln!(table, "| `{name}` | {cpu} | {memory} | {margin} | {meant_for} |").expect("fits");
     }
     generated("docs/configuration.md", "profiles", &table);
+}
+
+#[test]
+fn the_flags_of_the_recommender_in_the_documentation_are_those_of_the_code() {
+    let mut tables = String::new();
+    let mut heading = None;
+    for flag in flags::recommender() {
+        if heading.as_ref() != Some(&flag.heading) {
+            let title = if flag.heading.is_empty() { "Recommender" } else { &flag.heading };
+            writeln!(tables, "\n### {title}\n").expect("fits");
+            tables.push_str("| flag | default | environment | what it does |\n|---|---|---|---|\n");
+            heading = Some(flag.heading.clone());
+        }
+        let default =
+            if flag.default.is_empty() { String::new() } else { format!("`{}`", flag.default) };
+        let about = flag.about.replace('|', "\\|");
+        writeln!(tables, "| `--{}` | {default} | `{}` | {about} |", flag.name, flag.environment)
+            .expect("fits");
+    }
+    tables.push('\n');
+    generated("docs/configuration.md", "recommender flags", &tables);
 }
 
 #[test]
