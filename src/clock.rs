@@ -34,6 +34,11 @@ impl Clock {
         }
     }
 
+    /// Whether it is the wall's.
+    pub fn is_wall(&self) -> bool {
+        matches!(self.0, Kind::Wall)
+    }
+
     /// Sets a stepped clock, forwards or backwards. The wall's cannot be set.
     pub fn set(&self, time: Time) {
         if let Kind::Stepped(known) = &self.0 {

@@ -6,13 +6,17 @@
 //!   → index     decision with its reasons out                      writers
 //! ```
 
+pub mod act;
 pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod compat;
 pub mod demo;
+pub mod metrics;
+pub mod observe;
 pub mod quantity;
 pub mod recommend;
 pub mod run;
+pub mod serve;
 pub mod sim;
 pub mod units;

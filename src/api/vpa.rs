@@ -134,6 +134,20 @@ pub enum UpdateMode {
     Auto,
 }
 
+impl UpdateMode {
+    /// As it is written in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "Off",
+            Self::Initial => "Initial",
+            Self::Recreate => "Recreate",
+            Self::InPlaceOrRecreate => "InPlaceOrRecreate",
+            Self::InPlace => "InPlace",
+            Self::Auto => "Auto",
+        }
+    }
+}
+
 /// A condition on evictions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! What is remembered about one container of a VPA: samples in, state of a fixed small size kept.
 
-use plimsoll_storage::{Bump, HalfLives, Observed, Replica, Time};
+use plimsoll_storage::{Bump, HalfLives, Observed, Replica, Time, snapshot::richness};
 use std::time::Duration;
 
 use super::{
@@ -210,6 +210,20 @@ impl ContainerHistory {
     /// Notes the topmost scalable owner of the pods.
     pub fn set_owner(&mut self, owner: impl Into<Box<str>>) {
         self.owner = Some(owner.into());
+    }
+
+    /// How much was seen, counted as a stored snapshot counts it.
+    pub fn richness(&self) -> u64 {
+        richness(self.cpu_seen, self.memory_seen)
+    }
+
+    /// The largest CPU usage in cores and memory usage in bytes that the buckets still hold.
+    pub fn peaks(&self, rules: &Rules) -> (Option<f64>, Option<f64>) {
+        let top = |histogram: &Histogram, axis: Axis<'_>| {
+            let empty = histogram.is_empty(axis.buckets);
+            (!empty).then(|| histogram.percentile(axis.buckets, 1.0))
+        };
+        (top(&self.cpu, rules.cpu_axis()), top(&self.memory, rules.memory_axis()))
     }
 
     /// Whether the history lies so far back that it says nothing any more.

@@ -160,25 +160,27 @@ pub enum Reason {
     MaxAllowed,
     /// The maximum for the whole cluster.
     GlobalMaxAllowed,
+    /// What a pod may have on the largest node.
+    NodeCap,
+    /// What a pod may have by the operator's limit.
+    PodCap,
 }
 
 impl Reason {
-    /// Whether the number would be another one without this limit.
-    pub const fn restricts(self) -> bool {
-        matches!(
-            self,
-            Self::Floor
-                | Self::UpperBoundFactor
-                | Self::MinAllowed
-                | Self::MaxAllowed
-                | Self::GlobalMaxAllowed
-        )
-    }
-}
+    /// Those that hold a number back, as metrics list them.
+    pub const RESTRICTIONS: [Self; 7] = [
+        Self::Floor,
+        Self::UpperBoundFactor,
+        Self::MinAllowed,
+        Self::MaxAllowed,
+        Self::GlobalMaxAllowed,
+        Self::NodeCap,
+        Self::PodCap,
+    ];
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The word for it, the same in metrics, conditions, events and explanations.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::NoData => "no_data",
             Self::Usage => "usage",
             Self::OomBump => "oom_bump",
@@ -188,7 +190,29 @@ impl fmt::Display for Reason {
             Self::MinAllowed => "min_allowed",
             Self::MaxAllowed => "max_allowed",
             Self::GlobalMaxAllowed => "global_max_allowed",
-        })
+            Self::NodeCap => "node_cap",
+            Self::PodCap => "pod_cap",
+        }
+    }
+
+    /// Whether the number would be another one without this limit.
+    pub const fn restricts(self) -> bool {
+        matches!(
+            self,
+            Self::Floor
+                | Self::UpperBoundFactor
+                | Self::MinAllowed
+                | Self::MaxAllowed
+                | Self::GlobalMaxAllowed
+                | Self::NodeCap
+                | Self::PodCap
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -213,6 +237,8 @@ impl fmt::Display for ResourceExplanation {
             Reason::MinAllowed => write!(f, "minAllowed of the policy"),
             Reason::MaxAllowed => write!(f, "maxAllowed of the policy"),
             Reason::GlobalMaxAllowed => write!(f, "maximum for all containers"),
+            Reason::NodeCap => write!(f, "share of the largest node"),
+            Reason::PodCap => write!(f, "share of what the pod may have"),
         }
     }
 }

@@ -89,6 +89,23 @@ impl History {
         self.find(name).ok().map(|index| &self.containers[index].1)
     }
 
+    /// Forgets a container.
+    pub fn remove(&mut self, name: &str) {
+        if let Ok(index) = self.find(name) {
+            self.containers.remove(index);
+        }
+    }
+
+    /// Number of containers.
+    pub fn len(&self) -> usize {
+        self.containers.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty()
+    }
+
     /// All containers, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerHistory)> {
         self.containers.iter().map(|(name, container)| (name, container))

@@ -11,26 +11,33 @@
 //!                        Recommendation, each number with its Explanation
 //! ```
 
+pub mod advice;
 pub mod buckets;
+pub mod conditions;
 pub mod container;
 pub mod directives;
 pub mod estimate;
 pub mod eviction_notice;
 pub mod explanation;
+pub mod fleet;
 pub mod histogram;
 pub mod history;
 pub mod policy;
 pub mod recommendation;
 pub mod remembered;
+pub mod room;
 pub mod scope;
 pub mod settings;
 mod sparse;
+pub mod status;
 pub mod tuning;
 pub mod window;
 
+pub use advice::{Advice, Figures};
 pub use container::{ContainerHistory, OomKill};
 pub use directives::Directives;
 pub use explanation::{Explanation, Reason, ResourceExplanation};
+pub use fleet::{Fleet, HistoryState};
 pub use history::{History, Restored};
 pub use policy::{Amounts, ContainerPolicy, Controlled, Overrides};
 pub use recommendation::{ContainerRecommendation, Recommendation, recommend};

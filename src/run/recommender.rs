@@ -1,10 +1,562 @@
-//! The recommender's loop: observe, decide, act.
+//! The recommender as a process: its parts, how they start, and how they end.
+//!
+//! ```text
+//!   feeds ──▶ state: index + fleet ◀── pass (usage, kills, decisions) ──▶ outbox ──▶ statuses
+//!   targets ──▶ │                          every interval, at once at first
+//!               └──▶ history: load on first sight, save when due, collect orphans ──▶ storage
+//!   election ──▶ fence ──▶ permit: without it nothing is written
+//! ```
 
-use super::RecommenderConfig;
+mod feeds;
+mod history;
+mod intake;
+mod pass;
+mod probes;
+mod publish;
+mod rows;
+mod state;
+mod targets;
 
-/// Runs until it is told to end.
-#[expect(clippy::unused_async, reason = "the loop to come waits")]
-pub async fn run(config: RecommenderConfig) -> anyhow::Result<()> {
-    tracing::error!(name = config.name, "not built yet");
-    anyhow::bail!("the recommender's loop is not built yet")
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use kube::{Client, Config, config::KubeConfigOptions};
+use plimsoll_storage::{Checkpoints, Local, Storage, Time, VpaKey};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+
+pub use self::pass::Summary;
+use self::{
+    feeds::Feeds, pass::Passes, probes::Pulse, publish::Publisher, rows::Rows, state::State,
+};
+use super::config::{ObjectMetrics as Wanted, RecommenderConfig, StorageChoice};
+use crate::{
+    act::{
+        Beat, Election, ElectionOptions, ElectionState, Fence, Heartbeat, Limiter, Outbox, Permit,
+        Verdict, WriteStats, lease, may,
+    },
+    clock::Clock,
+    compat::Compat,
+    metrics::{
+        Cardinality, Health, HistoryState as Progress, ObjectMetrics, RecommenderMetrics, Registry,
+    },
+    observe::{controllers::Controllers, index::Index, target::Targets},
+    recommend::{Fleet, HistoryState},
+    serve::Admin,
+};
+
+/// How long the first pass waits for the stored history; then it begins to sample without.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long statuses that wait to be written may take at the end.
+const LAST_STATUSES: Duration = Duration::from_secs(5);
+
+type Tasks = JoinSet<()>;
+
+/// All parts of a recommender.
+pub struct Role {
+    config: RecommenderConfig,
+    clock: Clock,
+    client: Client,
+    state: State,
+    feeds: Feeds,
+    controllers: Arc<Controllers>,
+    targets: Targets,
+    storage: Box<dyn Storage>,
+    permit: Permit,
+    /// Where statuses go to be written.
+    outbox: Outbox,
+    metrics: RecommenderMetrics,
+    health: Health,
+    stats: Arc<WriteStats>,
+    pulse: Pulse,
+    saver: Saver,
+    /// A VPA appeared whose history has to be read.
+    news: Notify,
+    /// A VPA appeared whose workload has to be found.
+    found: Notify,
+    /// Stored history was read.
+    loaded: Notify,
+    /// Whether what another writer stored was taken over, since this process leads.
+    caught_up: AtomicBool,
+    passes: watch::Sender<(u64, Summary)>,
+}
+
+/// Wakes the saver before its time.
+#[derive(Debug, Default)]
+struct Saver(Notify);
+
+impl Saver {
+    fn wake(&self) {
+        self.0.notify_one();
+    }
+
+    async fn woken(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// Tells tasks to end.
+#[derive(Clone, Debug)]
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Ready once it is told.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut told = self.0.clone();
+        async move {
+            // A sender that is gone is as good as a word.
+            let _ = told.wait_for(|told| *told).await;
+        }
+    }
+}
+
+/// A recommender that runs.
+#[derive(Debug)]
+pub struct Running {
+    role: Arc<Role>,
+    address: SocketAddr,
+    election: Option<ElectionState>,
+    work: watch::Sender<bool>,
+    workers: Tasks,
+    /// What ends last: the lease and the listener.
+    hold: watch::Sender<bool>,
+    holders: Tasks,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: RecommenderConfig) -> Result<()> {
+    let client = connect(&config).await?;
+    let running = start(config, client, Clock::wall()).await?;
+    stop_signal().await?;
+    tracing::info!("told to stop");
+    running.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn stop_signal() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// A client for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &RecommenderConfig) -> Result<Client> {
+    let mut found = match &config.kubeconfig {
+        Some(path) => {
+            let file = kube::config::Kubeconfig::read_from(path)
+                .with_context(|| format!("--kubeconfig={}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("--kubeconfig={}", path.display()))?
+        }
+        None => Config::infer().await.context(
+            "no API server is known: run inside of a cluster, set KUBECONFIG, or give --kubeconfig",
+        )?,
+    };
+    // Each writer has retries of its own, and knows which answers are none.
+    found.default_retry = false;
+    let agent = concat!("plimsoll-recommender/", env!("CARGO_PKG_VERSION"));
+    found.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    Client::try_from(found).context("the API server cannot be spoken to")
+}
+
+/// Starts all parts, with time from this clock.
+pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> Result<Running> {
+    let admin = Admin::bind(&config.address.to_string()).await?;
+    let address = admin.address();
+    let mut registry = Registry::new();
+    let (metrics, health) = (RecommenderMetrics::new(&mut registry), Health::new(&mut registry));
+    let role = Role::new(config, client, clock, metrics, health)?;
+    let cardinality = match role.config.object_metrics {
+        Wanted::All => Cardinality::All,
+        Wanted::Restricted => Cardinality::Restricted,
+        Wanted::Off => Cardinality::Off,
+    };
+    registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
+    let registry = Arc::new(registry);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        recommender = role.config.name,
+        %address,
+        storage = role.storage.name(),
+        "recommender starts"
+    );
+
+    let (work, working) = watch::channel(false);
+    let (hold, holding) = watch::channel(false);
+    let (work_stop, hold_stop) = (Stop(working), Stop(holding));
+    let (mut workers, mut holders) = (Tasks::new(), Tasks::new());
+
+    let scraped = Arc::clone(&role);
+    let exposition = Arc::new(move || {
+        scraped.refresh();
+        registry.scrape()
+    });
+    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    let election = role.start_election(&hold_stop, &mut holders);
+
+    role.start_feeds(&work_stop, &mut workers);
+    workers.spawn(Arc::clone(&role).keep_finding_targets(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_loading(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).turn(work_stop.clone()));
+    {
+        let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
+        holders.spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+    }
+    Ok(Running { role, address, election, work, workers, hold, holders })
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Role").field("name", &self.config.name).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Where it serves metrics and health.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Number of passes so far, and what the last one did.
+    pub fn passes(&self) -> watch::Receiver<(u64, Summary)> {
+        self.role.passes.subscribe()
+    }
+
+    /// How the election stands, if there is one.
+    pub const fn election(&self) -> Option<&ElectionState> {
+        self.election.as_ref()
+    }
+
+    /// Number of statuses that wait to be written.
+    pub fn waiting_statuses(&self) -> usize {
+        self.role.outbox.len()
+    }
+
+    /// Number of VPAs whose history has changes that are not saved.
+    pub fn unsaved(&self) -> usize {
+        self.role.state.lock().fleet.unsaved().0
+    }
+
+    /// Ends it in order: the loops first, then everything that is known is written, then the lease is
+    /// handed over.
+    pub async fn stop(mut self) {
+        self.work.send_replace(true);
+        while self.workers.join_next().await.is_some() {}
+        let role = &self.role;
+        role.outbox.drain(Instant::now() + LAST_STATUSES).await;
+        role.save_all().await;
+        self.hold.send_replace(true);
+        while self.holders.join_next().await.is_some() {}
+    }
+}
+
+impl Role {
+    fn new(
+        config: RecommenderConfig,
+        client: Client,
+        clock: Clock,
+        metrics: RecommenderMetrics,
+        health: Health,
+    ) -> Result<Arc<Self>> {
+        let limiter = Limiter::new(config.qps, config.burst);
+        let fence = if config.election.on { Fence::closed() } else { Fence::open() };
+        let permit = Permit::new(fence, limiter.clone());
+        let controllers = Arc::new(Controllers::new());
+        let gate = Arc::new(move || {
+            let limiter = limiter.clone();
+            Box::pin(async move { limiter.acquire().await }) as _
+        });
+        let targets = Targets::new(
+            client.clone(),
+            Arc::clone(&controllers),
+            gate,
+            crate::observe::scale::Lifetimes::default(),
+        );
+        let storage = open_storage(&config, &client, &clock)?;
+        let index = Index::new(config.scope.clone(), &config.name);
+        let fleet = Fleet::new(config.settings.clone(), config.compat);
+        let state = State::new(index, fleet, config.native_sidecars);
+        let stats: Arc<WriteStats> = Arc::default();
+        Ok(Arc::new_cyclic(|role| Self {
+            outbox: Outbox::new(
+                client.clone(),
+                permit.clone(),
+                config.workers,
+                Arc::new(Publisher(role.clone())),
+            )
+            .with_stats(Arc::clone(&stats)),
+            feeds: Feeds::new(config.cap_to_largest_node),
+            config,
+            clock,
+            client,
+            state,
+            controllers,
+            targets,
+            storage,
+            permit,
+            metrics,
+            health,
+            stats,
+            pulse: Pulse::default(),
+            saver: Saver::default(),
+            news: Notify::new(),
+            found: Notify::new(),
+            loaded: Notify::new(),
+            caught_up: AtomicBool::new(false),
+            passes: watch::Sender::new((0, Summary::default())),
+        }))
+    }
+
+    /// Whether this process may write, and has read what it would write over.
+    fn may_write(&self) -> bool {
+        self.caught_up.load(Ordering::Acquire) && self.permit.fence().is_held()
+    }
+
+    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
+        let wanted = &self.config.election;
+        if !wanted.on {
+            return None;
+        }
+        let options = ElectionOptions {
+            name: match self.config.scope.shard {
+                Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
+                None => wanted.name.clone(),
+            },
+            namespace: wanted.namespace.clone(),
+            identity: lease::identity(),
+            lease_duration: wanted.lease_duration,
+            renew_deadline: wanted.renew_deadline,
+            retry_period: wanted.retry_period,
+        };
+        let fence = self.permit.fence().clone();
+        let election =
+            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
+        let state = election.state();
+        tasks.spawn(election.run(stop.stopped()));
+        Some(state)
+    }
+
+    /// The loop: a pass at once when everything is read, and then one every interval.
+    async fn turn(self: Arc<Self>, stop: Stop) {
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = self.feeds.synced() => {}
+        }
+        if self.state.lock().fleet.waiting().next().is_some() {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.loaded.notified() => {}
+                () = tokio::time::sleep(HISTORY_PATIENCE) => {}
+            }
+        }
+        let mut passes = Passes::default();
+        let mut planned: Option<Time> = None;
+        loop {
+            let began = self.clock.now();
+            let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
+            self.health.set_loop_lag(Duration::from_nanos(lag.unsigned_abs()));
+            self.pulse.beat();
+            let summary = tokio::select! {
+                () = stop.stopped() => return,
+                summary = self.pass(&mut passes) => summary,
+            };
+            self.pulse.beat();
+            self.health.loop_succeeded(self.clock.now());
+            tracing::debug!(?summary, "pass done");
+            self.passes.send_modify(|(count, last)| {
+                *count += 1;
+                *last = summary;
+            });
+            // Counted from now if the clock was set: neither a burst of passes nor a long silence.
+            let (now, interval) = (self.clock.now(), self.config.interval);
+            let next = began.later(interval);
+            let next = if next < now || next > now.later(interval) { now } else { next };
+            planned = Some(next);
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.clock.sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Whenever this process comes to lead: takes over what others stored, before it writes anything.
+    async fn keep_leading(self: Arc<Self>, stop: Stop) {
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.permit.fence().held() => {}
+            }
+            if self.config.election.on {
+                tracing::info!("leading");
+                let keys: Vec<VpaKey> = {
+                    let core = self.state.lock();
+                    let known = |key: &&VpaKey| {
+                        let watched = core.fleet.get(key);
+                        watched.is_some_and(|it| it.state() == HistoryState::Loaded)
+                    };
+                    core.fleet.keys_after(None).filter(known).cloned().collect()
+                };
+                if !keys.is_empty()
+                    && let Err(error) = self.adopt(&keys).await
+                {
+                    tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
+                    tokio::select! {
+                        () = stop.stopped() => return,
+                        () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                    }
+                    continue;
+                }
+            }
+            self.caught_up.store(true, Ordering::Release);
+            self.publish_all();
+            self.saver.wake();
+            tokio::select! {
+                // What is still to be written at the end is written under the same lead.
+                () = stop.stopped() => return,
+                () = self.permit.fence().lost() => {}
+            }
+            self.caught_up.store(false, Ordering::Release);
+            tracing::warn!("no longer leading; watching and sampling as a standby");
+        }
+    }
+
+    /// Has every status looked at: whoever led before may have left some behind.
+    fn publish_all(&self) {
+        let keys: Vec<VpaKey> = self.state.lock().fleet.keys_after(None).cloned().collect();
+        for key in keys {
+            self.outbox.push(key, None);
+        }
+    }
+
+    /// Says after each pass that recommendations are fresh, for the updater.
+    async fn keep_beating(self: Arc<Self>, stop: Stop) {
+        if self.config.compat == Compat::Upstream {
+            return;
+        }
+        let shard = self.config.scope.shard.map(|it| format!("{}-of-{}", it.index, it.count));
+        let heartbeat = Heartbeat::new(
+            self.client.clone(),
+            &self.config.election.namespace,
+            &lease::identity(),
+            &self.config.name,
+            shard.as_deref(),
+            self.config.interval,
+        )
+        .with_stats(Arc::clone(&self.stats));
+        let rules = heartbeat.rules();
+        let verdicts = tokio::select! {
+            () = stop.stopped() => return,
+            verdicts = may(&self.client, &rules) => verdicts,
+        };
+        let worst = verdicts.iter().find(|verdict| !verdict.is_allowed());
+        if let Some(verdict) = worst {
+            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                ?verdict,
+                "no heartbeat for the updater: allow {} to have one",
+                rules.join(", ")
+            );
+        }
+        let heartbeat = heartbeat.with_access(worst.cloned().unwrap_or(Verdict::Allowed));
+        let mut passes = self.passes.subscribe();
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                _ = passes.changed() => {}
+            }
+            if !self.may_write() {
+                continue;
+            }
+            let vpas = self.state.lock().fleet.len();
+            let beaten = tokio::select! {
+                () = stop.stopped() => return,
+                beaten = heartbeat.beat(&self.permit, vpas, self.progress().as_str()) => beaten,
+            };
+            match beaten {
+                Ok(Beat::Off) => return,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the heartbeat failed"),
+            }
+        }
+    }
+
+    /// How far the stored history is, all in all.
+    fn progress(&self) -> Progress {
+        let core = self.state.lock();
+        if core.fleet.waiting().next().is_some() { Progress::Loading } else { Progress::Loaded }
+    }
+
+    /// Brings gauges up to what is now, for a scrape.
+    fn refresh(&self) {
+        for feed in self.feeds.all() {
+            let (series, status) = (self.health.feed(feed.name()), feed.status());
+            series.synced.set(f64::from(u8::from(feed.is_synced())));
+            series.malformed.raise_to(status.malformed);
+            series.restarts.raise_to(status.lists.saturating_sub(1));
+            series.errors.raise_to(status.errors);
+        }
+        let (vpas, pods, unsaved, sources) = {
+            let core = self.state.lock();
+            let (unsaved, _) = core.fleet.unsaved();
+            (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
+        };
+        self.health.feed(self.feeds.vpas.name()).objects.set(vpas as f64);
+        self.health.feed(self.feeds.pods.name()).objects.set(pods as f64);
+        self.metrics.set_requests_read(sources);
+        self.health.set_leader(self.permit.fence().is_held());
+        self.health.set_write_queue("status", self.outbox.len());
+        self.health.set_write_queue("checkpoint", unsaved);
+        for (kind, answer, count) in self.stats.counts() {
+            self.health.set_writes(kind.as_str(), &answer.to_string(), count.writes);
+        }
+    }
+}
+
+fn open_storage(
+    config: &RecommenderConfig,
+    client: &Client,
+    clock: &Clock,
+) -> Result<Box<dyn Storage>> {
+    match &config.storage {
+        StorageChoice::Checkpoint => {
+            let clock = clock.clone();
+            let options = plimsoll_storage::checkpoint::Options {
+                namespace: config.scope.only.clone(),
+                extras: config.compat == Compat::Plimsoll,
+                concurrency: config.workers,
+                ..plimsoll_storage::checkpoint::Options::default()
+            };
+            Ok(Box::new(Checkpoints::new(client.clone(), move || clock.now(), options)))
+        }
+        StorageChoice::Local(directory) => {
+            let (local, report) = Local::open(directory)?;
+            tracing::warn!(
+                directory = %directory.display(),
+                ?report,
+                "history is kept in a directory: run a single replica"
+            );
+            Ok(Box::new(local))
+        }
+    }
 }

@@ -1,7 +1,19 @@
 //! VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: the form of history that every
 //! VerticalPodAutoscaler in a cluster can read.
 
+pub mod annotation;
+mod calls;
 pub mod encoding;
+mod failure;
+mod fingerprint;
+mod garbage;
+mod load;
+mod names;
+mod object;
+mod plan;
+mod save;
+mod store;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use encoding::{FormatError, decode, encode, snapshot_from_status, status_from_snapshot};
+pub use store::{Checkpoints, Options};
 
 /// Which container a checkpoint is of.
 #[derive(

@@ -37,6 +37,13 @@ pub trait Subject: Send + Sync {
         record.snapshot.clone()
     }
 
+    /// Whether the format has room for this record at all. One for which it has none is expected to be
+    /// refused by name.
+    fn has_room(&self, record: &Record) -> bool {
+        let _ = record;
+        true
+    }
+
     /// Lets go of the backend as a killed process does, tampers with what it left behind, and opens the
     /// same place again.
     async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String>;

@@ -20,6 +20,7 @@ pub mod snapshot;
 pub mod storage;
 pub mod time;
 
+pub use checkpoint::Checkpoints;
 pub use key::{Key, VpaKey};
 pub use local::Local;
 pub use memory::Memory;

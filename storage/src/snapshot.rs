@@ -136,7 +136,12 @@ impl Snapshot {
     /// decide, because every format counts them; memory samples only break ties, since a checkpoint of
     /// upstream's does not say how many there were.
     pub fn richness(&self) -> u64 {
-        let part = |count: u64| count.min(u64::from(u32::MAX));
-        part(self.cpu_seen.count) << 32 | part(self.memory_seen.count)
+        richness(self.cpu_seen, self.memory_seen)
     }
+}
+
+/// How much was seen, by the samples of CPU and memory: see [`Snapshot::richness`].
+pub fn richness(cpu: Observed, memory: Observed) -> u64 {
+    let part = |count: u64| count.min(u64::from(u32::MAX));
+    part(cpu.count) << 32 | part(memory.count)
 }

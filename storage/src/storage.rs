@@ -35,8 +35,8 @@ pub trait Storage: Send + Sync {
 pub trait Writer: Send + Sync {
     /// Writes a batch. Each record is either written whole or left as it was; a backend may promise more
     /// (all or nothing). The permit is asked before each write, which is a record or a whole batch as
-    /// the backend writes them, and not at all when nothing would change. A record that can never be
-    /// kept is named in the report and does not stop the others.
+    /// the backend writes them, and not at all when nothing would change. A record that cannot be kept, or
+    /// not now, is named in the report and does not stop the others.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error>;
 
     /// Removes the records that the caller calls orphans, and answers how many there were. The caller
@@ -167,6 +167,9 @@ pub struct SaveReport {
     pub kept_richer: Vec<Key>,
     /// Records that this backend can never keep, each with its reason.
     pub refused: Vec<Skipped>,
+    /// Records that could not be written this time, each with its reason. They are as they were, or as they
+    /// were to be; the next save tries again.
+    pub failed: Vec<Skipped>,
 }
 
 /// Why a backend could not do what was asked.

@@ -112,20 +112,7 @@ pub fn decode(
     if !total.is_finite() || total < 0.0 {
         return Err(FormatError::Total(total));
     }
-    let mut parts = checkpoint
-        .bucket_weights
-        .iter()
-        .map(|(name, weight)| parts_of_bucket(name, weight, buckets))
-        .collect::<Result<Vec<_>, _>>()?;
-    parts.sort_unstable();
-    // Two names of one bucket ("7" and "07") are one bucket.
-    parts.dedup_by(|later, earlier| {
-        let same = later.0 == earlier.0;
-        if same {
-            earlier.1 += later.1;
-        }
-        same
-    });
+    let parts = parts(checkpoint, buckets)?;
     let mut weights = Weights {
         reference: checkpoint.reference_timestamp.as_ref().map(|time| Time::from(time.0)),
         ..Weights::default()
@@ -146,6 +133,28 @@ pub fn decode(
         .next()
         .map(|&(first, _)| (first, filled.next_back().map_or(first, |&(last, _)| last)));
     Ok(weights)
+}
+
+/// The parts by bucket, ascending.
+pub(super) fn parts(
+    checkpoint: &HistogramCheckpoint,
+    buckets: usize,
+) -> Result<Vec<(u8, u64)>, FormatError> {
+    let mut parts = checkpoint
+        .bucket_weights
+        .iter()
+        .map(|(name, weight)| parts_of_bucket(name, weight, buckets))
+        .collect::<Result<Vec<_>, _>>()?;
+    parts.sort_unstable();
+    // Two names of one bucket ("7" and "07") are one bucket.
+    parts.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 += later.1;
+        }
+        same
+    });
+    Ok(parts)
 }
 
 fn parts_of_bucket(name: &str, weight: &Value, buckets: usize) -> Result<(u8, u64), FormatError> {
@@ -238,7 +247,7 @@ mod tests {
             .expect("a histogram")
     }
 
-    fn parts(checkpoint: &HistogramCheckpoint) -> Value {
+    fn in_json(checkpoint: &HistogramCheckpoint) -> Value {
         json!(checkpoint.bucket_weights)
     }
 
@@ -255,7 +264,7 @@ mod tests {
             ),
         ] {
             let written = encode(&weights(&buckets)).expect("encodes");
-            assert_eq!(parts(&written), expected);
+            assert_eq!(in_json(&written), expected);
             assert!((written.total_weight - total).abs() < 1e-9, "{}", written.total_weight);
         }
     }

@@ -1,0 +1,501 @@
+//! The election: takes and renews a Lease, and holds the fence exactly as long as the Lease is certain.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client,
+    api::{Api, PostParams},
+};
+use tokio::sync::watch;
+
+use crate::{
+    act::{
+        Fence, Rule, WriteStats, jitter,
+        lease::{self, Observed},
+        writes::{Answer, WriteKind},
+    },
+    clock::Clock,
+};
+
+/// A standby looks at least this often, whatever its retry period: a handover shall not take longer than 2 s.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// How much longer a look may come by chance.
+const LOOK_SPREAD: f64 = 0.5;
+/// How long a stop waits for the answer of a request under way, and then for the release.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// An election, by the names and with the meanings of upstream's flags.
+#[derive(Clone, Debug)]
+pub struct ElectionOptions {
+    /// Name of the Lease.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// What this process calls itself; see [`lease::identity`].
+    pub identity: String,
+    /// How long others leave a Lease alone that is not renewed.
+    pub lease_duration: Duration,
+    /// How long the holder counts on a renewal.
+    pub renew_deadline: Duration,
+    /// Time between two renewals.
+    pub retry_period: Duration,
+}
+
+/// Why an election cannot be run with such times.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElectionError {
+    /// Two processes could believe that they lead.
+    #[error(
+        "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
+    )]
+    DeadlineTooLong {
+        /// As given.
+        lease_duration: Duration,
+        /// As given.
+        renew_deadline: Duration,
+    },
+    /// One late renewal would cost the lease.
+    #[error(
+        "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
+    )]
+    RetriesTooRare {
+        /// As given.
+        renew_deadline: Duration,
+        /// As given.
+        retry_period: Duration,
+    },
+    /// Nothing would ever be renewed.
+    #[error("the retry period of an election must be more than zero: leave it at 2s")]
+    NoRetryPeriod,
+}
+
+impl ElectionOptions {
+    /// Whether the times go together; client-go's rules.
+    pub fn check(&self) -> Result<(), ElectionError> {
+        let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
+        if lease_duration <= renew_deadline {
+            return Err(ElectionError::DeadlineTooLong { lease_duration, renew_deadline });
+        }
+        if renew_deadline <= retry_period.mul_f64(1.2) {
+            return Err(ElectionError::RetriesTooRare { renew_deadline, retry_period });
+        }
+        if retry_period.is_zero() {
+            return Err(ElectionError::NoRetryPeriod);
+        }
+        Ok(())
+    }
+
+    /// The rules that an election needs, and upstream's role has.
+    pub fn rules(&self) -> [Rule; 3] {
+        let rule = |verb| Rule::new(verb, "coordination.k8s.io", "leases").within(&self.namespace);
+        [rule("create"), rule("get").named(&self.name), rule("update").named(&self.name)]
+    }
+}
+
+/// How a contender stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has not seen the Lease yet.
+    Starting,
+    /// It holds the Lease.
+    Leading,
+    /// Another one holds it, or nobody for the moment.
+    Standby,
+    /// RBAC does not let it; one line that says which rule to add.
+    Forbidden(Arc<str>),
+    /// The server does not answer as it should; one line that says how.
+    Unreachable(Arc<str>),
+}
+
+/// How an election stands, for logs, metrics and probes. Clones follow the same election.
+#[derive(Clone, Debug)]
+pub struct ElectionState {
+    fence: Fence,
+    seen: watch::Receiver<Seen>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    standing: Standing,
+    holder: Option<Arc<str>>,
+    transitions: i32,
+}
+
+impl ElectionState {
+    /// Whether this process may write now.
+    pub fn is_leader(&self) -> bool {
+        self.fence.is_held()
+    }
+
+    /// How this process stands.
+    pub fn standing(&self) -> Standing {
+        match self.seen.borrow().standing.clone() {
+            Standing::Leading if !self.fence.is_held() => {
+                Standing::Unreachable("the lease was not renewed in time".into())
+            }
+            standing => standing,
+        }
+    }
+
+    /// Who holds the Lease, as it was last seen.
+    pub fn holder(&self) -> Option<Arc<str>> {
+        self.seen.borrow().holder.clone()
+    }
+
+    /// How often the Lease went from one to another, as it was last seen.
+    pub fn transitions(&self) -> i32 {
+        self.seen.borrow().transitions
+    }
+
+    /// Waits until the first answer, or the first failure, and says how things stand then.
+    pub async fn decided(&self) -> Standing {
+        let mut seen = self.seen.clone();
+        // An election that is gone decides nothing any more; what it saw last still holds.
+        let _ = seen.wait_for(|seen| seen.standing != Standing::Starting).await;
+        self.standing()
+    }
+
+    /// Waits until holder or standing differ from what they were. `false` when the election has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.seen.changed().await.is_ok()
+    }
+}
+
+/// A contender.
+#[derive(Debug)]
+pub struct Election {
+    leases: Api<Lease>,
+    options: ElectionOptions,
+    fence: Fence,
+    stats: Arc<WriteStats>,
+    observed: Observed,
+    /// As this process wrote it last, when nobody is known to have written since.
+    own: Option<Lease>,
+    seen: watch::Sender<Seen>,
+}
+
+/// What a step found.
+enum Step {
+    /// Held, by a request that was sent then.
+    Held(Instant),
+    /// Not held, and not to be had before then.
+    Waits(Option<Instant>),
+}
+
+impl Election {
+    /// A contender that moves this fence. Does nothing before it runs.
+    pub fn new(client: Client, options: ElectionOptions, fence: Fence) -> Self {
+        let leases = Api::namespaced(client, &options.namespace);
+        let seen = Seen { standing: Standing::Starting, holder: None, transitions: 0 };
+        Self {
+            leases,
+            options,
+            fence,
+            stats: Arc::default(),
+            observed: Observed::default(),
+            own: None,
+            seen: watch::Sender::new(seen),
+        }
+    }
+
+    /// Counts its writes into these.
+    #[must_use]
+    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// How it stands, also after it has moved away to run.
+    pub fn state(&self) -> ElectionState {
+        ElectionState { fence: self.fence.clone(), seen: self.seen.subscribe() }
+    }
+
+    /// Contends until told to stop, and then hands the Lease over. Who loses it goes on as a standby.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        self.fence.release();
+        tokio::pin!(shutdown);
+        loop {
+            let limit = self.options.renew_deadline / 2;
+            let found = {
+                let step = tokio::time::timeout(limit, self.step());
+                tokio::pin!(step);
+                tokio::select! {
+                    biased;
+                    found = &mut step => found,
+                    () = &mut shutdown => {
+                        // Cut off, the request could still take the lease for a process that is gone.
+                        let _ = tokio::time::timeout(STOP_LIMIT, step).await;
+                        break;
+                    }
+                }
+            };
+            let wait = match found {
+                Ok(Ok(step)) => self.stands(&step),
+                Ok(Err(why)) => self.fails(&why),
+                Err(_) => self.unreachable(&format!("no answer within {limit:?}")),
+            };
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+        self.fence.release();
+        if tokio::time::timeout(STOP_LIMIT, self.resign()).await.is_err() {
+            tracing::warn!(lease = %self.options.name, "the lease could not be handed over in time");
+        }
+        self.publish(Standing::Standby);
+    }
+
+    /// One try to renew or to take the lease. Leaves the fence alone: whoever runs this decides on it.
+    async fn step(&mut self) -> kube::Result<Step> {
+        if let Some(own) = self.own.take() {
+            match self.claim(&own).await? {
+                Some(sent) => return Ok(Step::Held(sent)),
+                // Somebody else wrote it. Look again before anything else.
+                None => {
+                    tracing::debug!(lease = %self.options.name, "the lease was changed by others")
+                }
+            }
+        }
+        let Some(lease) = self.leases.get_opt(&self.options.name).await? else {
+            return self.create().await;
+        };
+        let record = lease.spec.clone().unwrap_or_default();
+        let now = Instant::now();
+        self.observed.see(&record, now, self.blind());
+        self.saw(&lease);
+        let expires = match lease::holder(&lease) {
+            None => None,
+            Some(holder) if holder == self.options.identity => None,
+            Some(_) => self.observed.expires(self.options.lease_duration),
+        };
+        if expires.is_some_and(|expires| now < expires) {
+            return Ok(Step::Waits(expires));
+        }
+        Ok(self.claim(&lease).await?.map_or(Step::Waits(None), Step::Held))
+    }
+
+    /// Writes the lease over exactly the one that was read. `None` when it is another one by now.
+    async fn claim(&mut self, read: &Lease) -> kube::Result<Option<Instant>> {
+        let Self { options, .. } = self;
+        let now = Clock::wall().now().into();
+        let claimed = lease::claimed(read, &options.identity, options.lease_duration, now);
+        let sent = Instant::now();
+        let answer = self.leases.replace(&options.name, &PostParams::default(), &claimed).await;
+        self.count(&answer, sent);
+        self.wrote(answer, sent)
+    }
+
+    async fn create(&mut self) -> kube::Result<Step> {
+        let ElectionOptions { name, namespace, identity, lease_duration, .. } = &self.options;
+        let now = Clock::wall().now().into();
+        let first = lease::first(name, namespace, identity, *lease_duration, now);
+        let sent = Instant::now();
+        let answer = self.leases.create(&PostParams::default(), &first).await;
+        self.count(&answer, sent);
+        // A namespace that does not exist is no race that was lost.
+        if let Err(kube::Error::Api(status)) = &answer
+            && status.code == 404
+        {
+            return answer.map(|_| Step::Waits(None));
+        }
+        Ok(self.wrote(answer, sent)?.map_or(Step::Waits(None), Step::Held))
+    }
+
+    fn wrote(
+        &mut self,
+        answer: kube::Result<Lease>,
+        sent: Instant,
+    ) -> kube::Result<Option<Instant>> {
+        match answer {
+            Ok(stored) => {
+                let record = stored.spec.clone().unwrap_or_default();
+                self.observed.see(&record, Instant::now(), Duration::ZERO);
+                self.saw(&stored);
+                self.own = Some(stored);
+                Ok(Some(sent))
+            }
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Moves the fence by what a step found, and says how long to wait for the next one.
+    fn stands(&mut self, step: &Step) -> Duration {
+        let was_held = self.fence.is_held();
+        let name = &self.options.name;
+        match step {
+            Step::Held(sent) => {
+                self.fence.hold_until(*sent + self.hold());
+                if !was_held {
+                    tracing::info!(lease = %name, "this process leads");
+                }
+                self.publish(Standing::Leading);
+                self.options.retry_period
+            }
+            Step::Waits(expires) => {
+                self.fence.release();
+                if was_held {
+                    tracing::warn!(lease = %name, "the lease was lost; going on as a standby");
+                }
+                self.publish(Standing::Standby);
+                let look = jitter::spread(self.look(), LOOK_SPREAD);
+                let expires = expires.map(|at| at.saturating_duration_since(Instant::now()));
+                // Not before the instant itself, or the look would come to nothing.
+                expires.map_or(look, |left| look.min(left + Duration::from_millis(1)))
+            }
+        }
+    }
+
+    fn fails(&mut self, why: &kube::Error) -> Duration {
+        match why {
+            kube::Error::Api(status) if status.code == 403 => {
+                let ElectionOptions { name, namespace, .. } = &self.options;
+                let [create, get, update] = self.options.rules();
+                let line = format!(
+                    "the lease {namespace}/{name} may not be used, so nothing is written: {}; \
+                     add to the role: {create}, {get}, {update}",
+                    status.message
+                );
+                if !matches!(self.seen.borrow().standing, Standing::Forbidden(_)) {
+                    tracing::error!("{line}");
+                }
+                self.fails_as(Standing::Forbidden(line.into()))
+            }
+            // The Display of kube's own error repeats the whole Status in its debug form.
+            kube::Error::Api(status) => {
+                self.unreachable(&format!("{}: {}", status.code, status.message))
+            }
+            why => self.unreachable(&why.to_string()),
+        }
+    }
+
+    fn unreachable(&mut self, why: &str) -> Duration {
+        let ElectionOptions { name, namespace, .. } = &self.options;
+        let line = format!("the lease {namespace}/{name} cannot be read or written: {why}");
+        if !matches!(self.seen.borrow().standing, Standing::Unreachable(_)) {
+            tracing::warn!("{line}");
+        }
+        self.fails_as(Standing::Unreachable(line.into()))
+    }
+
+    /// Who has no answer may still count on the last one, until the fence runs out.
+    fn fails_as(&mut self, standing: Standing) -> Duration {
+        if !self.fence.is_held() {
+            self.publish(standing);
+        }
+        jitter::spread(self.look(), LOOK_SPREAD)
+    }
+
+    /// How long a request that was sent lets this process write. Others wait for the whole lease
+    /// duration from a later instant, so the two never overlap.
+    fn hold(&self) -> Duration {
+        self.options.renew_deadline.min(self.options.lease_duration.mul_f64(0.9))
+    }
+
+    /// How often a standby looks.
+    fn look(&self) -> Duration {
+        (self.options.retry_period / 2).min(LONGEST_LOOK)
+    }
+
+    /// How much of the time between two looks a standby counts for itself: less than what lies between
+    /// the end of the holder's fence and the end of its lease.
+    fn blind(&self) -> Duration {
+        let apart = self.options.lease_duration.saturating_sub(self.hold());
+        self.look().mul_f64(1.0 + LOOK_SPREAD).min(apart / 2)
+    }
+
+    /// Clears the holder, so that the next one need not wait.
+    async fn resign(&mut self) {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let lease = match self.own.take() {
+                Some(own) => Some(own),
+                None => self.leases.get_opt(&self.options.name).await.ok().flatten(),
+            };
+            let ours = lease.filter(|lease| lease::holder(lease) == Some(&*self.options.identity));
+            let Some(lease) = ours else { return };
+            let released = lease::released(&lease, Clock::wall().now().into());
+            let sent = Instant::now();
+            let parameters = PostParams::default();
+            let answer = self.leases.replace(&self.options.name, &parameters, &released).await;
+            self.count(&answer, sent);
+            match answer {
+                Ok(stored) => {
+                    self.saw(&stored);
+                    tracing::info!(lease = %self.options.name, "the lease is handed over");
+                    return;
+                }
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(why) => {
+                    tracing::warn!(lease = %self.options.name, "the lease was not handed over: {why}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn count(&self, answer: &kube::Result<Lease>, sent: Instant) {
+        let answer = match answer {
+            Ok(_) => Answer::Code(200),
+            Err(kube::Error::Api(status)) => Answer::Code(status.code),
+            Err(_) => Answer::None,
+        };
+        self.stats.count(WriteKind::Lease, answer, sent.elapsed());
+    }
+
+    fn saw(&self, lease: &Lease) {
+        let holder = lease::holder(lease);
+        let transitions = lease::transitions(lease);
+        self.seen.send_if_modified(|seen| {
+            if seen.holder.as_deref() == holder && seen.transitions == transitions {
+                return false;
+            }
+            if seen.holder.as_deref() != holder {
+                tracing::info!(lease = %self.options.name, holder, "the lease has another holder");
+            }
+            (seen.holder, seen.transitions) = (holder.map(Arc::from), transitions);
+            true
+        });
+    }
+
+    fn publish(&self, standing: Standing) {
+        self.seen.send_if_modified(|seen| {
+            let changes = seen.standing != standing;
+            seen.standing = standing;
+            changes
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_let_two_lead_are_refused() {
+        let options = |lease, deadline, retry| ElectionOptions {
+            name: "lease".into(),
+            namespace: "ns".into(),
+            identity: "a".into(),
+            lease_duration: Duration::from_millis(lease),
+            renew_deadline: Duration::from_millis(deadline),
+            retry_period: Duration::from_millis(retry),
+        };
+        assert_eq!(options(15_000, 10_000, 2_000).check(), Ok(()));
+        for (lease, deadline, retry, words) in [
+            (10_000, 10_000, 2_000, "longer than the renew deadline"),
+            (15_000, 2_400, 2_000, "1.2 retry periods"),
+            (15_000, 10_000, 0, "more than zero"),
+        ] {
+            let why = options(lease, deadline, retry).check().expect_err(words).to_string();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

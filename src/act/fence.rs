@@ -1,0 +1,149 @@
+//! The fence: whether this process may write at this moment.
+
+use std::{sync::Arc, time::Instant};
+
+use plimsoll_storage::Fenced;
+use tokio::sync::watch;
+
+/// Says whether this process may write now. Clones are the same fence.
+///
+/// It looks at the clock whenever it is asked and not only when something happens: a process that was
+/// frozen past the end of its lease finds that out before its next write, not after its next renewal.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    until: Arc<watch::Sender<Until>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// There is no election.
+    Always,
+    /// The end of what the lease gives.
+    Instant(Instant),
+    /// Not ours.
+    Released,
+}
+
+impl Until {
+    fn is_held(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Instant(end) => Instant::now() < end,
+            Self::Released => false,
+        }
+    }
+}
+
+impl Fence {
+    /// One that lets every write through: there is no election.
+    pub fn open() -> Self {
+        Self::new(Until::Always)
+    }
+
+    /// One that lets no write through until it is held.
+    pub fn closed() -> Self {
+        Self::new(Until::Released)
+    }
+
+    fn new(until: Until) -> Self {
+        Self { until: Arc::new(watch::Sender::new(until)) }
+    }
+
+    /// Lets writes through until then, of the machine's monotonic time.
+    pub fn hold_until(&self, end: Instant) {
+        self.until.send_replace(Until::Instant(end));
+    }
+
+    /// Lets no more writes through.
+    pub fn release(&self) {
+        self.until.send_replace(Until::Released);
+    }
+
+    /// Whether a write may begin now.
+    pub fn is_held(&self) -> bool {
+        self.until.borrow().is_held()
+    }
+
+    /// As [`Fence::is_held`], with the reason.
+    pub fn check(&self) -> Result<(), Fenced> {
+        let until = *self.until.borrow();
+        match until {
+            _ if until.is_held() => Ok(()),
+            Until::Instant(end) => Err(Fenced(format!(
+                "the lease ran out {} ms ago and was not renewed",
+                end.elapsed().as_millis()
+            ))),
+            Until::Always | Until::Released => {
+                Err(Fenced("another process holds the lease, or none".into()))
+            }
+        }
+    }
+
+    /// Returns once writes may begin.
+    pub async fn held(&self) {
+        // The sender lives as long as `self`, so this cannot fail.
+        let _ = self.until.subscribe().wait_for(|until| until.is_held()).await;
+    }
+
+    /// Returns once no write may begin, be it given up or run out.
+    pub async fn lost(&self) {
+        let mut changes = self.until.subscribe();
+        loop {
+            let until = *changes.borrow_and_update();
+            let end = match until {
+                _ if !until.is_held() => return,
+                Until::Instant(end) => Some(end),
+                Until::Always | Until::Released => None,
+            };
+            let runs_out = async {
+                match end {
+                    Some(end) => tokio::time::sleep_until(end.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = runs_out => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fence_is_held_until_its_end_and_no_longer() {
+        let now = Instant::now();
+        let fence = Fence::closed();
+        assert!(fence.check().is_err());
+        fence.clone().hold_until(now + Duration::from_hours(1));
+        assert_eq!(fence.check(), Ok(()), "a clone is the same fence");
+        // What a process finds that was frozen past the end: nobody told it, time just passed.
+        fence.hold_until(now);
+        let refusal = fence.check().expect_err("it ran out");
+        assert!(refusal.to_string().contains("ran out"), "{refusal}");
+        assert!(!fence.is_held());
+        fence.release();
+        assert!(!fence.is_held());
+        assert!(Fence::open().is_held());
+    }
+
+    #[tokio::test]
+    async fn who_waits_hears_of_holding_releasing_and_running_out() {
+        let fence = Fence::closed();
+        let (held, other) = (fence.clone(), fence.clone());
+        let waits = tokio::spawn(async move { held.held().await });
+        other.hold_until(Instant::now() + Duration::from_millis(20));
+        waits.await.expect("held");
+        fence.lost().await;
+        assert!(!fence.is_held(), "it ran out by itself");
+        fence.hold_until(Instant::now() + Duration::from_hours(1));
+        let waits = tokio::spawn(async move { other.lost().await });
+        fence.release();
+        waits.await.expect("lost");
+    }
+}

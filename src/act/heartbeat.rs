@@ -1,0 +1,322 @@
+//! The heartbeat: a Lease that says that the recommender works, for updaters that would rather not act on old numbers.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+use plimsoll_storage::{Fenced, WritePermit};
+use tokio::sync::Mutex;
+
+use crate::{
+    act::{
+        Rule, Verdict, WriteStats, lease,
+        writes::{Answer, WriteKind},
+    },
+    clock::Clock,
+};
+
+/// Annotation: how many VerticalPodAutoscalers the last pass was about.
+pub const VPAS: &str = "plimsoll.dev/vpas";
+/// Annotation: the state of the history that the last pass stood on.
+pub const HISTORY: &str = "plimsoll.dev/history";
+/// After how many intervals without a renewal the recommender counts as gone.
+const INTERVALS: u32 = 3;
+/// The longest part of a name; a Lease's name holds 253 characters.
+const LONGEST_PART: usize = 60;
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a heartbeat was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum HeartbeatError {
+    /// This process may not write now.
+    #[error(transparent)]
+    Fenced(#[from] Fenced),
+    /// The server refused.
+    #[error("the heartbeat {lease} was not written: {why}")]
+    Refused {
+        /// Namespace and name of the Lease.
+        lease: String,
+        /// The server's words.
+        why: String,
+    },
+    /// The server is away or too slow.
+    #[error("the heartbeat {0} was not written: no answer within {REQUEST_LIMIT:?}")]
+    NoAnswer(String),
+}
+
+/// What a beat did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The Lease is renewed.
+    Renewed,
+    /// The Lease was made: it did not exist.
+    Created,
+    /// Nothing, because RBAC is not known to let this process update it later; an old one would be worse than none.
+    Off,
+}
+
+/// Writes the heartbeat of one recommender, or of one shard of it.
+#[derive(Debug)]
+pub struct Heartbeat {
+    leases: Api<Lease>,
+    namespace: String,
+    name: String,
+    identity: String,
+    interval: Duration,
+    access: Verdict,
+    stats: std::sync::Arc<WriteStats>,
+    /// As this process wrote it last.
+    own: Mutex<Option<Lease>>,
+}
+
+impl Heartbeat {
+    /// A heartbeat that comes every `interval`. It is off until [`Heartbeat::with_access`] says otherwise.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        recommender: &str,
+        shard: Option<&str>,
+        interval: Duration,
+    ) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: lease_name(recommender, shard),
+            identity: identity.to_owned(),
+            interval,
+            access: Verdict::Denied,
+            stats: std::sync::Arc::default(),
+            own: Mutex::default(),
+        }
+    }
+
+    /// What the server said to [`Heartbeat::rules`], the worst of it.
+    #[must_use]
+    pub fn with_access(mut self, access: Verdict) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Counts its writes into these.
+    #[must_use]
+    pub fn with_stats(mut self, stats: std::sync::Arc<WriteStats>) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// Name of the Lease.
+    pub fn lease_name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rules that a heartbeat needs beside `create`, which upstream's role has.
+    pub fn rules(&self) -> [Rule; 2] {
+        ["get", "update"].map(|verb| {
+            Rule::new(verb, "coordination.k8s.io", "leases")
+                .within(&self.namespace)
+                .named(&self.name)
+        })
+    }
+
+    /// Says that a pass is done: about so many VerticalPodAutoscalers, on a history in that state.
+    pub async fn beat(
+        &self,
+        permit: &dyn WritePermit,
+        vpas: usize,
+        history: &str,
+    ) -> Result<Beat, HeartbeatError> {
+        if self.access == Verdict::Denied {
+            return Ok(Beat::Off);
+        }
+        permit.acquire().await?;
+        let mut own = self.own.lock().await;
+        let known = own.take();
+        let beat = tokio::time::timeout(REQUEST_LIMIT, self.write(known, vpas, history));
+        match beat.await {
+            Err(_) => {
+                self.stats.count(WriteKind::Heartbeat, Answer::None, REQUEST_LIMIT);
+                Err(HeartbeatError::NoAnswer(format!("{}/{}", self.namespace, self.name)))
+            }
+            Ok(Err(why)) => Err(self.refused(why)),
+            Ok(Ok((beat, stored))) => {
+                *own = stored;
+                Ok(beat)
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        known: Option<Lease>,
+        vpas: usize,
+        history: &str,
+    ) -> kube::Result<(Beat, Option<Lease>)> {
+        if let Some(known) = known {
+            match self.replace(known, vpas, history).await {
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                written => return written.map(|stored| (Beat::Renewed, Some(stored))),
+            }
+        }
+        if let Some(read) = self.leases.get_opt(&self.name).await? {
+            let stored = self.replace(read, vpas, history).await?;
+            return Ok((Beat::Renewed, Some(stored)));
+        }
+        if !self.access.is_allowed() {
+            return Ok((Beat::Off, None));
+        }
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let lease = self.filled(Lease { metadata, spec: None }, vpas, history);
+        let sent = Instant::now();
+        let answer = self.leases.create(&PostParams::default(), &lease).await;
+        self.count(&answer, sent);
+        Ok((Beat::Created, Some(answer?)))
+    }
+
+    async fn replace(&self, lease: Lease, vpas: usize, history: &str) -> kube::Result<Lease> {
+        let lease = self.filled(lease, vpas, history);
+        let sent = Instant::now();
+        let answer = self.leases.replace(&self.name, &PostParams::default(), &lease).await;
+        self.count(&answer, sent);
+        answer
+    }
+
+    fn filled(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
+        let now = MicroTime(Clock::wall().now().into());
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            spec.holder_identity = Some(self.identity.clone());
+            spec.acquire_time = Some(now.clone());
+        }
+        spec.renew_time = Some(now);
+        spec.lease_duration_seconds = Some(lease::seconds(self.interval.saturating_mul(INTERVALS)));
+        let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
+        annotations.insert(VPAS.into(), vpas.to_string());
+        annotations.insert(HISTORY.into(), history.into());
+        lease
+    }
+
+    fn count(&self, answer: &kube::Result<Lease>, sent: Instant) {
+        let answer = match answer {
+            Ok(_) => Answer::Code(200),
+            Err(kube::Error::Api(status)) => Answer::Code(status.code),
+            Err(_) => Answer::None,
+        };
+        self.stats.count(WriteKind::Heartbeat, answer, sent.elapsed());
+    }
+
+    fn refused(&self, why: kube::Error) -> HeartbeatError {
+        let why = match why {
+            kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
+            why => why.to_string(),
+        };
+        HeartbeatError::Refused { lease: format!("{}/{}", self.namespace, self.name), why }
+    }
+}
+
+/// Name of the Lease of a recommender, or of one shard of it (`i/n`): `plimsoll-<slug>[-<i>-of-<n>]`. Both
+/// sides work it out by themselves, so it never changes from one release to the next.
+pub fn lease_name(recommender: &str, shard: Option<&str>) -> String {
+    let slug = slug(recommender);
+    match shard {
+        Some(shard) => format!("plimsoll-{slug}-{}", self::slug_of_shard(shard)),
+        None => format!("plimsoll-{slug}"),
+    }
+}
+
+fn slug_of_shard(shard: &str) -> String {
+    let numbers = shard.split_once('/');
+    let numbers = numbers.filter(|(i, n)| is_number(i) && is_number(n));
+    numbers.map_or_else(|| slug(shard), |(i, n)| format!("{i}-of-{n}"))
+}
+
+/// A text as part of an object's name. A text that fits stays as it is; any other is brought into shape and told
+/// apart by a hash of what it was.
+pub fn slug(text: &str) -> String {
+    let shaped: String = text
+        .chars()
+        .map(|letter| letter.to_ascii_lowercase())
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect();
+    let shaped = shaped.trim_matches('-');
+    if shaped == text && !text.is_empty() && text.len() <= LONGEST_PART && !is_like_a_shard(text) {
+        return text.to_owned();
+    }
+    let hash = format!("{:016x}", fnv(text.as_bytes()));
+    let room = LONGEST_PART - hash.len() - 1;
+    // All of it is ASCII by now.
+    let start = shaped.get(..shaped.len().min(room)).unwrap_or_default().trim_end_matches('-');
+    if start.is_empty() { format!("x-{hash}") } else { format!("{start}-{hash}") }
+}
+
+/// A recommender called `a-1-of-2` is not shard 1 of 2 of the recommender `a`.
+fn is_like_a_shard(text: &str) -> bool {
+    let mut parts = text.rsplitn(4, '-');
+    let (n, of, i) = (parts.next(), parts.next(), parts.next());
+    of == Some("of") && n.is_some_and(is_number) && i.is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// FNV-1a of 64 bits: small, and the same in every release and on every machine.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_from_recommender_and_shard() {
+        for (recommender, shard, expected) in [
+            ("default", None, "plimsoll-default"),
+            ("default", Some("1/3"), "plimsoll-default-1-of-3"),
+            ("default-1-of-3", None, "plimsoll-default-1-of-3-30d8b3dea68c1e0a"),
+            ("Nightly", None, "plimsoll-nightly-0"),
+        ] {
+            let name = lease_name(recommender, shard);
+            assert!(name.starts_with(expected.trim_end_matches(char::is_alphanumeric)), "{name}");
+        }
+        assert_eq!(lease_name("default", Some("1/3")), "plimsoll-default-1-of-3");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_one_that_an_object_can_have(text in ".{0,300}", shard in "([0-9]/[0-9]|.{0,90})") {
+            let name = lease_name(&text, Some(&shard));
+            let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+            prop_assert!(name.len() <= 253 && name.chars().all(fits), "{name}");
+            prop_assert!(!name.ends_with('-'), "{name}");
+        }
+
+        #[test]
+        fn distinct_names_stay_distinct(one in "[a-bA-B._-]{0,6}", two in "[a-bA-B._-]{0,6}") {
+            prop_assert_eq!(one == two, slug(&one) == slug(&two));
+        }
+
+        #[test]
+        fn a_name_that_fits_stays(text in "[a-z]([-a-z0-9]{0,40}[a-z])?") {
+            prop_assert_eq!(slug(&text), text);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The rules of an election over a Lease, without a client: client-go's, so that both can share one.
+//!
+//! Clocks of other machines are never compared. A contender remembers when it saw the record change, on its
+//! own monotonic clock, and leaves the record alone for as long as the record asks for.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::api::ObjectMeta;
+
+use crate::act::jitter;
+
+/// What a contender has seen of the record.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    record: Option<LeaseSpec>,
+    changed: Option<Instant>,
+    looked: Option<Instant>,
+}
+
+impl Observed {
+    /// Takes note of a record that an answer brought. It may have changed anywhere between this look and the
+    /// one before; of that time, at most `blind` is counted for the contender, so that a takeover is not
+    /// late by the time between two looks.
+    pub fn see(&mut self, record: &LeaseSpec, answered: Instant, blind: Duration) {
+        if self.record.as_ref() != Some(record) {
+            let between = self.looked.map_or(Duration::ZERO, |looked| answered - looked);
+            self.changed = answered.checked_sub(between.min(blind));
+            self.record = Some(record.clone());
+        }
+        self.looked = Some(answered);
+    }
+
+    /// When the record may be taken from its holder, who has not been seen to renew it since.
+    pub fn expires(&self, lease_duration: Duration) -> Option<Instant> {
+        let recorded = self.record.as_ref()?.lease_duration_seconds;
+        let recorded = recorded.and_then(|seconds| u64::try_from(seconds).ok());
+        let duration =
+            recorded.filter(|seconds| *seconds > 0).map_or(lease_duration, Duration::from_secs);
+        self.changed.map(|changed| changed + duration)
+    }
+}
+
+/// Who holds it; `None` when nobody does.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
+    (!holder.is_empty()).then_some(holder)
+}
+
+/// How often it went from one to another.
+pub(super) fn transitions(lease: &Lease) -> i32 {
+    lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0)
+}
+
+/// A lease that nobody has ever held but this contender.
+pub(super) fn first(
+    name: &str,
+    namespace: &str,
+    identity: &str,
+    duration: Duration,
+    now: Timestamp,
+) -> Lease {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let spec = LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(seconds(duration)),
+        acquire_time: Some(MicroTime(now)),
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(0),
+        ..LeaseSpec::default()
+    };
+    Lease { metadata, spec: Some(spec) }
+}
+
+/// The lease as it is, renewed by its holder or taken over. Keeps the resourceVersion that was read, and
+/// whatever others keep on the object.
+pub(super) fn claimed(lease: &Lease, identity: &str, duration: Duration, now: Timestamp) -> Lease {
+    let is_ours = holder(lease) == Some(identity);
+    let mut claimed = lease.clone();
+    let spec = claimed.spec.get_or_insert_default();
+    if !is_ours {
+        spec.holder_identity = Some(identity.to_owned());
+        spec.acquire_time = Some(MicroTime(now));
+        spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
+    }
+    spec.lease_duration_seconds = Some(seconds(duration));
+    spec.renew_time = Some(MicroTime(now));
+    claimed
+}
+
+/// The lease without a holder, for whoever comes next.
+pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
+    let mut released = lease.clone();
+    let spec = released.spec.get_or_insert_default();
+    spec.holder_identity = Some(String::new());
+    spec.lease_duration_seconds = Some(1);
+    spec.acquire_time = Some(MicroTime(now));
+    spec.renew_time = Some(MicroTime(now));
+    released
+}
+
+/// Whole seconds, rounded up: nobody may take a lease sooner than its holder believes.
+pub(super) fn seconds(duration: Duration) -> i32 {
+    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
+}
+
+/// A name for this process that no other one has: `<hostname>_<random>`.
+pub fn identity() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    let (high, low) = (jitter::random(), jitter::random());
+    let (head, middle, tail) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
+    format!(
+        "{host}_{head:08x}-{middle:04x}-{tail:04x}-{:04x}-{:012x}",
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).expect("in range")
+    }
+
+    fn spec(lease: &Lease) -> &LeaseSpec {
+        lease.spec.as_ref().expect("a spec")
+    }
+
+    #[test]
+    fn a_takeover_counts_and_a_renewal_does_not() {
+        let first = first("lease", "ns", "a", LEASE, at(10));
+        assert_eq!((holder(&first), transitions(&first)), (Some("a"), 0));
+        let renewed = claimed(&first, "a", LEASE, at(12));
+        assert_eq!(transitions(&renewed), 0);
+        assert_eq!(spec(&renewed).acquire_time, Some(MicroTime(at(10))), "acquired once");
+        assert_eq!(spec(&renewed).renew_time, Some(MicroTime(at(12))));
+        let taken = claimed(&renewed, "b", LEASE, at(40));
+        assert_eq!((holder(&taken), transitions(&taken)), (Some("b"), 1));
+        assert_eq!(spec(&taken).acquire_time, Some(MicroTime(at(40))));
+        let released = released(&taken, at(41));
+        assert_eq!((holder(&released), transitions(&released)), (None, 1));
+        assert_eq!(transitions(&claimed(&released, "b", LEASE, at(42))), 2, "as client-go counts");
+    }
+
+    #[test]
+    fn what_others_keep_on_the_object_stays() {
+        let mut lease = first("lease", "ns", "a", LEASE, at(10));
+        lease.metadata.resource_version = Some("7".into());
+        lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
+        lease.spec.get_or_insert_default().strategy = Some("OldestEmulationVersion".into());
+        let taken = claimed(&lease, "b", LEASE, at(11));
+        assert_eq!(taken.metadata, lease.metadata);
+        assert_eq!(spec(&taken).strategy, spec(&lease).strategy);
+    }
+
+    #[test]
+    fn a_record_is_left_alone_as_long_as_it_asks_for_since_it_was_seen_to_change() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let blind = Duration::from_secs(2);
+        let mut lease = first("lease", "ns", "a", LEASE, at(10));
+        let mut observed = Observed::default();
+        assert_eq!(observed.expires(LEASE), None, "nothing was seen yet");
+        observed.see(spec(&lease), start, blind);
+        assert_eq!(
+            observed.expires(LEASE),
+            Some(after(15_000)),
+            "the first look counts from itself"
+        );
+        observed.see(spec(&lease), after(5_000), blind);
+        assert_eq!(observed.expires(LEASE), Some(after(15_000)), "nothing changed");
+        // A renewal, by a holder whose clock is years away: only that it changed counts.
+        lease = claimed(&lease, "a", LEASE, at(-5_000_000));
+        observed.see(spec(&lease), after(6_000), blind);
+        assert_eq!(observed.expires(LEASE), Some(after(20_000)), "since the look before");
+        lease = claimed(&lease, "a", Duration::from_secs(60), at(0));
+        observed.see(spec(&lease), after(100_000), blind);
+        assert_eq!(
+            observed.expires(LEASE),
+            Some(after(158_000)),
+            "the holder's duration, 2 s blind"
+        );
+        lease.spec.get_or_insert_default().lease_duration_seconds = None;
+        observed.see(spec(&lease), after(100_000), blind);
+        assert_eq!(observed.expires(LEASE), Some(after(115_000)), "else our own");
+    }
+
+    #[test]
+    fn recorded_durations_are_never_shorter_than_meant() {
+        for (milliseconds, expected) in [(1, 1), (1000, 1), (1001, 2), (15_000, 15)] {
+            assert_eq!(seconds(Duration::from_millis(milliseconds)), expected);
+        }
+        assert_eq!(seconds(Duration::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn no_two_processes_have_one_name() {
+        let (one, two) = (identity(), identity());
+        assert_ne!(one, two);
+        let (host, random) = one.rsplit_once('_').expect("two parts");
+        assert!(!host.is_empty() && random.len() == 36, "{one}");
+    }
+}

@@ -1,0 +1,213 @@
+//! One write of a VerticalPodAutoscaler's status, and what can come of it.
+
+use std::time::{Duration, Instant};
+
+use http::{Request, StatusCode, header::RETRY_AFTER};
+use http_body_util::BodyExt as _;
+use kube::{
+    Client, Resource as _,
+    api::{Api, Patch, PatchParams},
+    client::Body,
+    core::Status,
+};
+use plimsoll_storage::{VpaKey, WritePermit};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    act::writes::{Answer, WriteKind, WriteStats},
+    api::VerticalPodAutoscaler,
+};
+
+/// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// Who wrote, in `managedFields`.
+const FIELD_MANAGER: &str = "plimsoll-recommender";
+
+/// A status that is to be written.
+#[derive(Clone, Debug)]
+pub struct StatusPatch {
+    /// Whose it is.
+    pub key: VpaKey,
+    /// The version of the object that the patch was made from. Any other makes it a conflict.
+    pub resource_version: Box<str>,
+    /// The whole merge patch, `{"status": ...}`, without the resourceVersion. A list in it replaces the
+    /// stored one, so `conditions` must hold everybody's.
+    pub body: Value,
+}
+
+/// What came of a write.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It is stored.
+    Written {
+        /// The version of the object since.
+        resource_version: Box<str>,
+    },
+    /// The object had changed; this is what it is now, if it could be read.
+    Conflict(Option<Box<VerticalPodAutoscaler>>),
+    /// There is no such object any more.
+    Gone,
+    /// It was not sent: this process may not write.
+    Fenced,
+    /// Anything else.
+    Failed {
+        /// One line: what, where, why.
+        why: String,
+    },
+}
+
+/// Where workers get what to write, and tell what came of it.
+pub trait Source: Send + Sync {
+    /// What to write for a key as things are now; `None` when nothing is to be written.
+    fn prepare(&self, key: &VpaKey) -> Option<StatusPatch>;
+    /// What came of it. After a conflict with an object `prepare` is asked again at once.
+    fn done(&self, key: &VpaKey, outcome: &Outcome);
+}
+
+/// Writes one status: a merge patch that holds for the version it was made from only.
+pub async fn write_status(
+    client: &Client,
+    permit: &dyn WritePermit,
+    patch: &StatusPatch,
+) -> Outcome {
+    attempt(client, permit, patch, &WriteStats::default(), REQUEST_LIMIT).await.outcome
+}
+
+/// An outcome, and how long the server asked to be left alone.
+pub(super) struct Attempt {
+    pub outcome: Outcome,
+    pub retry_after: Option<Duration>,
+}
+
+impl From<Outcome> for Attempt {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, retry_after: None }
+    }
+}
+
+/// The server's answer, read whole.
+struct Reply {
+    code: StatusCode,
+    retry_after: Option<Duration>,
+    body: bytes::Bytes,
+}
+
+/// The part of an object that a writer needs.
+#[derive(Deserialize)]
+struct Stored {
+    metadata: StoredMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredMetadata {
+    resource_version: Box<str>,
+}
+
+pub(super) async fn attempt(
+    client: &Client,
+    permit: &dyn WritePermit,
+    patch: &StatusPatch,
+    stats: &WriteStats,
+    limit: Duration,
+) -> Attempt {
+    let request = match request(patch) {
+        Ok(request) => request,
+        Err(why) => return failed(&patch.key, &why).into(),
+    };
+    if permit.acquire().await.is_err() {
+        stats.count(WriteKind::Status, Answer::Fenced, Duration::ZERO);
+        return Outcome::Fenced.into();
+    }
+    let sent = Instant::now();
+    let reply = tokio::time::timeout(limit, send(client, request)).await;
+    let count = |answer| stats.count(WriteKind::Status, answer, sent.elapsed());
+    let reply = match reply {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(why)) => {
+            count(Answer::None);
+            return failed(&patch.key, &why).into();
+        }
+        Err(_) => {
+            count(Answer::None);
+            return failed(&patch.key, &format!("no answer within {limit:?}")).into();
+        }
+    };
+    count(Answer::Code(reply.code.as_u16()));
+    let outcome = match reply.code {
+        code if code.is_success() => match serde_json::from_slice::<Stored>(&reply.body) {
+            Ok(Stored { metadata: StoredMetadata { resource_version } }) => {
+                Outcome::Written { resource_version }
+            }
+            Err(why) => failed(&patch.key, &format!("the answer cannot be read: {why}")),
+        },
+        StatusCode::NOT_FOUND => Outcome::Gone,
+        StatusCode::CONFLICT => read_again(client, &patch.key, limit).await,
+        code => failed(&patch.key, &format!("{}: {}", code.as_u16(), message(&reply.body))),
+    };
+    Attempt { outcome, retry_after: reply.retry_after }
+}
+
+fn request(patch: &StatusPatch) -> Result<Request<Body>, String> {
+    let mut body = patch.body.clone();
+    let Some(fields) = body.as_object_mut() else {
+        return Err("the patch is no object".into());
+    };
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    metadata["resourceVersion"] = json!(patch.resource_version);
+    let path = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
+    let parameters =
+        PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let mut request = kube::core::Request::new(path)
+        .patch_subresource("status", &patch.key.name, &parameters, &Patch::Merge(body))
+        .map_err(|why| why.to_string())?;
+    // What kube's own calls say, for whoever counts requests by verb.
+    request.extensions_mut().insert("patch_status");
+    Ok(request.map(Body::from))
+}
+
+/// As kube sends, but with the headers of an answer that is a refusal: `Retry-After` is one.
+async fn send(client: &Client, request: Request<Body>) -> Result<Reply, String> {
+    let response = client.send(request).await.map_err(|why| one_line(&why.to_string()))?;
+    let code = response.status();
+    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let header = header.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+    let body = response.into_body().collect().await.map_err(|why| one_line(&why.to_string()))?;
+    let body = body.to_bytes();
+    let detailed = || {
+        let details = serde_json::from_slice::<Status>(&body).ok()?.details?;
+        let seconds = u64::from(details.retry_after_seconds);
+        (seconds > 0).then_some(Duration::from_secs(seconds))
+    };
+    let retry_after = if code.is_success() { None } else { header.or_else(detailed) };
+    Ok(Reply { code, retry_after, body })
+}
+
+async fn read_again(client: &Client, key: &VpaKey, limit: Duration) -> Outcome {
+    let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &key.namespace);
+    match tokio::time::timeout(limit, api.get_opt(&key.name)).await {
+        Ok(Ok(Some(object))) => Outcome::Conflict(Some(Box::new(object))),
+        Ok(Ok(None)) => Outcome::Gone,
+        Ok(Err(_)) | Err(_) => Outcome::Conflict(None),
+    }
+}
+
+fn failed(key: &VpaKey, why: &str) -> Outcome {
+    Outcome::Failed { why: format!("the status of {key} was not written: {why}") }
+}
+
+/// The server's own words, whether it answers with a Status or with plain text.
+fn message(body: &[u8]) -> String {
+    let text = match serde_json::from_slice::<Status>(body) {
+        Ok(status) if !status.message.is_empty() => status.message,
+        _ => String::from_utf8_lossy(body).into_owned(),
+    };
+    one_line(&text)
+}
+
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").chars().take(LONGEST).collect()
+}

@@ -1,0 +1,87 @@
+//! Counts of writes: what was written, what came of it, and how long it took.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WriteKind {
+    /// The status of a VerticalPodAutoscaler.
+    Status,
+    /// The Lease that says who leads.
+    Lease,
+    /// The Lease that says that the recommender works.
+    Heartbeat,
+}
+
+impl WriteKind {
+    /// One word, for a label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Lease => "lease",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+}
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Answer {
+    /// The server's status code.
+    Code(u16),
+    /// No answer: the server is away, or too slow.
+    None,
+    /// It was not sent, because the fence is closed.
+    Fenced,
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => code.fmt(f),
+            Self::None => f.write_str("none"),
+            Self::Fenced => f.write_str("fenced"),
+        }
+    }
+}
+
+/// How often something was written with one answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Number of writes.
+    pub writes: u64,
+    /// Time that they took together, from sending to the answer.
+    pub took: Duration,
+}
+
+/// Counts by kind and answer, since the start of the process.
+#[derive(Debug, Default)]
+pub struct WriteStats {
+    counts: Mutex<BTreeMap<(WriteKind, Answer), Count>>,
+}
+
+impl WriteStats {
+    /// Counts one write.
+    pub fn count(&self, kind: WriteKind, answer: Answer, took: Duration) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry((kind, answer)).or_default();
+        count.writes += 1;
+        count.took += took;
+    }
+
+    /// All counts, in order of kind and answer.
+    pub fn counts(&self) -> Vec<(WriteKind, Answer, Count)> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(&(kind, answer), &count)| (kind, answer, count)).collect()
+    }
+
+    /// How often one kind was written with one answer.
+    pub fn of(&self, kind: WriteKind, answer: Answer) -> Count {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&(kind, answer)).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,93 @@
+//! What a family of series is: its name, its labels, and what somebody who reads it must know.
+
+/// How the values of a family behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, and begins at zero with the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Observations counted in buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the text format.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// A family of series. The table in `docs/metrics.md` is made from these.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts or measures, on one line.
+    pub help: &'static str,
+    /// How its values behave.
+    pub kind: Kind,
+    /// Names of its labels in alphabetical order, as client libraries print them.
+    pub labels: &'static [&'static str],
+    /// Upper ends of the buckets without the last, which is infinite. Empty for anything but histograms.
+    pub buckets: &'static [f64],
+    /// What its values are counted in; empty for plain numbers.
+    pub unit: &'static str,
+    /// When there is no series; empty when there always is.
+    pub absent: &'static str,
+    /// How many series there can be, in words.
+    pub series: &'static str,
+}
+
+/// A counter without labels.
+pub const fn counter(name: &'static str, help: &'static str) -> Definition {
+    Definition::new(Kind::Counter, name, help)
+}
+
+/// A gauge without labels.
+pub const fn gauge(name: &'static str, help: &'static str) -> Definition {
+    Definition::new(Kind::Gauge, name, help)
+}
+
+/// A histogram without labels.
+pub const fn histogram(
+    name: &'static str,
+    help: &'static str,
+    buckets: &'static [f64],
+) -> Definition {
+    let mut definition = Definition::new(Kind::Histogram, name, help);
+    definition.buckets = buckets;
+    definition
+}
+
+impl Definition {
+    const fn new(kind: Kind, name: &'static str, help: &'static str) -> Self {
+        Self { name, help, kind, labels: &[], buckets: &[], unit: "", absent: "", series: "1" }
+    }
+
+    /// With these labels, and as many series as `series` says.
+    #[must_use]
+    pub const fn labels(mut self, labels: &'static [&'static str], series: &'static str) -> Self {
+        self.labels = labels;
+        self.series = series;
+        self
+    }
+
+    /// Counted in this.
+    #[must_use]
+    pub const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Without a series in this case.
+    #[must_use]
+    pub const fn absent(mut self, when: &'static str) -> Self {
+        self.absent = when;
+        self
+    }
+}

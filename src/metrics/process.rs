@@ -1,0 +1,123 @@
+//! What the process takes from its machine, read from /proc/self when somebody asks.
+
+use std::{fs, sync::Arc};
+
+use super::{
+    definition::{Definition, Kind, counter, gauge},
+    family::{Collected, Series},
+    value::{Gauge, Value},
+};
+
+/// Ticks of a second in /proc: a constant of the interface, whatever the kernel's own clock does.
+const TICKS: f64 = 100.0;
+const UNKNOWN: &str = "/proc does not tell";
+
+/// Every family of the process, ready to be collected.
+pub fn families() -> Vec<Arc<dyn Collected>> {
+    let family = |definition: Definition, read| -> Arc<dyn Collected> {
+        Arc::new(Reading { definition: definition.absent(UNKNOWN), read })
+    };
+    vec![
+        family(
+            counter("process_cpu_seconds_total", "Time that the process spent on CPUs.")
+                .unit("seconds"),
+            cpu_seconds,
+        ),
+        family(
+            gauge("process_max_fds", "How many files the process may have open."),
+            max_open_files,
+        ),
+        family(gauge("process_open_fds", "How many files the process has open."), open_files),
+        family(
+            gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.")
+                .unit("bytes"),
+            || status("VmRSS:"),
+        ),
+        family(
+            gauge("process_start_time_seconds", "When the process started, since the Unix epoch.")
+                .unit("seconds"),
+            start_time,
+        ),
+        family(
+            gauge("process_virtual_memory_bytes", "Address space of the process.").unit("bytes"),
+            || status("VmSize:"),
+        ),
+    ]
+}
+
+struct Reading {
+    definition: Definition,
+    read: fn() -> Option<f64>,
+}
+
+impl Collected for Reading {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn series(&self) -> Vec<Series> {
+        let Some(read) = (self.read)() else { return Vec::new() };
+        // A counter with a fraction, which ours have no use for, is written as a gauge is.
+        debug_assert!(self.definition.kind != Kind::Histogram);
+        let value = <Gauge as Value>::new(&self.definition);
+        value.set(read);
+        vec![Series { labels: "".into(), value: Arc::new(value) }]
+    }
+}
+
+/// Field `number` of /proc/self/stat, counted from one as in proc(5). The name of the process may hold anything.
+fn stat(number: usize) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
+fn cpu_seconds() -> Option<f64> {
+    Some((stat(14)? + stat(15)?) / TICKS)
+}
+
+fn start_time() -> Option<f64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let boot: f64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
+    Some(boot + stat(22)? / TICKS)
+}
+
+fn status(field: &str) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field))?;
+    let kibibytes: f64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024.0)
+}
+
+fn open_files() -> Option<f64> {
+    // One of them is the folder that is being read.
+    Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
+}
+
+fn max_open_files() -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/limits").ok()?;
+    let limits = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    match limits.split_ascii_whitespace().next()? {
+        "unlimited" => Some(f64::INFINITY),
+        limit => limit.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_on_linux_knows_all_of_itself() {
+        for family in families() {
+            let series = family.series();
+            let mut text = String::new();
+            series.first().expect("/proc is there").value.write(family.definition(), "", &mut text);
+            let (_, value) = text.trim().split_once(' ').expect("a sample");
+            let value: f64 = value.parse().expect("a number");
+            assert!(value.is_finite() && value >= 0.0, "{text}");
+        }
+        assert!(status("VmRSS:") > Some(1e6) && status("VmSize:") >= status("VmRSS:"));
+        assert!(start_time() > Some(1.6e9));
+    }
+}

@@ -1,0 +1,213 @@
+//! How good recommendations are: upstream's `vpa_quality_*`, told of every sample and of every change.
+
+use std::sync::Arc;
+
+use super::{
+    definition::{Definition, counter, histogram},
+    family::Family,
+    recommender::{MODES_OR_NONE, flag, known_mode},
+    registry::Registry,
+    value::{Counter, Histogram},
+};
+use crate::recommend::estimate::Resource;
+
+/// From 0.01 to 655.36 cores.
+const CORES: &[f64] = &powers_of_two(0.01);
+/// From 1 MB to 65.536 GB.
+const BYTES: &[f64] = &powers_of_two(1e6);
+/// From minus 100 % to a hundredfold.
+const SHARES: &[f64] = &[
+    -1.0, -0.75, -0.5, -0.25, -0.1, -0.05, -0.025, -0.01, -0.005, -0.0025, -0.001, 0.0, 0.001,
+    0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0,
+];
+
+const fn powers_of_two(first: f64) -> [f64; 17] {
+    let mut bounds = [first; 17];
+    let mut index = 1;
+    while index < bounds.len() {
+        // Doubled step by step, as upstream does: 0.01 * 2^i may differ in the last bit.
+        bounds[index] = bounds[index - 1] * 2.0;
+        index += 1;
+    }
+    bounds
+}
+
+/// VPAs of more than two to this power of pods are as large as that.
+const LARGEST_LOG2: u32 = 20;
+
+const RELATIVE: Definition = histogram(
+    "vpa_quality_usage_recommendation_relative_diffs",
+    "Use less recommendation, as a share of the recommendation.",
+    SHARES,
+)
+.labels(&["is_oom", "resource", "update_mode"], "32 of 32")
+.absent("no such sample was seen");
+const MISSING: Definition = counter(
+    "vpa_quality_usage_sample_missing_recommendation_count",
+    "Samples of containers that have no recommendation and should have one.",
+)
+.labels(&["is_oom", "resource", "update_mode"], "32")
+.absent("no such sample was seen");
+const CPU_OVER: Definition = histogram(
+    "vpa_quality_cpu_recommendation_over_usage_diffs_cores",
+    "How far the recommendation is above use.",
+    CORES,
+)
+.labels(&["recommendation_missing", "update_mode"], "16 of 20")
+.unit("cores")
+.absent("no such sample was seen");
+const CPU_UNDER: Definition = histogram(
+    "vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores",
+    "How far the recommendation is below use; a missing one counts as zero.",
+    CORES,
+)
+.labels(&["recommendation_missing", "update_mode"], "16 of 20")
+.unit("cores")
+.absent("no such sample was seen");
+const MEMORY_OVER: Definition = histogram(
+    "vpa_quality_mem_recommendation_over_usage_diffs_bytes",
+    "How far the recommendation is above use.",
+    BYTES,
+)
+.labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
+.unit("bytes")
+.absent("no such sample was seen");
+const MEMORY_UNDER: Definition = histogram(
+    "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
+    "How far the recommendation is below use; a missing one counts as zero.",
+    BYTES,
+)
+.labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
+.unit("bytes")
+.absent("no such sample was seen");
+const CPU: Definition = histogram(
+    "vpa_quality_cpu_recommendations_cores",
+    "The recommendation at the time of each sample.",
+    CORES,
+)
+.labels(&["update_mode"], "8 of 20")
+.unit("cores")
+.absent("no such sample was seen");
+const MEMORY: Definition = histogram(
+    "vpa_quality_mem_recommendations_bytes",
+    "The recommendation at the time of each sample.",
+    BYTES,
+)
+.labels(&["is_oom", "update_mode"], "16 of 20")
+.unit("bytes")
+.absent("no such sample was seen");
+const CHANGES: Definition = histogram(
+    "vpa_quality_relative_recommendation_changes",
+    "A new recommendation less the one before it, as a share of that one.",
+    SHARES,
+)
+.labels(&["resource", "update_mode", "vpa_size_log2"], "336 of 32")
+.absent("no recommendation has followed another");
+
+/// A sample that was counted, beside what was recommended for its container at that time.
+#[derive(Clone, Copy, Debug)]
+pub struct QualitySample<'a> {
+    /// The VPA's update mode as it is written in the object, if it is.
+    pub update_mode: Option<&'a str>,
+    /// Of which resource.
+    pub resource: Resource,
+    /// Whether it comes from an out-of-memory kill.
+    pub is_oom: bool,
+    /// Cores or bytes.
+    pub usage: f64,
+    /// The uncapped target in the same unit, if there is one. Zero is none.
+    pub recommendation: Option<f64>,
+}
+
+/// A recommendation that has followed another.
+#[derive(Clone, Copy, Debug)]
+pub struct RecommendationChange<'a> {
+    /// The VPA's update mode as it is written in the object, if it is.
+    pub update_mode: Option<&'a str>,
+    /// Of which resource.
+    pub resource: Resource,
+    /// The one before, in any unit; nothing is counted where that is not above zero.
+    pub old: f64,
+    /// The new one, in the same unit.
+    pub new: f64,
+    /// How many pods the VPA has.
+    pub pods: usize,
+}
+
+/// The families.
+#[derive(Debug)]
+pub(super) struct Quality {
+    relative: Arc<Family<Histogram, 3>>,
+    missing: Arc<Family<Counter, 3>>,
+    cpu_over: Arc<Family<Histogram, 2>>,
+    cpu_under: Arc<Family<Histogram, 2>>,
+    memory_over: Arc<Family<Histogram, 3>>,
+    memory_under: Arc<Family<Histogram, 3>>,
+    cpu: Arc<Family<Histogram, 1>>,
+    memory: Arc<Family<Histogram, 2>>,
+    changes: Arc<Family<Histogram, 3>>,
+}
+
+impl Quality {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let modes = MODES_OR_NONE;
+        let sizes = LARGEST_LOG2 as usize + 1;
+        Self {
+            relative: registry.family(RELATIVE, 4 * modes),
+            missing: registry.family(MISSING, 4 * modes),
+            cpu_over: registry.family(CPU_OVER, 2 * modes),
+            cpu_under: registry.family(CPU_UNDER, 2 * modes),
+            memory_over: registry.family(MEMORY_OVER, 4 * modes),
+            memory_under: registry.family(MEMORY_UNDER, 4 * modes),
+            cpu: registry.family(CPU, modes),
+            memory: registry.family(MEMORY, 2 * modes),
+            changes: registry.family(CHANGES, 2 * modes * sizes),
+        }
+    }
+
+    pub(super) fn observe_sample(&self, sample: &QualitySample<'_>) {
+        let QualitySample { update_mode, resource, is_oom, usage, recommendation } = *sample;
+        let mode = update_mode.map_or("", known_mode);
+        let of_oom = flag(is_oom);
+        let recommendation = recommendation.filter(|&value| value > 0.0);
+        let missing = flag(recommendation.is_none());
+        let value = recommendation.unwrap_or(0.0);
+        if recommendation.is_some() {
+            match resource {
+                Resource::Cpu => self.cpu.with([mode]).observe(value),
+                Resource::Memory => self.memory.with([of_oom, mode]).observe(value),
+            }
+            let share = (usage - value) / value;
+            self.relative.with([of_oom, name(resource), mode]).observe(share);
+        } else {
+            self.missing.with([of_oom, name(resource), mode]).increment();
+        }
+        let (over, distance) = (value > usage, (usage - value).abs());
+        match resource {
+            Resource::Cpu => {
+                let family = if over { &self.cpu_over } else { &self.cpu_under };
+                family.with([missing, mode]).observe(distance);
+            }
+            Resource::Memory => {
+                let family = if over { &self.memory_over } else { &self.memory_under };
+                family.with([of_oom, missing, mode]).observe(distance);
+            }
+        }
+    }
+
+    pub(super) fn observe_change(&self, change: &RecommendationChange<'_>) {
+        let RecommendationChange { update_mode, resource, old, new, pods } = *change;
+        if old > 0.0 {
+            let size = pods.checked_ilog2().unwrap_or(0).min(LARGEST_LOG2).to_string();
+            let mode = update_mode.map_or("", known_mode);
+            self.changes.with([name(resource), mode, &size]).observe(new / old - 1.0);
+        }
+    }
+}
+
+const fn name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "cpu",
+        Resource::Memory => "memory",
+    }
+}

@@ -1,0 +1,243 @@
+//! Upstream's families of the recommender under upstream's names, so that its dashboards and alerts go on working.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    definition::{Definition, counter, gauge, histogram},
+    family::{Family, OVERFLOW},
+    quality::{Quality, QualitySample, RecommendationChange},
+    registry::Registry,
+    value::{Counter, Gauge, Histogram},
+};
+
+const OBJECTS: Definition =
+    gauge("vpa_recommender_vpa_objects_count", "VPAs in the cluster, as of the latest pass.")
+        .labels(
+            &["api", "has_recommendation", "matches_pods", "unsupported_config", "update_mode"],
+            "144 to 152",
+        );
+const LATENCY: Definition = histogram(
+    "vpa_recommender_recommendation_latency_seconds",
+    "From the creation of a VPA to its first recommendation.",
+    &[
+        1.0, 2.0, 5.0, 7.5, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 90.0, 120.0, 150.0, 180.0, 240.0,
+        300.0, 600.0, 900.0, 1800.0,
+    ],
+)
+.labels(&[], "1 of 22")
+.unit("seconds");
+const STEPS: Definition = histogram(
+    "vpa_recommender_execution_latency_seconds",
+    "How long the steps of a pass take, and all of it (`total`).",
+    &[
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
+        80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
+    ],
+)
+.labels(&["step"], "up to 16 of 26")
+.unit("seconds")
+.absent("the step was never done");
+const STATES: Definition = gauge(
+    "vpa_recommender_aggregate_container_states_count",
+    "Containers of VPAs that history is kept of.",
+);
+const FETCHES: Definition = counter(
+    "vpa_recommender_metric_server_responses",
+    "Answers of the metrics API, and queries that had none.",
+)
+.labels(&["client_name", "is_error"], "2 per client")
+.absent("there was no such answer");
+const QUERIES: Definition = counter(
+    "vpa_recommender_prometheus_client_api_requests_count",
+    "Answers of a Prometheus to queries for history.",
+)
+.labels(&["code", "method"], "up to 32")
+.absent("there was no such answer");
+const QUERY_TIMES: Definition = histogram(
+    "vpa_recommender_prometheus_client_api_requests_duration_seconds",
+    "How long a Prometheus takes to answer queries for history.",
+    &[
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0,
+        30.0, 60.0, 120.0, 300.0,
+    ],
+)
+.labels(&["code", "method"], "up to 32 of 24")
+.unit("seconds")
+.absent("there was no such answer");
+const REQUESTS_READ: Definition = counter(
+    "vpa_resources_get_resources_count",
+    "Where in pods the requests of containers were read.",
+)
+.labels(&["source"], "4")
+.absent("none was read there");
+
+/// In the order of their names. Unset is none of them.
+const MODES: [&str; 6] = ["Auto", "InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
+/// How many values a label `update_mode` may have: those, none and `other`.
+pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
+/// The only one in which objects are served; the other two have their series because upstream's have.
+const API: &str = "v1";
+const APIS: [&str; 3] = [API, "v1beta1", "v1beta2"];
+/// What upstream's only client of the metrics API is called.
+const CLIENT: &str = "default-metrics-client";
+const BOTH: [bool; 2] = [false, true];
+
+/// What a VPA is counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VpaTraits<'a> {
+    /// Its update mode as it is written in the object, if it is.
+    pub update_mode: Option<&'a str>,
+    /// Whether it has a recommendation.
+    pub has_recommendation: bool,
+    /// Whether its selector finds pods, as far as is known.
+    pub matches_pods: bool,
+    /// Whether it asks for something that is not supported.
+    pub unsupported_config: bool,
+}
+
+/// What a recommender tells of itself, under upstream's names.
+#[derive(Debug)]
+pub struct RecommenderMetrics {
+    objects: Arc<Family<Gauge, 5>>,
+    latency: Arc<Histogram>,
+    steps: Arc<Family<Histogram, 1>>,
+    states: Arc<Gauge>,
+    fetches: Arc<Family<Counter, 2>>,
+    queries: Arc<Family<Counter, 2>>,
+    query_times: Arc<Family<Histogram, 2>>,
+    requests_read: Arc<Family<Counter, 1>>,
+    quality: Quality,
+}
+
+impl RecommenderMetrics {
+    /// Adds the families to a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let most = (APIS.len() * MODES.len() + 1) * 8;
+        let metrics = Self {
+            objects: registry.family(OBJECTS, most),
+            latency: registry.histogram(LATENCY),
+            steps: registry.family(STEPS, 16),
+            states: registry.gauge(STATES),
+            fetches: registry.family(FETCHES, 8),
+            queries: registry.family(QUERIES, 32),
+            query_times: registry.family(QUERY_TIMES, 32),
+            requests_read: registry.family(REQUESTS_READ, 4),
+            quality: Quality::new(registry),
+        };
+        for api in APIS {
+            for traits in all_traits(&MODES) {
+                metrics.objects.with(labels(api, &traits));
+            }
+        }
+        metrics
+    }
+
+    /// A step of a pass took this long; the whole pass is the step `total`.
+    pub fn observe_step(&self, step: &'static str, took: Duration) {
+        self.steps.with([step]).observe(took.as_secs_f64());
+    }
+
+    /// The metrics API has answered, or failed to.
+    pub fn count_fetch(&self, is_error: bool) {
+        self.fetches.with([CLIENT, flag(is_error)]).increment();
+    }
+
+    /// A VPA got its first recommendation this long after its creation.
+    pub fn observe_first_recommendation(&self, latency: Duration) {
+        self.latency.observe(latency.as_secs_f64());
+    }
+
+    /// So many containers of VPAs have history.
+    pub fn set_container_states(&self, count: usize) {
+        self.states.set(count as f64);
+    }
+
+    /// A Prometheus has answered a query with this status.
+    pub fn observe_query(&self, code: u16, method: &str, took: Duration) {
+        let (code, method) = (code.to_string(), method.to_ascii_lowercase());
+        self.queries.with([&code, &method]).increment();
+        self.query_times.with([&code, &method]).observe(took.as_secs_f64());
+    }
+
+    /// Requests were read so often from statuses of containers, of init containers, and from specs of both.
+    pub fn set_requests_read(&self, totals: [u64; 4]) {
+        let sources = [
+            "Pod.Status.ContainerStatuses",
+            "Pod.Status.InitContainerStatuses",
+            "Pod.Spec.Containers",
+            "Pod.Spec.InitContainers",
+        ];
+        for (source, total) in sources.into_iter().zip(totals) {
+            self.requests_read.with([source]).raise_to(total);
+        }
+    }
+
+    /// These are all VPAs there are. What is no longer among them goes to zero, modes that nobody knows included.
+    pub fn set_vpa_counts<'a>(&self, vpas: impl IntoIterator<Item = VpaTraits<'a>>) {
+        let slots: Vec<_> = all_traits(&MODES).chain(all_traits(&[OVERFLOW])).collect();
+        let mut counts = vec![0_u64; slots.len()];
+        for vpa in vpas {
+            // Left out, the mode is Recreate.
+            let mode =
+                vpa.update_mode.filter(|mode| !mode.is_empty()).map_or("Recreate", known_mode);
+            let vpa = VpaTraits { update_mode: Some(mode), ..vpa };
+            if let Some(slot) = slots.iter().position(|slot| *slot == vpa) {
+                counts[slot] += 1;
+            }
+        }
+        for (slot, count) in slots.iter().zip(counts) {
+            let labels = labels(API, slot);
+            if count > 0 {
+                self.objects.with(labels).set(count as f64);
+            } else if let Some(gauge) = self.objects.find(labels) {
+                gauge.set(0.0);
+            }
+        }
+    }
+
+    /// A sample was counted into the history of a container whose scaling mode is not `Off`.
+    pub fn observe_sample(&self, sample: &QualitySample<'_>) {
+        self.quality.observe_sample(sample);
+    }
+
+    /// A container that had a recommendation got another one, or the same again.
+    pub fn observe_change(&self, change: &RecommendationChange<'_>) {
+        self.quality.observe_change(change);
+    }
+}
+
+/// Every combination with these modes.
+fn all_traits<'a>(modes: &'a [&'static str]) -> impl Iterator<Item = VpaTraits<'a>> {
+    let flags = BOTH.iter().flat_map(|&has_recommendation| {
+        BOTH.iter().flat_map(move |&matches_pods| {
+            BOTH.iter().map(move |&unsupported_config| VpaTraits {
+                update_mode: None,
+                has_recommendation,
+                matches_pods,
+                unsupported_config,
+            })
+        })
+    });
+    modes.iter().flat_map(move |&mode| {
+        flags.clone().map(move |traits| VpaTraits { update_mode: Some(mode), ..traits })
+    })
+}
+
+fn labels<'a>(api: &'a str, vpa: &VpaTraits<'a>) -> [&'a str; 5] {
+    [
+        api,
+        flag(vpa.has_recommendation),
+        flag(vpa.matches_pods),
+        flag(vpa.unsupported_config),
+        vpa.update_mode.unwrap_or_default(),
+    ]
+}
+
+/// A mode as a label: those that nobody knows share one, or whoever writes objects could add series for ever.
+pub(super) fn known_mode(mode: &str) -> &str {
+    if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW }
+}
+
+pub(super) const fn flag(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}

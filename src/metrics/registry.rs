@@ -1,0 +1,154 @@
+//! All families of a process, and one scrape of them: chunk after chunk, each rendered when there is room for it.
+
+use std::{fmt, sync::Arc, vec};
+
+use bytes::Bytes;
+
+use super::{
+    definition::{Definition, gauge},
+    family::{Collected, Family, Series},
+    objects::{ObjectMetrics, ObjectScrape},
+    process,
+    text::write_header,
+    value::{Counter, Gauge, Histogram, Value},
+};
+
+/// A chunk is sent once it has this many bytes. It may be longer by one series, or by one page of objects.
+pub const CHUNK: usize = 32 * 1024;
+
+const BUILD_INFO: Definition =
+    gauge("plimsoll_build_info", "Always 1; which version this is.").labels(&["version"], "1");
+
+/// All families of a process. Filled before it is shared.
+pub struct Registry {
+    /// In order of their names.
+    families: Vec<Arc<dyn Collected>>,
+    objects: Option<Arc<ObjectMetrics>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.families.iter().map(|family| family.definition().name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Registry {
+    /// What every process has: its own use of the machine, and its version.
+    pub fn new() -> Self {
+        let mut registry = Self { families: Vec::new(), objects: None };
+        process::families().into_iter().for_each(|family| registry.add(family));
+        let build: Arc<Family<Gauge, 1>> = registry.family(BUILD_INFO, 1);
+        build.with([env!("CARGO_PKG_VERSION")]).set(1.0);
+        registry
+    }
+
+    /// A new family of at most `limit` series. It is not printed until it has one.
+    pub fn family<V: Value + 'static, const LABELS: usize>(
+        &mut self,
+        definition: Definition,
+        limit: usize,
+    ) -> Arc<Family<V, LABELS>> {
+        let family = Arc::new(Family::new(definition, limit));
+        self.add(family.clone());
+        family
+    }
+
+    /// A new counter without labels.
+    pub fn counter(&mut self, definition: Definition) -> Arc<Counter> {
+        self.family(definition, 1).with([])
+    }
+
+    /// A new gauge without labels, zero until it is set.
+    pub fn gauge(&mut self, definition: Definition) -> Arc<Gauge> {
+        self.family(definition, 1).with([])
+    }
+
+    /// A new histogram without labels.
+    pub fn histogram(&mut self, definition: Definition) -> Arc<Histogram> {
+        self.family(definition, 1).with([])
+    }
+
+    /// From now on objects are part of every scrape.
+    pub fn add_objects(&mut self, objects: ObjectMetrics) {
+        self.objects = Some(Arc::new(objects));
+    }
+
+    /// What all families are, in the order in which they are printed.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let mut definitions: Vec<_> =
+            self.families.iter().map(|family| *family.definition()).collect();
+        definitions.extend(self.objects.iter().flat_map(|objects| objects.definitions()));
+        definitions
+    }
+
+    /// Begins a scrape.
+    pub fn scrape(self: &Arc<Self>) -> Scrape {
+        Scrape {
+            registry: self.clone(),
+            next: 0,
+            begun: None,
+            objects: self.objects.clone().map(ObjectScrape::new),
+        }
+    }
+
+    fn add(&mut self, family: Arc<dyn Collected>) {
+        let name = family.definition().name;
+        let place = self.families.partition_point(|other| other.definition().name < name);
+        self.families.insert(place, family);
+    }
+}
+
+/// One scrape under way. Each chunk is rendered when it is asked for, so a reader that does not read costs one.
+pub struct Scrape {
+    registry: Arc<Registry>,
+    next: usize,
+    /// The family before `next`, with its series that are not written yet.
+    begun: Option<(Arc<dyn Collected>, vec::IntoIter<Series>)>,
+    objects: Option<ObjectScrape>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Scrape {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut text = String::with_capacity(CHUNK + CHUNK / 4);
+        while text.len() < CHUNK && self.write(&mut text) {}
+        (!text.is_empty()).then(|| text.into())
+    }
+}
+
+impl Scrape {
+    /// Writes the next bit. `false`: there is none.
+    fn write(&mut self, text: &mut String) -> bool {
+        if let Some((family, series)) = &mut self.begun {
+            match series.next() {
+                Some(Series { labels, value }) => value.write(family.definition(), &labels, text),
+                None => self.begun = None,
+            }
+            return true;
+        }
+        if let Some(family) = self.registry.families.get(self.next) {
+            self.next += 1;
+            let series = family.series();
+            if !series.is_empty() {
+                write_header(text, family.definition());
+                self.begun = Some((family.clone(), series.into_iter()));
+            }
+            return true;
+        }
+        self.objects.as_mut().is_some_and(|objects| objects.write(text))
+    }
+}

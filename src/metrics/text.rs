@@ -1,0 +1,145 @@
+//! The text format 0.0.4, digit by digit as Go's client library writes it: dashboards match `le="1e+06"` as text.
+
+use std::fmt::Write as _;
+
+use super::definition::Definition;
+
+/// The content type of what is written here.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The two lines that begin a family.
+pub fn write_header(text: &mut String, definition: &Definition) {
+    let Definition { name, help, kind, .. } = definition;
+    text.push_str("# HELP ");
+    text.push_str(name);
+    text.push(' ');
+    for character in help.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+    text.push_str("\n# TYPE ");
+    text.push_str(name);
+    text.push(' ');
+    text.push_str(kind.as_str());
+    text.push('\n');
+}
+
+/// One line: a name and its suffix, labels as [`write_labels`] has written them, and a value.
+pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
+    text.push_str(name);
+    text.push_str(suffix);
+    if !labels.is_empty() {
+        text.push('{');
+        text.push_str(labels);
+        text.push('}');
+    }
+    text.push(' ');
+    write_float(text, value);
+    text.push('\n');
+}
+
+/// One line of a series that nothing is kept of.
+pub fn write_row(text: &mut String, definition: &Definition, labels: &[&str], value: f64) {
+    text.push_str(definition.name);
+    text.push('{');
+    write_labels(text, definition.labels, labels);
+    text.push_str("} ");
+    write_float(text, value);
+    text.push('\n');
+}
+
+/// `name="value",...` without braces.
+pub fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
+    for (index, (name, value)) in names.iter().zip(values).enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(name);
+        text.push_str("=\"");
+        write_escaped(text, value);
+        text.push('"');
+    }
+}
+
+fn write_escaped(text: &mut String, value: &str) {
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+/// A number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` prints it: the shortest digits that read back as the
+/// same number, with an exponent of at least two digits below 1e-4 and from 1e6 on.
+pub fn write_float(text: &mut String, value: f64) {
+    if value.is_nan() {
+        return text.push_str("NaN");
+    }
+    if value.is_infinite() {
+        return text.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
+    }
+    if value == 0.0 {
+        return text.push('0');
+    }
+    let begin = text.len();
+    // Writing into a String cannot fail.
+    let _ = write!(text, "{value:e}");
+    let Some(mantissa) = text[begin..].find('e') else { return };
+    let exponent: i32 = text[begin + mantissa + 1..].parse().unwrap_or(0);
+    if (-4..LARGE).contains(&exponent) {
+        text.truncate(begin);
+        let _ = write!(text, "{value}");
+    } else {
+        text.truncate(begin + mantissa);
+        let sign = if exponent < 0 { '-' } else { '+' };
+        let _ = write!(text, "e{sign}{:02}", exponent.abs());
+    }
+}
+
+/// From this power of ten on numbers have an exponent.
+const LARGE: i32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_printed_as_go_prints_them() {
+        for (value, wanted) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (-0.25, "-0.25"),
+            (0.01, "0.01"),
+            (0.0001, "0.0001"),
+            (0.000_012_5, "1.25e-05"),
+            (655.36, "655.36"),
+            (100_000.0, "100000"),
+            (1e6, "1e+06"),
+            (6.5536e10, "6.5536e+10"),
+            (1_234_567.0, "1.234567e+06"),
+            (1e100, "1e+100"),
+            (1.0 / 3.0, "0.3333333333333333"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            let mut text = String::new();
+            write_float(&mut text, value);
+            assert_eq!(text, wanted);
+        }
+    }
+
+    #[test]
+    fn names_that_nobody_may_choose_cannot_break_out_of_their_quotes() {
+        let mut text = String::new();
+        write_labels(&mut text, &["a", "b"], &["x\"y\\z\n", ""]);
+        assert_eq!(text, r#"a="x\"y\\z\n",b="""#);
+    }
+}

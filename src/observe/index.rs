@@ -1,0 +1,566 @@
+//! What is known of the cluster: VPAs, pods, and which pods belong to which VPA. Every change costs by what
+//! it touches, never pods times VPAs.
+//!
+//! ```text
+//! Index ─ Namespace ─┬─ Vpa  selector, status as last read, names of its pods
+//!                    ├─ Pod  labels, containers, names of its VPAs
+//!                    ├─ pods by each pair of their labels        (for a selector that is new)
+//!                    └─ VPAs by one pair that they insist on     (for a pod that is new)
+//! ```
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use plimsoll_storage::{Time, VpaKey};
+
+use super::{
+    pod::{Kill, KillSource, Names, Pod, Sources},
+    selector::{Labels, Selector},
+    slim::SlimPod,
+};
+use crate::{
+    api::vpa::{TargetRef, UpdateMode, VerticalPodAutoscaler},
+    recommend::{scope::Scope, status::Reported},
+};
+
+/// The index.
+#[derive(Debug)]
+pub struct Index {
+    scope: Scope,
+    /// Name of this recommender: VPAs that name another one are not ours.
+    recommender: Box<str>,
+    namespaces: HashMap<Arc<str>, Namespace>,
+    names: Names,
+    kills: Vec<Kill>,
+    sources: Sources,
+    /// The list of each kind that is being read or was read last; what an older one brought is gone when it ends.
+    lists: Lists,
+    pods: usize,
+    vpas: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lists {
+    vpas: u32,
+    pods: u32,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    vpas: HashMap<Arc<str>, Vpa>,
+    /// VPAs of other recommenders, with the list that brought them: their histories are not orphans.
+    others: HashMap<Box<str>, u32>,
+    pods: HashMap<Arc<str>, Entry>,
+    pods_by_pair: HashMap<u64, Vec<Arc<str>>>,
+    vpas_by_pair: HashMap<u64, Vec<Arc<str>>>,
+    /// VPAs whose selector insists on no pair.
+    loose: Vec<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: Pod,
+    vpas: Vec<Arc<str>>,
+    list: u32,
+}
+
+/// A VPA of this recommender.
+#[derive(Debug)]
+pub struct Vpa {
+    /// Unique over all objects that ever had this name.
+    pub uid: Box<str>,
+    /// The version of the object that was last read or written.
+    pub resource_version: Box<str>,
+    /// The generation of its spec.
+    pub generation: Option<i64>,
+    /// When it was created.
+    pub created: Time,
+    /// The workload that it is for.
+    pub target_ref: TargetRef,
+    /// When pods get what is recommended, as far as it says.
+    pub mode: Option<UpdateMode>,
+    /// Its status as it was last read.
+    pub reported: Reported,
+    /// When this process last wrote it.
+    pub last_written: Option<Time>,
+    target: Target,
+    selector: Selector,
+    /// The pair by which it is found in the index.
+    anchor: Option<u64>,
+    pods: BTreeSet<Arc<str>>,
+    list: u32,
+}
+
+/// What became of the search for a VPA's workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// It was not looked for yet.
+    #[default]
+    Unknown,
+    /// It is known.
+    Found,
+    /// There is none that could be sized; why, as the condition says it.
+    Unsupported(Box<str>),
+    /// It cannot be looked up just now; the selector that was found last is still used.
+    Unavailable(Box<str>),
+}
+
+/// What became of an object that was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is new.
+    New,
+    /// It was known; whether its spec or annotations may have changed.
+    Changed {
+        /// Whether it points to another workload than before.
+        retargeted: bool,
+    },
+    /// It is none of ours.
+    Ignored,
+}
+
+impl Index {
+    /// An empty index of what lies in this scope.
+    pub fn new(scope: Scope, recommender: &str) -> Self {
+        Self {
+            scope,
+            recommender: recommender.into(),
+            namespaces: HashMap::new(),
+            names: Names::default(),
+            kills: Vec::new(),
+            sources: Sources::default(),
+            lists: Lists::default(),
+            pods: 0,
+            vpas: 0,
+        }
+    }
+
+    // === VPAs ===
+
+    /// A list of VPAs begins.
+    pub fn restart_vpas(&mut self) {
+        self.lists.vpas += 1;
+    }
+
+    /// The list is complete. Answers the VPAs that are gone.
+    pub fn complete_vpas(&mut self) -> Vec<VpaKey> {
+        let list = self.lists.vpas;
+        let mut gone = Vec::new();
+        for (namespace, known) in &mut self.namespaces {
+            known.others.retain(|_, brought| *brought == list);
+            let stale = known.vpas.iter().filter(|(_, vpa)| vpa.list != list);
+            gone.extend(stale.map(|(name, _)| VpaKey::new(namespace.clone(), name.clone())));
+        }
+        for key in &gone {
+            self.remove_vpa(key);
+        }
+        gone
+    }
+
+    /// Takes in a VPA. One that was handed to another recommender is gone for this one.
+    pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> (VpaKey, Put) {
+        let namespace = self.names.share(vpa.metadata.namespace.as_deref().unwrap_or_default());
+        let name = self.names.share(vpa.metadata.name.as_deref().unwrap_or_default());
+        let key = VpaKey::new(Arc::clone(&namespace), Arc::clone(&name));
+        if !self.scope.includes(&namespace) {
+            return (key, Put::Ignored);
+        }
+        let list = self.lists.vpas;
+        if !is_for(vpa, &self.recommender) {
+            self.remove_vpa(&key);
+            let known = self.namespaces.entry(namespace).or_default();
+            known.others.insert((*name).into(), list);
+            return (key, Put::Ignored);
+        }
+        let known = self.namespaces.entry(namespace).or_default();
+        known.others.remove(&*name);
+        let mut put = Put::New;
+        let entry = known.vpas.entry(name).or_insert_with(|| {
+            self.vpas += 1;
+            Vpa::default()
+        });
+        if entry.list != 0 {
+            put = Put::Changed { retargeted: entry.target_ref != vpa.spec.target_ref };
+        }
+        entry.list = list.max(1);
+        entry.uid = vpa.metadata.uid.as_deref().unwrap_or_default().into();
+        entry.resource_version =
+            vpa.metadata.resource_version.as_deref().unwrap_or_default().into();
+        entry.generation = vpa.metadata.generation;
+        entry.created =
+            vpa.metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into());
+        if entry.target_ref != vpa.spec.target_ref {
+            entry.target_ref = vpa.spec.target_ref.clone();
+            entry.target = Target::Unknown;
+        }
+        entry.mode = vpa.spec.update_policy.as_ref().and_then(|policy| policy.update_mode);
+        entry.reported = Reported::new(vpa.status.as_ref());
+        (key, put)
+    }
+
+    /// A VPA is there and cannot be read: what was known of it stays.
+    pub fn keep_vpa(&mut self, namespace: &str, name: &str) {
+        let list = self.lists.vpas;
+        if !self.scope.includes(namespace) {
+            return;
+        }
+        let known = self.namespaces.entry(self.names.share(namespace)).or_default();
+        if let Some(vpa) = known.vpas.get_mut(name) {
+            vpa.list = list.max(1);
+        } else {
+            // Whoever it is for, its history is no orphan.
+            known.others.insert(name.into(), list);
+        }
+    }
+
+    /// Forgets a VPA. Answers whether it was known.
+    pub fn remove_vpa(&mut self, key: &VpaKey) -> bool {
+        let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
+        known.others.remove(&*key.name);
+        known.match_pods(&key.name, Selector::nothing());
+        let Some(_) = known.vpas.remove(&key.name) else { return false };
+        known.loose.retain(|name| *name != key.name);
+        self.vpas -= 1;
+        self.drop_if_empty(&key.namespace);
+        true
+    }
+
+    /// Notes where the search for a VPA's workload has come to. Answers whether its pods may have changed.
+    pub fn set_target(&mut self, key: &VpaKey, target: Target, selector: Option<Selector>) -> bool {
+        let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
+        let Some(vpa) = known.vpas.get_mut(&key.name) else { return false };
+        vpa.target = target;
+        match selector {
+            Some(selector) if vpa.selector != selector => {
+                known.match_pods(&key.name, selector);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A VPA of this recommender.
+    pub fn vpa(&self, key: &VpaKey) -> Option<&Vpa> {
+        self.namespaces.get(&key.namespace)?.vpas.get(&key.name)
+    }
+
+    /// The same, for what is read back after a write.
+    pub fn vpa_mut(&mut self, key: &VpaKey) -> Option<&mut Vpa> {
+        self.namespaces.get_mut(&key.namespace)?.vpas.get_mut(&key.name)
+    }
+
+    /// Whether there is a VPA of this name, of whichever recommender.
+    pub fn has_any_vpa(&self, key: &VpaKey) -> bool {
+        self.namespaces.get(&key.namespace).is_some_and(|known| {
+            known.vpas.contains_key(&key.name) || known.others.contains_key(&*key.name)
+        })
+    }
+
+    /// All VPAs of this recommender, in no order.
+    pub fn vpas(&self) -> impl Iterator<Item = (VpaKey, &Vpa)> {
+        self.namespaces.iter().flat_map(|(namespace, known)| {
+            let key = |name: &Arc<str>| VpaKey::new(Arc::clone(namespace), Arc::clone(name));
+            known.vpas.iter().map(move |(name, vpa)| (key(name), vpa))
+        })
+    }
+
+    /// Number of VPAs of this recommender.
+    pub fn vpa_count(&self) -> usize {
+        self.vpas
+    }
+
+    /// What this index is about.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    // === Pods ===
+
+    /// A list of pods begins.
+    pub fn restart_pods(&mut self) {
+        self.lists.pods += 1;
+    }
+
+    /// The list is complete: pods that it did not bring are gone.
+    pub fn complete_pods(&mut self) {
+        let list = self.lists.pods;
+        let mut gone = Vec::new();
+        for (namespace, known) in &self.namespaces {
+            let stale = known.pods.iter().filter(|(_, entry)| entry.list != list);
+            gone.extend(stale.map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
+        }
+        for (namespace, name) in gone {
+            self.remove_pod(&namespace, &name);
+        }
+        self.names.prune();
+    }
+
+    /// Takes in a pod, and keeps the kills that it shows and did not show before.
+    pub fn put_pod(&mut self, slim: &SlimPod) {
+        let namespace = slim.metadata.namespace.as_deref().unwrap_or_default();
+        if !self.scope.includes(namespace) {
+            return;
+        }
+        let namespace = self.names.share(namespace);
+        let name = slim.metadata.name.as_deref().unwrap_or_default();
+        let mut pod = Pod::new(slim, &mut self.names, &mut self.sources);
+        let known = self.namespaces.entry(Arc::clone(&namespace)).or_default();
+        let (name, former) = match known.pods.remove_entry(name) {
+            Some((name, former)) => (name, Some(former)),
+            None => (Arc::from(name), None),
+        };
+        let same = former.as_ref().filter(|former| former.pod.uid == pod.uid);
+        let source = if same.is_some() { KillSource::Update } else { KillSource::FirstSight };
+        let kills = &mut self.kills;
+        pod.find_kills(same.map(|former| &former.pod), slim, |container, at, kill| {
+            kills.push(Kill {
+                namespace: Arc::clone(&namespace),
+                pod: Arc::clone(&name),
+                container: Arc::clone(&container.name),
+                at,
+                kill,
+                source,
+                vpas: Vec::new(),
+            });
+        });
+        if former.is_none() {
+            self.pods += 1;
+        }
+        let list = self.lists.pods;
+        let vpas = match former {
+            Some(former) if former.pod.labels == pod.labels => former.vpas,
+            former => {
+                if let Some(former) = former {
+                    known.unlink(&name, &former.pod.labels, &former.vpas);
+                }
+                known.link(&name, &pod.labels)
+            }
+        };
+        known.pods.insert(name, Entry { pod, vpas, list });
+    }
+
+    /// A pod is there and cannot be read: what was known of it stays.
+    pub fn keep_pod(&mut self, namespace: &str, name: &str) {
+        let list = self.lists.pods;
+        let known = self.namespaces.get_mut(namespace);
+        if let Some(entry) = known.and_then(|known| known.pods.get_mut(name)) {
+            entry.list = list;
+        }
+    }
+
+    /// Forgets a pod.
+    pub fn remove_pod(&mut self, namespace: &str, name: &str) {
+        let Some(known) = self.namespaces.get_mut(namespace) else { return };
+        let Some((name, entry)) = known.pods.remove_entry(name) else { return };
+        known.unlink(&name, &entry.pod.labels, &entry.vpas);
+        // A kill that waits to be counted would not find the VPAs of its pod any more.
+        let of_it = |kill: &&mut Kill| *kill.pod == *name && *kill.namespace == *namespace;
+        for kill in self.kills.iter_mut().filter(of_it) {
+            kill.vpas.clone_from(&entry.vpas);
+        }
+        self.pods -= 1;
+        self.drop_if_empty(namespace);
+    }
+
+    /// A pod, and the names of the VPAs that match it.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<(&Pod, &[Arc<str>])> {
+        let entry = self.namespaces.get(namespace)?.pods.get(name)?;
+        Some((&entry.pod, &entry.vpas))
+    }
+
+    /// The shared name of a namespace, if anything is known there.
+    pub fn namespace(&self, name: &str) -> Option<&Arc<str>> {
+        self.namespaces.get_key_value(name).map(|(name, _)| name)
+    }
+
+    /// The pods that match a VPA, by name.
+    pub fn pods_of<'a>(&'a self, key: &VpaKey) -> impl Iterator<Item = (&'a Arc<str>, &'a Pod)> {
+        let known = self.namespaces.get(&key.namespace);
+        let found = known.and_then(|known| Some((known, known.vpas.get(&key.name)?)));
+        found.into_iter().flat_map(|(known, vpa)| {
+            vpa.pods.iter().filter_map(|name| Some((name, &known.pods.get(name)?.pod)))
+        })
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.namespaces.values().flat_map(|known| known.pods.values().map(|entry| &entry.pod))
+    }
+
+    /// Number of pods.
+    pub fn pod_count(&self) -> usize {
+        self.pods
+    }
+
+    /// How often requests were read from where.
+    pub fn sources(&self) -> Sources {
+        self.sources
+    }
+
+    /// The kills that were found since the last call.
+    pub fn take_kills(&mut self) -> Vec<Kill> {
+        std::mem::take(&mut self.kills)
+    }
+
+    /// Puts a kill among those that were found.
+    pub fn add_kill(&mut self, kill: Kill) {
+        self.kills.push(kill);
+    }
+
+    /// Namespaces that have a VPA of this recommender.
+    pub fn namespaces_with_vpas(&self) -> HashSet<Arc<str>> {
+        let with = self.namespaces.iter().filter(|(_, known)| !known.vpas.is_empty());
+        with.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    fn drop_if_empty(&mut self, namespace: &str) {
+        let empty = |known: &Namespace| {
+            known.vpas.is_empty() && known.others.is_empty() && known.pods.is_empty()
+        };
+        if self.namespaces.get(namespace).is_some_and(empty) {
+            self.namespaces.remove(namespace);
+        }
+    }
+}
+
+impl Vpa {
+    /// Where the search for its workload has come to.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What its pods match.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// Number of pods that match.
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+}
+
+impl Default for Vpa {
+    fn default() -> Self {
+        Self {
+            uid: Box::default(),
+            resource_version: Box::default(),
+            generation: None,
+            created: Time::EPOCH,
+            target_ref: TargetRef::default(),
+            mode: None,
+            reported: Reported::default(),
+            last_written: None,
+            target: Target::Unknown,
+            selector: Selector::nothing(),
+            anchor: None,
+            pods: BTreeSet::new(),
+            list: 0,
+        }
+    }
+}
+
+impl Namespace {
+    /// Enters a pod into the index, and answers the VPAs that match it.
+    fn link(&mut self, name: &Arc<str>, labels: &Labels) -> Vec<Arc<str>> {
+        let mut vpas: Vec<Arc<str>> = Vec::new();
+        let matches = |vpa: &&Arc<str>| self.vpas[&***vpa].selector.matches(labels);
+        for pair in labels.iter().map(hash) {
+            self.pods_by_pair.entry(pair).or_default().push(Arc::clone(name));
+            if let Some(anchored) = self.vpas_by_pair.get(&pair) {
+                vpas.extend(anchored.iter().filter(matches).cloned());
+            }
+        }
+        vpas.extend(self.loose.iter().filter(matches).cloned());
+        for vpa in &vpas {
+            if let Some(vpa) = self.vpas.get_mut(vpa) {
+                vpa.pods.insert(Arc::clone(name));
+            }
+        }
+        vpas.shrink_to_fit();
+        vpas
+    }
+
+    /// Takes a pod out of the index.
+    fn unlink(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
+        for pair in labels.iter().map(hash) {
+            // The name in the index is the very one that the pod is known by, so nothing is compared by letter.
+            take_out(&mut self.pods_by_pair, pair, |known| Arc::ptr_eq(known, name));
+        }
+        for vpa in vpas {
+            if let Some(vpa) = self.vpas.get_mut(vpa) {
+                vpa.pods.remove(name);
+            }
+        }
+    }
+
+    /// Gives a VPA another selector, and finds its pods anew.
+    fn match_pods(&mut self, name: &Arc<str>, selector: Selector) {
+        let Some(vpa) = self.vpas.get_mut(name) else { return };
+        let former = std::mem::take(&mut vpa.pods);
+        for pod in &former {
+            if let Some(entry) = self.pods.get_mut(pod) {
+                entry.vpas.retain(|vpa| vpa != name);
+            }
+        }
+        match vpa.anchor.take() {
+            Some(anchor) => take_out(&mut self.vpas_by_pair, anchor, |known| known == name),
+            None => self.loose.retain(|loose| loose != name),
+        }
+        if !selector.is_nothing() {
+            // The pair that the fewest VPAs insist on tells most.
+            let pairs = selector.anchors().map(hash);
+            vpa.anchor = pairs.min_by_key(|pair| self.vpas_by_pair.get(pair).map_or(0, Vec::len));
+            match vpa.anchor {
+                Some(anchor) => {
+                    self.vpas_by_pair.entry(anchor).or_default().push(Arc::clone(name));
+                }
+                None => self.loose.push(Arc::clone(name)),
+            }
+            // The pair that the fewest pods have leaves least to look at.
+            let pairs = selector.anchors().map(hash);
+            let rarest = pairs.min_by_key(|pair| self.pods_by_pair.get(pair).map_or(0, Vec::len));
+            let candidates: Vec<Arc<str>> = match rarest {
+                Some(pair) => self.pods_by_pair.get(&pair).cloned().unwrap_or_default(),
+                None => self.pods.keys().cloned().collect(),
+            };
+            for pod in candidates {
+                let Some(entry) = self.pods.get_mut(&pod) else { continue };
+                if selector.matches(&entry.pod.labels) && !entry.vpas.contains(name) {
+                    entry.vpas.push(Arc::clone(name));
+                    vpa.pods.insert(pod);
+                }
+            }
+        }
+        vpa.selector = selector;
+    }
+}
+
+/// Whether this recommender is the one that a VPA asks for.
+fn is_for(vpa: &VerticalPodAutoscaler, recommender: &str) -> bool {
+    let named = &vpa.spec.recommenders;
+    if named.is_empty() {
+        return recommender == "default";
+    }
+    named.iter().any(|one| one.name == recommender)
+}
+
+fn hash(pair: (&str, &str)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    pair.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn take_out(map: &mut HashMap<u64, Vec<Arc<str>>>, pair: u64, is_it: impl Fn(&Arc<str>) -> bool) {
+    if let Some(names) = map.get_mut(&pair) {
+        if let Some(index) = names.iter().position(is_it) {
+            names.swap_remove(index);
+        }
+        if names.is_empty() {
+            map.remove(&pair);
+        }
+    }
+}

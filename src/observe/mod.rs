@@ -1,0 +1,17 @@
+//! Reads the cluster: what is watched and fetched becomes plain data for those who decide.
+
+pub mod answers;
+pub mod controllers;
+pub mod eviction;
+pub mod external;
+pub mod feed;
+pub mod guard;
+pub mod index;
+mod items;
+pub mod pod;
+pub mod scale;
+pub mod selector;
+pub mod slim;
+pub mod target;
+pub mod usage;
+pub mod watch;

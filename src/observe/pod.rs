@@ -1,0 +1,256 @@
+//! A pod as the index keeps it: some two hundred bytes in place of the API's hundred thousand.
+
+use std::{collections::HashSet, sync::Arc};
+
+use plimsoll_storage::Time;
+
+use super::{
+    selector::Labels,
+    slim::{self, SlimPod},
+};
+use crate::{
+    quantity::Quantity,
+    recommend::OomKill,
+    units::{Bytes, MilliCpu},
+};
+
+/// The reason by which a kubelet says that a container was killed for its memory.
+const OOM_KILLED: &str = "OOMKilled";
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Unique over all pods that ever had this name.
+    pub uid: Box<str>,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its containers, by name.
+    pub containers: Box<[Container]>,
+    /// The node it runs on.
+    pub node: Option<Arc<str>>,
+    /// Whether a DaemonSet owns it.
+    pub is_daemon: bool,
+    /// Whether it ended for good.
+    pub is_finished: bool,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Container {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Part that it plays.
+    pub part: Part,
+    /// What it requests.
+    pub requests: Requests,
+    /// The latest kill for memory that its pod showed.
+    pub last_kill: Option<Time>,
+}
+
+/// The part that a container plays in its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It is what the pod is for.
+    Main,
+    /// It starts before them and goes on beside them (`restartPolicy: Always`).
+    Sidecar,
+    /// It runs before them and ends.
+    Init,
+}
+
+/// What a container requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// CPU.
+    pub cpu: Option<MilliCpu>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+}
+
+/// A kill for memory that a pod shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kill {
+    /// Namespace of the pod.
+    pub namespace: Arc<str>,
+    /// Name of the pod.
+    pub pod: Arc<str>,
+    /// Name of the container.
+    pub container: Arc<str>,
+    /// When it was killed.
+    pub at: Time,
+    /// What it had.
+    pub kill: OomKill,
+    /// Where it was read.
+    pub source: KillSource,
+    /// The VPAs that the pod had when it went, if it is gone.
+    pub vpas: Vec<Arc<str>>,
+}
+
+/// Where a kill was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KillSource {
+    /// In the change of a pod that was known before.
+    Update,
+    /// In a pod that was seen for the first time: it may have happened before this process began.
+    FirstSight,
+    /// In the event of an eviction.
+    Eviction,
+}
+
+impl KillSource {
+    /// As metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Update => "pod_update",
+            Self::FirstSight => "pod_first_sight",
+            Self::Eviction => "eviction",
+        }
+    }
+}
+
+/// How often requests were read from where: `[status, init status, spec, init spec]`.
+pub type Sources = [u64; 4];
+
+/// Names that many objects share, each kept once.
+#[derive(Debug, Default)]
+pub struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    /// The shared copy of a name.
+    pub fn share(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&name));
+        name
+    }
+
+    /// Forgets the names that nobody uses any more.
+    pub fn prune(&mut self) {
+        self.0.retain(|name| Arc::strong_count(name) > 1);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Pod {
+    /// From what the API says.
+    pub fn new(slim: &SlimPod, names: &mut Names, sources: &mut Sources) -> Self {
+        let SlimPod { metadata, spec, status } = slim;
+        let mains = spec.containers.iter().map(|container| (container, Part::Main));
+        let inits = spec.init_containers.iter().map(|container| {
+            let stays = container.restart_policy.as_deref() == Some("Always");
+            (container, if stays { Part::Sidecar } else { Part::Init })
+        });
+        let mut containers: Vec<Container> = mains
+            .chain(inits)
+            .map(|(container, part)| {
+                let is_init = usize::from(part != Part::Main);
+                let statuses = [&status.container_statuses, &status.init_container_statuses];
+                let reported = find(statuses[is_init], &container.name)
+                    .and_then(|status| status.resources.as_ref());
+                sources[is_init + if reported.is_some() { 0 } else { 2 }] += 1;
+                Container {
+                    name: names.share(&container.name),
+                    part,
+                    requests: Requests::new(&reported.unwrap_or(&container.resources).requests),
+                    last_kill: None,
+                }
+            })
+            .collect();
+        containers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let owners = metadata.owner_references.iter().flatten();
+        let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+        Self {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            labels: metadata.labels.as_ref().map(Labels::from).unwrap_or_default(),
+            containers: containers.into(),
+            node: spec.node_name.as_deref().map(|node| names.share(node)),
+            is_daemon: controllers.any(|owner| owner.kind == "DaemonSet"),
+            is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        }
+    }
+
+    /// One of its containers.
+    pub fn container(&self, name: &str) -> Option<&Container> {
+        let index = self.containers.binary_search_by(|known| (*known.name).cmp(name)).ok()?;
+        Some(&self.containers[index])
+    }
+
+    /// What all of its containers that run side by side request.
+    pub fn requests(&self) -> (i64, i64) {
+        let steady = self.containers.iter().filter(|container| container.part != Part::Init);
+        steady.fold((0, 0), |(cpu, memory), container| {
+            let Requests { cpu: of_cpu, memory: of_memory } = container.requests;
+            (cpu + of_cpu.map_or(0, |cpu| cpu.0), memory + of_memory.map_or(0, |memory| memory.0))
+        })
+    }
+
+    /// Notes the kills that a pod shows, and hands out those that its former self did not.
+    pub fn find_kills(
+        &mut self,
+        former: Option<&Self>,
+        slim: &SlimPod,
+        mut found: impl FnMut(&Container, Time, OomKill),
+    ) {
+        let SlimPod { spec, status, .. } = slim;
+        for container in &mut self.containers {
+            let old = former.and_then(|former| former.container(&container.name));
+            container.last_kill = old.and_then(|old| old.last_kill);
+            let (specs, statuses) = match container.part {
+                Part::Main => (&spec.containers, &status.container_statuses),
+                Part::Sidecar => (&spec.init_containers, &status.init_container_statuses),
+                Part::Init => continue,
+            };
+            let Some(status) = find(statuses, &container.name) else { continue };
+            let reported = status.resources.as_ref();
+            let resources = reported.or_else(|| {
+                Some(&specs.iter().find(|one| *one.name == *container.name)?.resources)
+            });
+            let limit = resources.and_then(|one| one.limits.memory).map(Quantity::to_memory);
+            let ended = |state: &slim::ContainerState| {
+                let ended = state.terminated.as_ref()?;
+                let killed = ended.reason.as_deref() == Some(OOM_KILLED);
+                ended.finished_at.as_ref().filter(|_| killed).map(|at| Time::from(at.0))
+            };
+            // What ran before had what the pod's former self says; what ended just now has what it says now.
+            let before = old.map_or(container.requests, |old| old.requests);
+            for (at, requests) in
+                [(ended(&status.last_state), before), (ended(&status.state), container.requests)]
+            {
+                let Some(at) = at.filter(|at| container.last_kill.is_none_or(|last| *at > last))
+                else {
+                    continue;
+                };
+                container.last_kill = Some(at);
+                let request = requests.memory.unwrap_or(Bytes(0));
+                found(container, at, OomKill { request, limit, usage: None });
+            }
+        }
+    }
+}
+
+impl Requests {
+    fn new(amounts: &slim::Amounts) -> Self {
+        Self {
+            cpu: amounts.cpu.map(Quantity::to_cpu),
+            memory: amounts.memory.map(Quantity::to_memory),
+        }
+    }
+}
+
+fn find<'a>(
+    statuses: &'a [slim::ContainerStatus],
+    name: &str,
+) -> Option<&'a slim::ContainerStatus> {
+    statuses.iter().find(|status| *status.name == *name)
+}

@@ -1,0 +1,188 @@
+//! The watches of the recommender, and what their changes do to its state.
+
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::{Role, Stop};
+use crate::{
+    api::VerticalPodAutoscaler,
+    observe::{
+        controllers::{
+            Controller, Controllers, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
+            SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+        },
+        eviction::watch_evictions,
+        feed::Feed,
+        guard::Guarded,
+        slim::{SlimNode, SlimPod},
+        watch::{Change, Options, watch},
+    },
+};
+
+/// The watches by name, in the order in which they are waited for.
+#[derive(Debug)]
+pub struct Feeds {
+    /// VPAs.
+    pub vpas: Arc<Feed>,
+    /// Pods that are not pending.
+    pub pods: Arc<Feed>,
+    /// The seven kinds of controllers that everybody has.
+    pub controllers: Vec<Arc<Feed>>,
+    /// Evictions.
+    pub evictions: Arc<Feed>,
+    /// Nodes, where recommendations are kept within the largest.
+    pub nodes: Option<Arc<Feed>>,
+}
+
+const KINDS: [&str; 7] = [
+    "daemonsets",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "replicationcontrollers",
+    "jobs",
+    "cronjobs",
+];
+
+impl Feeds {
+    /// Watches that do not run yet.
+    pub fn new(nodes: bool) -> Self {
+        let feed = |name| Arc::new(Feed::new(name));
+        Self {
+            vpas: feed("verticalpodautoscalers"),
+            pods: feed("pods"),
+            controllers: KINDS.map(feed).to_vec(),
+            evictions: feed("evictions"),
+            nodes: nodes.then(|| feed("nodes")),
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Feed>> {
+        let first = [&self.vpas, &self.pods, &self.evictions];
+        first.into_iter().chain(&self.controllers).chain(&self.nodes)
+    }
+
+    /// Those without which nothing is decided. Evictions are an extra, and may be forbidden.
+    pub fn needed(&self) -> impl Iterator<Item = &Arc<Feed>> {
+        self.all().filter(|feed| !Arc::ptr_eq(feed, &self.evictions))
+    }
+
+    /// Waits until each of those has read a whole list.
+    pub async fn synced(&self) {
+        for feed in self.needed() {
+            feed.synced().await;
+        }
+    }
+}
+
+/// All of one namespace, or of the cluster.
+fn api<K>(client: &Client, only: Option<&str>) -> Api<Guarded<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match only {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+impl Role {
+    /// Starts all watches. They end when told to stop.
+    pub(super) fn start_feeds(self: &Arc<Self>, stop: &Stop, tasks: &mut super::Tasks) {
+        let only = self.config.scope.only.as_deref();
+        let client = &self.client;
+        {
+            let (role, ended) = (Arc::clone(self), stop.stopped());
+            let vpas = api::<VerticalPodAutoscaler>(client, only);
+            tasks.spawn(async move {
+                let apply = |change| {
+                    let is_news = matches!(change, Change::Put(_) | Change::Complete);
+                    role.state.lock().change_vpa(change);
+                    if is_news {
+                        role.news.notify_one();
+                        role.found.notify_one();
+                    }
+                };
+                watch(vpas, Options::default(), &role.feeds.vpas, apply, ended).await;
+            });
+        }
+        {
+            let (role, ended) = (Arc::clone(self), stop.stopped());
+            let pods = api::<SlimPod>(client, only);
+            // A pod that was not started yet uses nothing, and is not counted among those that match.
+            let fields = Some("status.phase!=Pending".to_owned());
+            tasks.spawn(async move {
+                let apply = |change| role.state.lock().change_pod(change);
+                let options = Options { fields, ..Options::default() };
+                watch(pods, options, &role.feeds.pods, apply, ended).await;
+            });
+        }
+        self.start_controller::<SlimDaemonSet>(0, only, stop, tasks);
+        self.start_controller::<SlimDeployment>(1, only, stop, tasks);
+        self.start_controller::<SlimReplicaSet>(2, only, stop, tasks);
+        self.start_controller::<SlimStatefulSet>(3, only, stop, tasks);
+        self.start_controller::<SlimReplicationController>(4, only, stop, tasks);
+        self.start_controller::<SlimJob>(5, only, stop, tasks);
+        self.start_controller::<SlimCronJob>(6, only, stop, tasks);
+        {
+            let (role, ended) = (Arc::clone(self), stop.stopped());
+            tasks.spawn(async move {
+                let only = role.config.scope.only.as_deref();
+                let apply = |eviction| role.state.lock().add_eviction(&eviction);
+                watch_evictions(&role.client, only, &role.feeds.evictions, apply, ended).await;
+            });
+        }
+        if self.feeds.nodes.is_some() {
+            let (role, ended) = (Arc::clone(self), stop.stopped());
+            let nodes: Api<Guarded<SlimNode>> = Api::all(client.clone());
+            tasks.spawn(async move {
+                let Some(feed) = &role.feeds.nodes else { return };
+                let apply = |change| role.state.lock().change_node(change);
+                watch(nodes, Options::default(), feed, apply, ended).await;
+            });
+        }
+    }
+
+    fn start_controller<K>(
+        self: &Arc<Self>,
+        feed: usize,
+        only: Option<&str>,
+        stop: &Stop,
+        tasks: &mut super::Tasks,
+    ) where
+        K: Controller
+            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let api = api::<K>(&self.client, only);
+        let (role, ended) = (Arc::clone(self), stop.stopped());
+        tasks.spawn(async move {
+            let apply = |change| change_controller(&role.controllers, change);
+            watch(api, Options::default(), &role.feeds.controllers[feed], apply, ended).await;
+        });
+    }
+}
+
+fn change_controller<K: Controller>(controllers: &Controllers, change: Change<K>) {
+    match change {
+        Change::Restart => controllers.restart(K::KIND),
+        Change::Put(controller) => {
+            controllers.put(&controller);
+        }
+        Change::Unreadable { namespace, name, .. } => controllers.keep(K::KIND, &namespace, &name),
+        Change::Gone { namespace, name, .. } => {
+            controllers.gone(K::KIND, &namespace, &name);
+        }
+        Change::Complete => {
+            controllers.complete(K::KIND);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What was measured on its way into the histories: usage from a metrics API, and kills that were found.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use plimsoll_storage::{Time, VpaKey};
+
+use super::{Role, pass::Summary, state::Core};
+use crate::{
+    api::vpa::UpdateMode,
+    metrics::QualitySample,
+    observe::{
+        external::{ExternalMetrics, PodQuery, fetch_external},
+        pod::{Kill, KillSource},
+        usage::{PodUsage, UsageError, UsageReport, fetch_usage},
+    },
+    recommend::{
+        estimate::Resource,
+        fleet::{KillOutcome, Taken, Usage},
+        window::Rejected,
+    },
+    run::config::UsageSource,
+    units::{Bytes, MilliCpu},
+};
+
+/// How long an answer about usage may take. A pass that waits for it writes nothing in the meantime.
+const USAGE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Counts of samples by what became of them.
+#[derive(Debug, Default)]
+struct Tally {
+    taken: u64,
+    negative: u64,
+    out_of_order: u64,
+    unknown_pod: u64,
+    unknown_container: u64,
+    init: u64,
+    unwatched: u64,
+}
+
+impl Role {
+    /// Counts the kills that were found: those that a pod showed at first sight before its next samples, the
+    /// others after them. What belongs to a history that is not loaded yet waits for it.
+    pub(super) fn take_kills(&self, now: Time, first_sight: bool) -> u64 {
+        let mut core = self.state.lock();
+        let core = &mut *core;
+        let mut counted = 0;
+        for kill in core.index.take_kills() {
+            if (kill.source == KillSource::FirstSight) != first_sight {
+                core.index.add_kill(kill);
+                continue;
+            }
+            counted += self.take_kill(core, kill, now);
+        }
+        counted
+    }
+
+    fn take_kill(&self, core: &mut Core, kill: Kill, now: Time) -> u64 {
+        let source = kill.source.name();
+        if kill.source == KillSource::FirstSight && !core.fleet.counts_kills_in_downtime() {
+            self.health.count_oom_kill(source, "ignored");
+            return 0;
+        }
+        let vpas = match core.index.pod(&kill.namespace, &kill.pod) {
+            Some((pod, vpas)) => {
+                let part = pod.container(&kill.container).map(|container| container.part);
+                if part.is_some_and(|part| !core.counts(part)) {
+                    return 0;
+                }
+                vpas.to_vec()
+            }
+            None => kill.vpas.clone(),
+        };
+        let keys =
+            || vpas.iter().map(|name| VpaKey::new(Arc::clone(&kill.namespace), Arc::clone(name)));
+        if keys().any(|key| core.is_waiting(&key)) {
+            core.index.add_kill(kill);
+            return 0;
+        }
+        let mut counted = 0;
+        for key in keys() {
+            let (pod, container) = (&*kill.pod, &*kill.container);
+            let outcome = core.fleet.take_kill(&key, (pod, container), kill.at, kill.kill, now);
+            let word = match outcome {
+                KillOutcome::Counted => "counted",
+                KillOutcome::Known => "known",
+                KillOutcome::Expired => "expired",
+                KillOutcome::Refused(_) => "refused",
+                KillOutcome::Untracked => "untracked",
+            };
+            self.health.count_oom_kill(source, word);
+            if outcome == KillOutcome::Counted {
+                counted += 1;
+                let request = kill.kill.request.0;
+                let (at, vpa) = (kill.at, &key);
+                tracing::info!(%vpa, pod, container, %at, request, source, "OOM kill counted");
+                let used = kill.kill.request.as_f64();
+                self.observe_quality(core, &key, container, Resource::Memory, true, used);
+            }
+        }
+        counted
+    }
+
+    pub(super) async fn take_usage(&self, summary: &mut Summary) {
+        let tally = Mutex::new(Tally::default());
+        let mut sink = |usage: PodUsage| {
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            self.take_pod_usage(&usage, &mut tally);
+        };
+        let read = self.fetch(&mut sink).await;
+        let Tally {
+            taken,
+            negative,
+            out_of_order,
+            unknown_pod,
+            unknown_container,
+            init,
+            unwatched,
+        } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (outcome, count) in [
+            ("taken", taken),
+            ("negative", negative),
+            ("out_of_order", out_of_order),
+            ("unknown_pod", unknown_pod),
+            ("unknown_container", unknown_container),
+            ("init_container", init),
+            ("unwatched", unwatched),
+        ] {
+            self.health.count_samples(outcome, count);
+        }
+        summary.samples = taken;
+        match read {
+            Ok(report) => {
+                summary.pods = report.pods;
+                self.health.count_samples("malformed", report.malformed);
+                self.metrics.count_fetch(!report.is_complete());
+                for failure in &report.failures {
+                    tracing::warn!(error = %failure, "usage is incomplete; what came was taken");
+                }
+                for example in &report.malformed_examples {
+                    tracing::warn!(what = %example, "usage that makes no sense was left out");
+                }
+            }
+            Err(error) => {
+                self.metrics.count_fetch(true);
+                tracing::warn!(%error, "no usage could be read; recommendations rest on what is known");
+            }
+        }
+    }
+
+    async fn fetch(
+        &self,
+        sink: &mut (dyn FnMut(PodUsage) + Send),
+    ) -> Result<UsageReport, UsageError> {
+        match &self.config.usage {
+            UsageSource::Metrics => {
+                let only = self.config.scope.only.as_deref().map(|one| [one]);
+                let only = only.as_ref().map(<[&str; 1]>::as_slice);
+                fetch_usage(&self.client, only, sink, USAGE_PATIENCE).await
+            }
+            UsageSource::External { cpu, memory, container_label } => {
+                let metrics = ExternalMetrics {
+                    cpu: cpu.clone(),
+                    memory: memory.clone(),
+                    container_label: container_label.clone(),
+                };
+                let at_once = self.config.workers;
+                let pods = self.external_queries();
+                fetch_external(&self.client, &metrics, pods, at_once, sink, USAGE_PATIENCE).await
+            }
+        }
+    }
+
+    fn external_queries(&self) -> Vec<PodQuery> {
+        let core = self.state.lock();
+        let mut queries = Vec::new();
+        for key in core.fleet.keys_after(None) {
+            let Some(vpa) = core.index.vpa(key) else { continue };
+            let selector = vpa.selector().to_string();
+            queries.extend(core.index.pods_of(key).map(|(pod, _)| PodQuery {
+                namespace: (*key.namespace).into(),
+                selector: selector.as_str().into(),
+                pod: (**pod).into(),
+            }));
+        }
+        queries
+    }
+
+    /// Takes the usage of one pod into the histories of its VPAs.
+    fn take_pod_usage(&self, usage: &PodUsage, tally: &mut Tally) {
+        let now = self.clock.now();
+        let mut core = self.state.lock();
+        let core = &mut *core;
+        let Some((pod, vpas)) = core.index.pod(&usage.namespace, &usage.pod) else {
+            tally.unknown_pod += usage.containers.len() as u64;
+            return;
+        };
+        if vpas.is_empty() {
+            tally.unwatched += usage.containers.len() as u64;
+            return;
+        }
+        let Some(namespace) = core.index.namespace(&usage.namespace).cloned() else { return };
+        let keys: Vec<VpaKey> =
+            vpas.iter().map(|name| VpaKey::new(Arc::clone(&namespace), Arc::clone(name))).collect();
+        let mut wanted = Vec::with_capacity(usage.containers.len());
+        for container in &usage.containers {
+            match pod.container(&container.name) {
+                None => tally.unknown_container += 1,
+                Some(known) if !core.counts(known.part) => tally.init += 1,
+                Some(known) => wanted.push((Arc::clone(&known.name), container)),
+            }
+        }
+        // Upstream takes what is missing for nothing used, unless the reading itself failed.
+        let fill = core.fleet.is_upstream() && !usage.is_incomplete;
+        for (name, container) in wanted {
+            let sample = Usage {
+                pod: &usage.pod,
+                container: &name,
+                at: usage.at,
+                cpu: container.cpu.or(fill.then_some(MilliCpu(0))),
+                memory: container.memory.or(fill.then_some(Bytes(0))),
+            };
+            for key in &keys {
+                let Some(taken) = core.fleet.take_usage(key, sample, now) else { continue };
+                tally.count(taken);
+                if taken.cpu == Some(Ok(())) {
+                    let used = sample.cpu.unwrap_or_default().as_cores();
+                    self.observe_quality(core, key, &name, Resource::Cpu, false, used);
+                }
+                if taken.memory == Some(Ok(())) {
+                    let used = sample.memory.unwrap_or_default().as_f64();
+                    self.observe_quality(core, key, &name, Resource::Memory, false, used);
+                }
+            }
+        }
+    }
+
+    /// How far what was used is from what is recommended.
+    fn observe_quality(
+        &self,
+        core: &Core,
+        key: &VpaKey,
+        container: &str,
+        resource: Resource,
+        is_oom: bool,
+        usage: f64,
+    ) {
+        let (Some(watched), Some(vpa)) = (core.fleet.get(key), core.index.vpa(key)) else { return };
+        if watched.is_off(container) {
+            return;
+        }
+        let advice = watched.advice_for(container);
+        let recommendation = advice.and_then(|advice| advice.of(resource)).map(|one| one.uncapped);
+        let update_mode = vpa.mode.map(UpdateMode::as_str);
+        self.metrics.observe_sample(&QualitySample {
+            update_mode,
+            resource,
+            is_oom,
+            usage,
+            recommendation,
+        });
+    }
+}
+
+impl Tally {
+    fn count(&mut self, taken: Taken) {
+        for outcome in [taken.cpu, taken.memory].into_iter().flatten() {
+            match outcome {
+                Ok(()) => self.taken += 1,
+                Err(Rejected::Negative) => self.negative += 1,
+                Err(Rejected::OutOfOrder | Rejected::TooOld) => self.out_of_order += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! One pass: usage and kills into the histories, decisions out, and the statuses that changed on their way.
+//! Nothing here waits for a write.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use plimsoll_storage::{Time, VpaKey};
+
+use super::{Role, state::Core};
+use crate::{
+    api::vpa::UpdateMode,
+    metrics::{RecommendationChange, VpaTraits},
+    observe::index::Target,
+    recommend::{Advice, estimate::Resource, status::Change},
+};
+
+/// So many VPAs are worked out before the lock is given back.
+const PAGE: usize = 256;
+
+/// Histories are looked through for what has expired no more often than that.
+const BETWEEN_EXPIRIES: Duration = Duration::from_hours(1);
+
+/// What passes remember of each other.
+#[derive(Debug, Default)]
+pub struct Passes {
+    last_expiry: Option<Time>,
+    missing: HashSet<VpaKey>,
+}
+
+/// What a pass did, for logs and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// VPAs that were worked out.
+    pub vpas: usize,
+    /// Pods whose usage was read.
+    pub pods: u64,
+    /// Samples that were taken.
+    pub samples: u64,
+    /// Kills that were counted.
+    pub kills: u64,
+    /// Statuses that are to be written.
+    pub changed: usize,
+}
+
+impl Role {
+    /// Makes one pass.
+    pub(super) async fn pass(&self, passes: &mut Passes) -> Summary {
+        let began = Instant::now();
+        let mut summary = Summary::default();
+        self.timed("LoadVPAs", || self.find_known_targets());
+        self.timed("LoadPods", || {
+            let now = self.clock.now();
+            self.see_containers(now);
+            summary.kills += self.take_kills(now, true);
+        });
+        let step = Instant::now();
+        self.take_usage(&mut summary).await;
+        summary.kills += self.take_kills(self.clock.now(), false);
+        self.metrics.observe_step("LoadMetrics", step.elapsed());
+        self.timed("DeleteRemovedPods", || self.forget_pods());
+        self.timed("UpdateVPAs", || self.decide(passes, &mut summary));
+        self.timed("MaintainCheckpoints", || self.saver.wake());
+        self.timed("GarbageCollect", || self.forget_expired(passes));
+        self.metrics.observe_step("total", began.elapsed());
+        summary
+    }
+
+    fn timed(&self, step: &'static str, work: impl FnOnce()) {
+        let began = Instant::now();
+        work();
+        self.metrics.observe_step(step, began.elapsed());
+    }
+
+    /// Follows the targets that can be followed without asking anybody.
+    pub(super) fn find_known_targets(&self) {
+        let all: Vec<VpaKey> = self.state.lock().fleet.keys_after(None).cloned().collect();
+        for page in all.chunks(PAGE) {
+            let mut core = self.state.lock();
+            for key in page {
+                let Some(vpa) = core.index.vpa(key) else { continue };
+                let known = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
+                if let Some(outcome) = known {
+                    core.take_outcome(key, outcome);
+                }
+            }
+        }
+    }
+
+    /// Every container of a pod that matches has a history from then on.
+    fn see_containers(&self, now: Time) {
+        let mut after = None;
+        loop {
+            let mut core = self.state.lock();
+            let core = &mut *core;
+            let page: Vec<VpaKey> =
+                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
+            let Some(last) = page.last() else { return };
+            after = Some(last.clone());
+            let mut names: Vec<Arc<str>> = Vec::new();
+            for key in &page {
+                names.clear();
+                for (_, pod) in core.index.pods_of(key) {
+                    let counted = pod.containers.iter().filter(|one| core.counts(one.part));
+                    for container in counted {
+                        // Replicas have the same containers, so the list stays short.
+                        if !names.iter().any(|known| Arc::ptr_eq(known, &container.name)) {
+                            names.push(Arc::clone(&container.name));
+                        }
+                    }
+                }
+                for name in &names {
+                    core.fleet.see_container(key, name, now);
+                }
+            }
+        }
+    }
+
+    /// Forgets what was kept for single pods that are gone.
+    fn forget_pods(&self) {
+        let mut after = None;
+        loop {
+            let mut core = self.state.lock();
+            let core = &mut *core;
+            let page: Vec<VpaKey> =
+                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
+            let Some(last) = page.last() else { return };
+            after = Some(last.clone());
+            for key in &page {
+                // A history that is not loaded brings pods of its own.
+                if !core.is_waiting(key) {
+                    let index = &core.index;
+                    core.fleet.retain_pods(key, |pod| index.pod(&key.namespace, pod).is_some());
+                }
+            }
+        }
+    }
+
+    /// Works out every VPA, and hands those whose status is to be written to the outbox.
+    fn decide(&self, passes: &mut Passes, summary: &mut Summary) {
+        let config = &self.config;
+        let (mut counts, mut after) = (Vec::new(), None);
+        let may_write = self.may_write();
+        {
+            let mut core = self.state.lock();
+            let room = core.find_room(config.cap_to_largest_node, config.pod_cap);
+            core.fleet.set_room(room);
+        }
+        loop {
+            let now = self.clock.now();
+            let mut core = self.state.lock();
+            let core = &mut *core;
+            let page: Vec<VpaKey> =
+                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
+            let Some(last) = page.last() else { break };
+            after = Some(last.clone());
+            for key in &page {
+                let verdict = core.judge(key, now);
+                let Some(vpa) = core.index.vpa(key) else { continue };
+                let mode = vpa.mode;
+                let pods = vpa.pod_count();
+                let unsupported =
+                    matches!(vpa.target(), Target::Unsupported(_) | Target::Unavailable(_));
+                let Some(verdict) = verdict else {
+                    counts.push((
+                        mode,
+                        vpa.reported.recommendation.is_some(),
+                        pods > 0,
+                        unsupported,
+                    ));
+                    continue;
+                };
+                summary.vpas += 1;
+                counts.push((mode, !verdict.said.containers.is_empty(), pods > 0, unsupported));
+                let old: Vec<Advice> = core
+                    .fleet
+                    .get(key)
+                    .map(|watched| watched.advice().to_vec())
+                    .unwrap_or_default();
+                let band = config.bounds_dead_band;
+                let change = core.sent.get(key).unwrap_or(&vpa.reported).change(
+                    &verdict.conditions,
+                    &verdict.said,
+                    vpa.generation,
+                    band,
+                );
+                if change == Change::Due {
+                    summary.changed += 1;
+                    if may_write {
+                        self.outbox.push(key.clone(), core.last_written(key));
+                    }
+                }
+                if let Some(latency) = core.fleet.keep_advice(key, &verdict.said, now) {
+                    self.metrics.observe_first_recommendation(latency);
+                }
+                self.observe_changes(core, key, &old, mode.map(UpdateMode::as_str), pods);
+                note_missing(passes, core, key, now);
+            }
+        }
+        let core = self.state.lock();
+        passes.missing.retain(|key| core.fleet.get(key).is_some());
+        self.metrics.set_container_states(core.fleet.containers());
+        drop(core);
+        self.metrics.set_vpa_counts(counts.iter().map(|&(mode, said, matched, unsupported)| {
+            VpaTraits {
+                update_mode: mode.map(UpdateMode::as_str),
+                has_recommendation: said,
+                matches_pods: matched,
+                unsupported_config: unsupported,
+            }
+        }));
+    }
+
+    fn observe_changes(
+        &self,
+        core: &Core,
+        key: &VpaKey,
+        old: &[Advice],
+        update_mode: Option<&str>,
+        pods: usize,
+    ) {
+        let Some(watched) = core.fleet.get(key) else { return };
+        for before in old {
+            let Some(after) = watched.advice_for(&before.container) else { continue };
+            for resource in [Resource::Cpu, Resource::Memory] {
+                let both = before.of(resource).zip(after.of(resource));
+                let Some((old, new)) = both.map(|(old, new)| (old.uncapped, new.uncapped)) else {
+                    continue;
+                };
+                self.metrics.observe_change(&RecommendationChange {
+                    update_mode,
+                    resource,
+                    old,
+                    new,
+                    pods,
+                });
+            }
+        }
+    }
+
+    fn forget_expired(&self, passes: &mut Passes) {
+        let now = self.clock.now();
+        let due = passes.last_expiry.is_none_or(|last| {
+            // A clock that was set back must not put this off.
+            now >= last.later(BETWEEN_EXPIRIES) || now < last
+        });
+        if due {
+            passes.last_expiry = Some(now);
+            let gone = self.state.lock().fleet.forget_expired(now);
+            for key in &gone {
+                tracing::info!(container = %key, "history expired");
+            }
+        }
+    }
+}
+
+/// After half an hour without a recommendation one line says so, and again every half hour.
+fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {
+    const PATIENCE: Duration = Duration::from_mins(30);
+    let since = core.fleet.get(key).and_then(|watched| watched.empty_since());
+    match since {
+        Some(since) if now > since.later(PATIENCE) => {
+            if passes.missing.insert(key.clone()) {
+                tracing::warn!(vpa = %key, %since, "no recommendation for more than half an hour");
+            }
+        }
+        Some(_) => {}
+        None => {
+            passes.missing.remove(key);
+        }
+    }
+}

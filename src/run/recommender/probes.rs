@@ -1,0 +1,68 @@
+//! Whether the recommender lives, and whether it can do its work.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::Role;
+use crate::serve::{Probes, Stalled};
+
+/// A loop may wait this long for an answer about usage: that is not its own fault.
+const WAIT: Duration = Duration::from_secs(45);
+
+/// When the loop turned last.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    last: Mutex<Option<Instant>>,
+    was_ready: AtomicBool,
+}
+
+impl Pulse {
+    /// It turns.
+    pub fn beat(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn since(&self) -> Option<Duration> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+    }
+}
+
+impl Probes for Role {
+    fn alive(&self) -> Result<(), Stalled> {
+        let limit = self.config.interval.saturating_mul(5).saturating_add(WAIT);
+        match self.pulse.since() {
+            // A clock that a test steps says nothing about how often the loop should turn.
+            Some(last_activity) if last_activity > limit && self.clock.is_wall() => {
+                Err(Stalled { what: "the recommender's loop".to_owned(), last_activity })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ready(&self) -> Result<(), Vec<String>> {
+        let mut missing: Vec<String> = self
+            .feeds
+            .needed()
+            .filter(|feed| !feed.is_synced())
+            .map(|feed| match feed.status().last_error {
+                Some(error) => format!("{} are not read yet: {error}", feed.name()),
+                None => format!("{} are not read yet", feed.name()),
+            })
+            .collect();
+        // VPAs that come later are loaded then: they are no reason to be taken out of service.
+        if missing.is_empty() && !self.pulse.was_ready.load(Ordering::Acquire) {
+            let waiting = self.state.lock().fleet.waiting().count();
+            if waiting > 0 {
+                missing.push(format!("the stored history of {waiting} VPAs is not loaded yet"));
+            } else {
+                self.pulse.was_ready.store(true, Ordering::Release);
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+}

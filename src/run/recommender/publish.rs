@@ -1,0 +1,60 @@
+//! What is written into a VPA's status when its turn comes: decided anew, from what is known then.
+
+use std::sync::Weak;
+
+use plimsoll_storage::VpaKey;
+
+use super::Role;
+use crate::{
+    act::status::{Outcome, Source, StatusPatch},
+    recommend::status::{self, Change, Reported},
+};
+
+/// Asks the role what to write.
+#[derive(Debug)]
+pub struct Publisher(pub Weak<Role>);
+
+impl Source for Publisher {
+    fn prepare(&self, key: &VpaKey) -> Option<StatusPatch> {
+        let role = self.0.upgrade()?;
+        if !role.may_write() {
+            return None;
+        }
+        let now = role.clock.now();
+        let mut core = role.state.lock();
+        let verdict = core.judge(key, now)?;
+        let vpa = core.index.vpa(key)?;
+        let (generation, band) = (vpa.generation, role.config.bounds_dead_band);
+        let change = vpa.reported.change(&verdict.conditions, &verdict.said, generation, band);
+        if change != Change::Due {
+            return None;
+        }
+        let patch = StatusPatch {
+            key: key.clone(),
+            resource_version: vpa.resource_version.clone(),
+            body: status::patch(&verdict.conditions, &verdict.said, generation),
+        };
+        let sent = Reported::of(verdict.conditions, &verdict.said, generation);
+        core.sent.insert(key.clone(), sent);
+        Some(patch)
+    }
+
+    fn done(&self, key: &VpaKey, outcome: &Outcome) {
+        let Some(role) = self.0.upgrade() else { return };
+        let now = role.clock.now();
+        let mut core = role.state.lock();
+        let sent = core.sent.remove(key);
+        match outcome {
+            Outcome::Written { resource_version } => {
+                if let (Some(vpa), Some(sent)) = (core.index.vpa_mut(key), sent) {
+                    vpa.reported = sent;
+                    vpa.resource_version = resource_version.clone();
+                    vpa.last_written = Some(now);
+                }
+            }
+            Outcome::Conflict(Some(vpa)) => core.put_vpa(vpa),
+            // What is gone will be told by the watch, and the rest is tried again.
+            Outcome::Conflict(None) | Outcome::Gone | Outcome::Fenced | Outcome::Failed { .. } => {}
+        }
+    }
+}

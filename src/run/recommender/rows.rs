@@ -1,0 +1,90 @@
+//! What is shown of single objects, for metrics: read from the state page by page, and kept nowhere.
+
+use std::sync::Weak;
+
+use plimsoll_storage::VpaKey;
+
+use super::Role;
+use crate::{
+    metrics::{
+        ContainerRow, HistoryState as Progress, Objects, Restriction, VpaRow, objects::PAGE,
+    },
+    observe::pod::Requests,
+    recommend::{HistoryState, estimate::Resource},
+};
+
+/// The rows of a role.
+#[derive(Debug)]
+pub struct Rows(pub Weak<Role>);
+
+impl Objects for Rows {
+    fn vpas(&self, after: Option<&VpaKey>, visit: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
+        let role = self.0.upgrade()?;
+        let now = role.clock.now();
+        let core = role.state.lock();
+        let mut last = None;
+        for key in core.fleet.keys_after(after).take(PAGE) {
+            let (Some(watched), Some(vpa)) = (core.fleet.get(key), core.index.vpa(key)) else {
+                continue;
+            };
+            let sample = watched.last_sample();
+            visit(VpaRow {
+                namespace: &key.namespace,
+                name: &key.name,
+                update_mode: vpa.mode.unwrap_or_default().as_str(),
+                history_state: match watched.state() {
+                    HistoryState::Waiting => Progress::Loading,
+                    HistoryState::Loaded => Progress::Loaded,
+                    HistoryState::Missing => Progress::Failed,
+                },
+                staleness_seconds: sample.map(|at| now.nanos_since(at).max(0) as f64 / 1e9),
+            });
+            last = Some(key.clone());
+        }
+        last
+    }
+
+    fn containers(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<VpaKey> {
+        let role = self.0.upgrade()?;
+        let core = role.state.lock();
+        let mut last = None;
+        for key in core.fleet.keys_after(after).take(PAGE) {
+            last = Some(key.clone());
+            let Some(watched) = core.fleet.get(key) else { continue };
+            for advice in watched.advice() {
+                let has = || {
+                    core.index.pods_of(key).filter_map(|(_, pod)| pod.container(&advice.container))
+                };
+                // Replicas may differ while they are replaced; the largest is what has to be paid for.
+                let largest = |of: fn(&Requests) -> Option<f64>| {
+                    has().filter_map(|container| of(&container.requests)).reduce(f64::max)
+                };
+                for (resource, request) in [
+                    (Resource::Cpu, largest(|it| it.cpu.map(crate::units::MilliCpu::as_cores))),
+                    (Resource::Memory, largest(|it| it.memory.map(crate::units::Bytes::as_f64))),
+                ] {
+                    let Some(figures) = advice.of(resource) else { continue };
+                    visit(ContainerRow {
+                        namespace: &key.namespace,
+                        name: &key.name,
+                        container: &advice.container,
+                        resource,
+                        target: figures.target,
+                        lower: figures.lower,
+                        upper: figures.upper,
+                        uncapped: figures.uncapped,
+                        request,
+                        usage_peak: figures.peak,
+                        confidence: f64::from(figures.confidence),
+                        reason: Restriction::of(figures.reason),
+                    });
+                }
+            }
+        }
+        last
+    }
+}

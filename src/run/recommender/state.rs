@@ -1,0 +1,285 @@
+//! What the recommender knows, behind one lock: the index of the cluster and the fleet of histories, kept
+//! in step with each other. Locks are short: a change, or a page of VPAs.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use plimsoll_storage::{Time, VpaKey};
+
+use crate::{
+    api::vpa::{Condition, VerticalPodAutoscaler},
+    observe::{
+        eviction::Eviction,
+        index::{Index, Put, Target},
+        pod::{Kill, KillSource, Part},
+        slim::{SlimNode, SlimPod},
+        target::Outcome,
+        watch::Change,
+    },
+    quantity::Quantity,
+    recommend::{
+        Amounts, Directives, Fleet, HistoryState, OomKill, Reason, Recommendation,
+        conditions::{self, Circumstances},
+        room::{self, Limit, Room},
+        status::Reported,
+    },
+    units::{Bytes, MilliCpu},
+};
+
+/// The state behind its lock.
+#[derive(Debug)]
+pub struct State(Mutex<Core>);
+
+/// Index and fleet.
+#[derive(Debug)]
+pub struct Core {
+    /// The cluster.
+    pub index: Index,
+    /// The histories.
+    pub fleet: Fleet,
+    /// Statuses that were sent and not answered yet, as they will be when they are stored.
+    pub sent: HashMap<VpaKey, Reported>,
+    nodes: HashMap<String, Node>,
+    node_list: u32,
+    /// Whether init containers that keep running are recommended for.
+    sidecars: bool,
+}
+
+#[derive(Debug)]
+struct Node {
+    cpu: i64,
+    memory: i64,
+    list: u32,
+}
+
+/// What is to be written about a VPA, all of one moment.
+#[derive(Debug)]
+pub struct Verdict {
+    /// What its containers should request.
+    pub said: Recommendation,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(index: Index, fleet: Fleet, sidecars: bool) -> Self {
+        let (sent, nodes) = (HashMap::new(), HashMap::new());
+        Self(Mutex::new(Core { index, fleet, sent, nodes, node_list: 0, sidecars }))
+    }
+
+    /// Takes the lock. Nothing that waits may be done while it is held.
+    pub fn lock(&self) -> MutexGuard<'_, Core> {
+        // A panic would have ended the process.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// A VPA appeared, changed or went.
+    pub fn change_vpa(&mut self, change: Change<VerticalPodAutoscaler>) {
+        match change {
+            Change::Restart => self.index.restart_vpas(),
+            Change::Put(vpa) => self.put_vpa(&vpa),
+            Change::Unreadable { namespace, name, .. } => self.index.keep_vpa(&namespace, &name),
+            Change::Gone { namespace, name, .. } => {
+                self.forget(&VpaKey::new(namespace, name));
+            }
+            Change::Complete => {
+                for key in self.index.complete_vpas() {
+                    self.fleet.untrack(&key);
+                    self.sent.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Takes in a VPA as it is now.
+    pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) {
+        let (key, put) = self.index.put_vpa(vpa);
+        if put == Put::Ignored {
+            self.fleet.untrack(&key);
+            return;
+        }
+        let policies =
+            vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
+        let annotations = vpa.metadata.annotations.as_ref();
+        let none = std::collections::BTreeMap::new();
+        let directives =
+            Directives::new(policies.map(Into::into).collect(), annotations.unwrap_or(&none));
+        let created = self.index.vpa(&key).map_or(Time::EPOCH, |known| known.created);
+        self.fleet.track(&key, directives, created);
+        let status = vpa.status.as_ref();
+        let recommended = status.and_then(|status| status.recommendation.as_ref());
+        if recommended.is_some_and(|said| !said.container_recommendations.is_empty()) {
+            self.fleet.was_advised(&key);
+        }
+    }
+
+    /// A VPA is gone.
+    pub fn forget(&mut self, key: &VpaKey) {
+        self.index.remove_vpa(key);
+        self.fleet.untrack(key);
+        self.sent.remove(key);
+    }
+
+    /// A pod appeared, changed or went.
+    pub fn change_pod(&mut self, change: Change<SlimPod>) {
+        match change {
+            Change::Restart => self.index.restart_pods(),
+            Change::Put(pod) => self.index.put_pod(&pod),
+            Change::Unreadable { namespace, name, .. } => self.index.keep_pod(&namespace, &name),
+            Change::Gone { namespace, name, .. } => self.index.remove_pod(&namespace, &name),
+            Change::Complete => self.index.complete_pods(),
+        }
+    }
+
+    /// A node appeared, changed or went.
+    pub fn change_node(&mut self, change: Change<SlimNode>) {
+        match change {
+            Change::Restart => self.node_list += 1,
+            Change::Put(node) => {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                if node.spec.unschedulable || !node.is_ready() {
+                    self.nodes.remove(&name);
+                    return;
+                }
+                let room = &node.status.allocatable;
+                let node = Node {
+                    cpu: room.cpu.map_or(0, Quantity::milli_value),
+                    memory: room.memory.map_or(0, Quantity::value),
+                    list: self.node_list,
+                };
+                self.nodes.insert(name, node);
+            }
+            Change::Unreadable { name, .. } => {
+                if let Some(node) = self.nodes.get_mut(&name) {
+                    node.list = self.node_list;
+                }
+            }
+            Change::Gone { name, .. } => {
+                self.nodes.remove(&name);
+            }
+            Change::Complete => self.nodes.retain(|_, node| node.list == self.node_list),
+        }
+    }
+
+    /// A node under memory pressure evicted a pod.
+    pub fn add_eviction(&mut self, eviction: &Eviction) {
+        let namespace = self.index.namespace(&eviction.namespace).cloned();
+        let Some(namespace) = namespace else { return };
+        for blamed in &eviction.blamed {
+            self.index.add_kill(Kill {
+                namespace: Arc::clone(&namespace),
+                pod: Arc::from(&*eviction.pod),
+                container: Arc::from(&*blamed.container),
+                at: eviction.at,
+                kill: OomKill { request: blamed.usage, limit: None, usage: Some(blamed.usage) },
+                source: KillSource::Eviction,
+                vpas: Vec::new(),
+            });
+        }
+    }
+
+    /// The search for a VPA's workload came to an end.
+    pub fn take_outcome(&mut self, key: &VpaKey, outcome: Outcome) {
+        match outcome {
+            Outcome::Found { selector, owner } => {
+                self.index.set_target(key, Target::Found, Some(selector));
+                self.fleet.set_owner(key, &owner);
+            }
+            Outcome::Unsupported { message } => {
+                let nothing = crate::observe::selector::Selector::nothing();
+                self.index.set_target(key, Target::Unsupported(message.into()), Some(nothing));
+            }
+            // What was found last still holds.
+            Outcome::Unavailable { message } => {
+                self.index.set_target(key, Target::Unavailable(message.into()), None);
+            }
+        }
+    }
+
+    /// What any pod may have at most: the largest node, without what its DaemonSets take, and no more than
+    /// the operator's limit. A resource of which nothing is known is not limited.
+    pub fn find_room(&self, largest_node: bool, cap: Amounts) -> Room {
+        let limit = |amount, by| Limit { amount, by };
+        let mut room = Room {
+            cpu: cap.cpu.map(|most| limit(most, Reason::PodCap)),
+            memory: cap.memory.map(|most| limit(most, Reason::PodCap)),
+        };
+        if !largest_node {
+            return room;
+        }
+        let mut taken: HashMap<&str, (i64, i64)> = HashMap::new();
+        for pod in self.index.pods().filter(|pod| pod.is_daemon && !pod.is_finished) {
+            let Some(node) = &pod.node else { continue };
+            let (cpu, memory) = pod.requests();
+            let sum = taken.entry(node).or_default();
+            *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
+        }
+        let left = |(name, node): (&String, &Node)| {
+            let (cpu, memory) = taken.get(&**name).copied().unwrap_or_default();
+            (node.cpu.saturating_sub(cpu), node.memory.saturating_sub(memory))
+        };
+        let largest = |pick: fn((i64, i64)) -> i64| {
+            self.nodes.iter().map(left).map(pick).max().filter(|most| *most > 0)
+        };
+        let cpu = largest(|left| left.0).map(|most| Quantity::cpu(MilliCpu(most)));
+        let memory = largest(|left| left.1).map(|most| Quantity::memory(Bytes(most)));
+        room.cpu = Limit::tighter(room.cpu, cpu.map(|most| limit(most, Reason::NodeCap)));
+        room.memory = Limit::tighter(room.memory, memory.map(|most| limit(most, Reason::NodeCap)));
+        room
+    }
+
+    /// Whether usage of this container counts: what runs before the others and ends does not.
+    pub fn counts(&self, part: Part) -> bool {
+        match part {
+            Part::Main => true,
+            Part::Sidecar => self.sidecars,
+            Part::Init => false,
+        }
+    }
+
+    /// Whether the stored history of a VPA is still to be read.
+    pub fn is_waiting(&self, key: &VpaKey) -> bool {
+        self.fleet.get(key).is_some_and(|known| known.state() == HistoryState::Waiting)
+    }
+
+    /// When the status of a VPA was last written, for those who write the stalest first.
+    pub fn last_written(&self, key: &VpaKey) -> Option<Time> {
+        self.index.vpa(key)?.last_written
+    }
+
+    /// What is to be said about a VPA now. `None` while its history is not loaded.
+    pub fn judge(&self, key: &VpaKey, now: Time) -> Option<Verdict> {
+        let vpa = self.index.vpa(key)?;
+        let watched = self.fleet.get(key)?;
+        let said = self.fleet.recommend(key, now)?;
+        let unsupported = match vpa.target() {
+            Target::Found => None,
+            Target::Unknown => Some("Cannot read targetRef"),
+            Target::Unsupported(message) | Target::Unavailable(message) => Some(&**message),
+        };
+        let upstream = self.fleet.is_upstream();
+        let tuned = self.fleet.settings().per_vpa_tuning && !upstream;
+        let ignored = if tuned { &*watched.directives().bad_annotations } else { &[] };
+        let words = room::restricted_by(&said).map(|by| {
+            let room = self.fleet.room();
+            let text =
+                |limit: Option<Limit>| limit.map_or("any".into(), |it| it.amount.to_string());
+            let (cpu, memory) = (text(room.cpu), text(room.memory));
+            (by.name(), format!("A pod may have {cpu} of CPU and {memory} of memory"))
+        });
+        let circumstances = Circumstances {
+            pods: vpa.pod_count(),
+            recommended: !said.containers.is_empty(),
+            unsupported,
+            ignored,
+            room: words.as_ref().map(|(by, words)| (*by, &**words)),
+        };
+        let conditions = conditions::merge(&vpa.reported.conditions, now, &circumstances);
+        Some(Verdict { said, conditions })
+    }
+}

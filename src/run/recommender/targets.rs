@@ -1,0 +1,66 @@
+//! Finds the workloads of VPAs whose kind is not watched, by asking the API server now and then.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use plimsoll_storage::VpaKey;
+
+use super::{Role, Stop};
+use crate::api::vpa::TargetRef;
+
+/// Answers are kept, so looking often costs little; what is new is looked for at once.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Questions under way at once.
+const AT_ONCE: usize = 10;
+
+impl Role {
+    /// Keeps looking for the targets that cannot be found among what is watched.
+    pub(super) async fn keep_finding_targets(self: Arc<Self>, stop: Stop) {
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = self.feeds.synced() => {}
+        }
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.find_other_targets() => {}
+            }
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.found.notified() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    async fn find_other_targets(&self) {
+        let others: Vec<(VpaKey, TargetRef, bool)> = {
+            let core = self.state.lock();
+            let other = |key: &VpaKey| {
+                let vpa = core.index.vpa(key)?;
+                let known = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
+                known.is_none().then(|| (key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0))
+            };
+            core.fleet.keys_after(None).filter_map(other).collect()
+        };
+        let mut answers = std::pin::pin!(
+            futures::stream::iter(others)
+                .map(|(key, target, in_doubt)| async move {
+                    if in_doubt {
+                        self.targets.doubt(&key.namespace, &target).await;
+                    }
+                    let outcome = self.targets.resolve(&key.namespace, &target).await;
+                    (key, target, outcome)
+                })
+                .buffer_unordered(AT_ONCE)
+        );
+        while let Some((key, target, outcome)) = answers.next().await {
+            let mut core = self.state.lock();
+            // It may point elsewhere by now.
+            if core.index.vpa(&key).is_some_and(|vpa| vpa.target_ref == target) {
+                core.take_outcome(&key, outcome);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The listener of a role: how many may be connected, for how long, and how it ends.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::Future,
+    io::{self, ErrorKind},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::{sleep, timeout},
+};
+
+use super::answers::{Exposition, Probes, answer};
+
+/// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
+/// others have come to stay.
+const MOST_CONNECTIONS: usize = 64;
+/// A request must have been sent by then. Idle connections are closed after this time as well.
+const TO_ASK: Duration = Duration::from_secs(90);
+/// After this long a connection ends with the answer under way...
+const TO_STAY: Duration = Duration::from_secs(300);
+/// ... which then has this long to be read.
+const TO_LEAVE: Duration = Duration::from_secs(60);
+/// At shutdown, answers under way have this long.
+const TO_FINISH: Duration = Duration::from_secs(3);
+/// What is rendered ahead of a reader.
+const BUFFER: usize = 64 * 1024;
+/// Until the next try when there are no more file descriptors.
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// Why there is no listener.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; pick another one with --address")]
+    Bind {
+        /// As it was given.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The listener of a role, bound and not yet answering.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    /// Where one socket does not stand for both versions of IP.
+    v4: Option<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Admin {
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
+    pub async fn bind(address: &str) -> Result<Self, ServeError> {
+        let bound = match address.strip_prefix(':') {
+            Some(port) => bind_all(port).await,
+            None => TcpListener::bind(address).await.map(|listener| (listener, None)),
+        };
+        let bound = bound.and_then(|(listener, v4)| {
+            let address = listener.local_addr()?;
+            Ok(Self { listener, v4, address })
+        });
+        bound.map_err(|source| ServeError::Bind { address: address.to_owned(), source })
+    }
+
+    /// What it listens on, with the port that was picked.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown`, and then finishes the answers under way.
+    pub async fn serve(
+        self,
+        exposition: Arc<dyn Exposition>,
+        probes: Arc<dyn Probes>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
+        let (leave, left) = watch::channel(());
+        let mut shutdown = pin!(shutdown);
+        let mut connections = Connections::default();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok(stream) => {
+                    let (exposition, probes) = (exposition.clone(), probes.clone());
+                    connections.add(attend(stream, exposition, probes, left.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(BETWEEN_TRIES).await;
+                }
+            }
+        }
+        // Nobody else may wait in a queue that is never looked at again.
+        drop(self);
+        drop(leave);
+        let all = async { while connections.tasks.join_next().await.is_some() {} };
+        // What is left after that is dropped with the set, and so ended.
+        let _ = timeout(TO_FINISH, all).await;
+    }
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let accepted = match &self.v4 {
+            None => self.listener.accept().await,
+            Some(v4) => tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                accepted = v4.accept() => accepted,
+            },
+        };
+        accepted.map(|(stream, _)| stream)
+    }
+}
+
+async fn bind_all(port: &str) -> io::Result<(TcpListener, Option<TcpListener>)> {
+    let port: u16 = port.parse().map_err(|_| {
+        io::Error::new(ErrorKind::InvalidInput, "what follows the colon is no port")
+    })?;
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+        Ok(listener) => {
+            // On most systems that socket takes IPv4 too, and this one is refused.
+            let port = listener.local_addr()?.port();
+            let v4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.ok();
+            Ok((listener, v4))
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+        // No IPv6 here.
+        Err(_) => Ok((TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?, None)),
+    }
+}
+
+/// Connections in order of age.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    oldest_first: VecDeque<AbortHandle>,
+}
+
+impl Connections {
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        self.oldest_first.retain(|task| !task.is_finished());
+        if self.oldest_first.len() >= MOST_CONNECTIONS
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            oldest.abort();
+        }
+        self.oldest_first.push_back(self.tasks.spawn(connection));
+    }
+}
+
+async fn attend(
+    stream: TcpStream,
+    exposition: Arc<dyn Exposition>,
+    probes: Arc<dyn Probes>,
+    mut left: watch::Receiver<()>,
+) {
+    let service = service_fn(|request| {
+        let response = answer(&request, &*exposition, &*probes);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(TO_ASK)
+        .max_buf_size(BUFFER)
+        // One chunk is rendered after the other is sent, and not sixteen at once.
+        .writev(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // How a connection ends is the business of whoever has opened it.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = sleep(TO_STAY) => {}
+        _ = left.changed() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(TO_LEAVE, connection).await;
+}

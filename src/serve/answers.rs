@@ -1,0 +1,152 @@
+//! What is answered under which path.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::go_duration::go_duration;
+
+/// Prometheus' text format.
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// Neither of these changes anything, so they are all that is understood.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
+
+/// Something that can be scraped: what it has to say, chunk by chunk, each made when the reader has room for it.
+pub trait Exposition: Send + Sync {
+    /// Begins a scrape.
+    fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send>;
+}
+
+impl<F, I> Exposition for F
+where
+    F: Fn() -> I + Send + Sync,
+    I: Iterator<Item = Bytes> + Send + 'static,
+{
+    fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send> {
+        Box::new(self())
+    }
+}
+
+/// What a role says of itself. Asked for each request, so the answers must be at hand.
+pub trait Probes: Send + Sync {
+    /// Whether its loops turn. Never fails because something else is away.
+    fn alive(&self) -> Result<(), Stalled>;
+
+    /// Whether it can do its work, or what is missing: a line each.
+    fn ready(&self) -> Result<(), Vec<String>>;
+}
+
+/// A loop that does not turn any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} stands still for {}: see its last line in the log", go_duration(*.last_activity))]
+pub struct Stalled {
+    /// Which loop.
+    pub what: String,
+    /// How long ago it turned last.
+    pub last_activity: Duration,
+}
+
+/// Answers a request.
+pub(super) fn answer<B>(
+    request: &Request<B>,
+    exposition: &dyn Exposition,
+    probes: &dyn Probes,
+) -> Response<Chunks> {
+    let wants_body = request.method() == Method::GET;
+    if !wants_body && request.method() != Method::HEAD {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+        response.headers_mut().insert(ALLOW, METHODS);
+        return response;
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            // The headers of a scrape need none of its work.
+            let chunks =
+                if wants_body { Chunks::Scrape(exposition.scrape()) } else { Chunks::None };
+            let mut response = Response::new(chunks);
+            response.headers_mut().insert(CONTENT_TYPE, METRICS);
+            response
+        }
+        "/livez" => match probes.alive() {
+            Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
+            Err(stalled) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{stalled}\n")),
+        },
+        // Upstream's path with upstream's words, for probes that were written for it.
+        "/health-check" => match probes.alive() {
+            Ok(()) => text(StatusCode::OK, "OK".to_owned()),
+            Err(Stalled { last_activity, .. }) => {
+                let ago = go_duration(last_activity);
+                let said = format!("Error: last activity more than {ago} ago\n");
+                text(StatusCode::INTERNAL_SERVER_ERROR, said)
+            }
+        },
+        "/readyz" => match probes.ready() {
+            Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
+            Err(missing) => {
+                let lines = missing.iter().flat_map(|line| [line, "\n"]).collect();
+                text(StatusCode::SERVICE_UNAVAILABLE, lines)
+            }
+        },
+        path if path.starts_with("/debug/pprof") => text(
+            StatusCode::NOT_FOUND,
+            "profiles are a feature of Go programs: use perf on the process instead\n".to_owned(),
+        ),
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "here are /metrics, /livez, /readyz and /health-check\n".to_owned(),
+        ),
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response<Chunks> {
+    let mut response = Response::new(Chunks::Text(Some(body.into())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, PLAIN);
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The body of an answer. That of a scrape is made as it is read.
+pub(super) enum Chunks {
+    None,
+    Text(Option<Bytes>),
+    Scrape(Box<dyn Iterator<Item = Bytes> + Send>),
+}
+
+impl Body for Chunks {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let chunk = match self.get_mut() {
+            Self::None => None,
+            Self::Text(text) => text.take(),
+            Self::Scrape(chunks) => chunks.next(),
+        };
+        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            // For HEAD: the length of what GET would answer is not known.
+            Self::None | Self::Scrape(_) => SizeHint::default(),
+            Self::Text(text) => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+        }
+    }
+}

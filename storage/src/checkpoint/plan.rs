@@ -1,0 +1,123 @@
+//! What is to be written of a record: worked out once, then compared and sent.
+
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{
+    FormatError, VerticalPodAutoscalerCheckpoint, annotation,
+    fingerprint::fingerprint,
+    object::{Print, print_of_text},
+    status_from_snapshot,
+    table::Entry,
+};
+use crate::{Record, Snapshot, Time, Weights};
+
+/// A record as it will be stored.
+pub struct Plan {
+    status: Value,
+    annotation: Option<String>,
+    /// Whether annotations are written at all.
+    extras: bool,
+    /// What tells the state from others once it is stored.
+    pub print: Print,
+}
+
+impl Plan {
+    /// Works out what to write. The error says why this can never be a checkpoint.
+    pub fn new(record: &Record, now: Time, extras: bool) -> Result<Self, FormatError> {
+        let snapshot = &record.snapshot;
+        if let Some(weight) = not_finite(snapshot) {
+            return Err(FormatError::Total(weight));
+        }
+        let status = status_from_snapshot(snapshot, now)?;
+        let fingerprint = fingerprint(&status)?;
+        let annotation = if extras { annotation::write(snapshot, fingerprint) } else { None };
+        let richness = match &annotation {
+            Some(_) => snapshot.richness(),
+            None => super::snapshot_from_status(&status)?.richness(),
+        };
+        Ok(Self {
+            print: Print {
+                richness,
+                status: fingerprint,
+                annotation: annotation.as_deref().map(print_of_text),
+            },
+            status: serde_json::to_value(&status).unwrap_or_default(),
+            annotation,
+            extras,
+        })
+    }
+
+    /// Whether this is what is stored. Without annotations of ours the status alone is compared, because
+    /// one that is there is left as it is.
+    pub fn is_stored(&self, stored: &Print) -> bool {
+        self.print.status == stored.status
+            && (!self.extras || self.print.annotation == stored.annotation)
+    }
+
+    /// The object to create under this name.
+    pub fn object(&self, record: &Record, name: &str) -> DynamicObject {
+        let resource = kube::api::ApiResource::erase::<VerticalPodAutoscalerCheckpoint>(&());
+        let mut object = DynamicObject::new(name, &resource).within(&record.key.vpa.namespace);
+        object.data = json!({
+            "spec": {
+                "vpaObjectName": &*record.key.vpa.name,
+                "containerName": &*record.key.container,
+            },
+            "status": self.status,
+        });
+        if let Some(text) = &self.annotation {
+            object.metadata.annotations = Some([(annotation::KEY.to_owned(), text.clone())].into());
+        }
+        object
+    }
+
+    /// The operations that make a stored object this one, if it is still at the version that was seen.
+    /// Adding replaces: the status as a whole, so that buckets that are no more do not stay.
+    pub fn operations(&self, stored: &Entry) -> Vec<Value> {
+        let mut operations = vec![
+            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": &*stored.version}),
+            json!({"op": "add", "path": "/status", "value": self.status}),
+        ];
+        let place = format!("/metadata/annotations/{}", annotation::KEY.replace('/', "~1"));
+        let had_one = matches!(&stored.holds, super::table::Holds::History(print) if print.annotation.is_some());
+        match &self.annotation {
+            Some(text) if stored.annotated => {
+                operations.push(json!({"op": "add", "path": place, "value": text}));
+            }
+            Some(text) => operations.push(json!({
+                "op": "add", "path": "/metadata/annotations", "value": {annotation::KEY: text},
+            })),
+            // What does not fit is not there; it must not look as if it did.
+            None if self.extras && had_one => {
+                operations.push(json!({"op": "remove", "path": place}));
+            }
+            None => {}
+        }
+        operations
+    }
+
+    /// Whether the object has annotations once this is written over it.
+    pub fn leaves_annotated(&self, stored: &Entry) -> bool {
+        stored.annotated || self.annotation.is_some()
+    }
+
+    /// What is stored once this is written over it.
+    pub fn leaves(&self, stored: Option<&Entry>) -> Print {
+        let kept = stored.and_then(|stored| match &stored.holds {
+            super::table::Holds::History(print) => print.annotation,
+            _ => None,
+        });
+        Print { annotation: if self.extras { self.print.annotation } else { kept }, ..self.print }
+    }
+}
+
+/// A weight that no JSON can hold.
+fn not_finite(snapshot: &Snapshot) -> Option<f64> {
+    let all = [Some(&snapshot.cpu), Some(&snapshot.memory), snapshot.fleet.as_ref()];
+    let numbers = |weights: &Weights| {
+        let buckets = weights.buckets.iter().map(|&(_, weight)| weight);
+        buckets.chain([weights.total]).find(|weight| !weight.is_finite())
+    };
+    all.into_iter().flatten().find_map(numbers)
+}

@@ -1,0 +1,95 @@
+//! The backend itself: history in the VerticalPodAutoscalerCheckpoint objects of a cluster.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use kube::Client;
+
+use super::{calls::Calls, table::Table};
+use crate::{
+    Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Time, Wanted, WritePermit,
+    Writer,
+};
+
+/// How checkpoints are read and written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Only checkpoints of this namespace are looked at.
+    pub namespace: Option<String>,
+    /// Whether the annotation with what a status cannot say is written. It is always read.
+    pub extras: bool,
+    /// Writes under way at once.
+    pub concurrency: usize,
+    /// Objects a page of a list.
+    pub page: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { namespace: None, extras: true, concurrency: 10, page: 200 }
+    }
+}
+
+/// History in checkpoint objects, as upstream keeps it; what the format cannot say goes into an annotation
+/// of the same object. A write is one object.
+pub struct Checkpoints {
+    pub(super) calls: Calls,
+    pub(super) now: Box<dyn Fn() -> Time + Send + Sync>,
+    pub(super) options: Options,
+    pub(super) table: Table,
+}
+
+impl Checkpoints {
+    /// The checkpoints that this client can reach. Nothing is asked before the first load or save.
+    pub fn new(
+        client: Client,
+        now: impl Fn() -> Time + Send + Sync + 'static,
+        options: Options,
+    ) -> Self {
+        Self { calls: Calls::new(client), now: Box::new(now), options, table: Table::default() }
+    }
+
+    /// What errors and skipped records name.
+    pub(super) fn place(namespace: Option<&str>) -> String {
+        match namespace {
+            Some(namespace) => format!("checkpoints of namespace {namespace}"),
+            None => "checkpoints of all namespaces".into(),
+        }
+    }
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Storage for Checkpoints {
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+
+    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        self.load_all(wanted, sink).await
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Writer for Checkpoints {
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
+        self.save_all(batch, permit).await
+    }
+
+    async fn collect_garbage(
+        &self,
+        orphaned: Orphaned<'_>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error> {
+        self.collect(orphaned, permit).await
+    }
+}
