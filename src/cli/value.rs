@@ -94,7 +94,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let part = part(number, unit).ok_or_else(wanted)?;
         nanoseconds = nanoseconds
             .checked_add(part)
-            .filter(|sum| *sum <= i64::MAX as u64)
+            .filter(|sum| i64::try_from(*sum).is_ok())
             .ok_or_else(wanted)?;
         rest = after;
     }
