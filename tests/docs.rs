@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
+    cli::flags,
     compat::Fix,
     recommend::tuning::{KEYS, PROFILES, Profile},
 };
@@ -54,6 +55,27 @@ fn the_profiles_in_the_documentation_are_those_of_the_code() {
 #[test]
 fn the_metrics_in_the_documentation_are_those_of_the_code() {
     generated("docs/metrics.md", "families", &crate::metrics::documentation());
+}
+
+#[test]
+fn the_flags_of_the_recommender_in_the_documentation_are_those_of_the_code() {
+    let mut tables = String::new();
+    let mut heading = None;
+    for flag in flags::recommender() {
+        if heading.as_ref() != Some(&flag.heading) {
+            let title = if flag.heading.is_empty() { "Recommender" } else { &flag.heading };
+            writeln!(tables, "\n### {title}\n").expect("fits");
+            tables.push_str("| flag | default | environment | what it does |\n|---|---|---|---|\n");
+            heading = Some(flag.heading.clone());
+        }
+        let default =
+            if flag.default.is_empty() { String::new() } else { format!("`{}`", flag.default) };
+        let about = flag.about.replace('|', "\\|");
+        writeln!(tables, "| `--{}` | {default} | `{}` | {about} |", flag.name, flag.environment)
+            .expect("fits");
+    }
+    tables.push('\n');
+    generated("docs/configuration.md", "recommender flags", &tables);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 use plimsoll::{
     metrics::{
         Cardinality, Health, HistoryState, ObjectMetrics, QualitySample, RecommendationChange,
-        RecommenderMetrics, Registry, VpaTraits, recommender::ReadFrom,
+        RecommenderMetrics, Registry, VpaTraits,
     },
     recommend::estimate::Resource,
 };
@@ -37,7 +37,7 @@ fn registry() -> Registry {
     recommender.count_fetch(true);
     recommender.observe_first_recommendation(Duration::from_secs(61));
     recommender.observe_query(200, "POST", Duration::from_millis(20));
-    recommender.count_request_read(ReadFrom::ContainerStatuses);
+    recommender.set_requests_read([1, 1, 1, 1]);
     recommender.set_container_states(3);
     recommender.set_vpa_counts([vpa(Some("Off")), vpa(None)]);
     for resource in [Resource::Cpu, Resource::Memory] {
@@ -59,7 +59,7 @@ fn registry() -> Registry {
     health.set_loop_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
     health.feed("pods").objects.set(7.0);
-    health.count_write("status", "done");
+    health.set_writes("status", "200", 1);
     health.set_write_queue("status", 2);
     health.count_samples("counted", 12);
     health.count_oom_kill("pod", "counted");

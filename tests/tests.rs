@@ -6,6 +6,7 @@ mod bed_nodes;
 mod bed_peers;
 mod bed_processes;
 mod bed_usage;
+mod command_line;
 mod crds;
 mod demo;
 mod docs;

@@ -12,6 +12,7 @@ use super::value;
 pub struct ClusterArgs {
     /// File that says how to reach the cluster from outside of it
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: PathBuf,
     /// Requests a second to the API server; 0 is 5, less is no limit

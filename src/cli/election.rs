@@ -10,6 +10,7 @@ use crate::{compat::Compat, run::config::Election};
 /// Who leads, of several replicas.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub struct ElectionArgs {
     /// Writes only as the leader [default: true, false with --compat=upstream]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]

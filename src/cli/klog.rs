@@ -47,6 +47,7 @@ pub struct LogArgs {
     alsologtostderr: bool,
     /// Appends the log to this file, too
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FILE", hide_short_help = true, hide_env = true)]
     log_file: PathBuf,
     /// Accepted, without effect: log files are not rotated here
@@ -56,6 +57,7 @@ pub struct LogArgs {
     log_file_max_size: i64,
     /// Accepted, without effect: name a file with --log-file
     #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_DIR", hide_short_help = true, hide_env = true)]
     log_dir: PathBuf,
     /// Accepted, without effect: standard error gets what --v says

@@ -123,11 +123,9 @@ fn short(
             out.push(flag.into());
             continue;
         }
-        out.push(match (after.strip_prefix('='), after) {
-            (Some(value), _) => joined(&flag, Some(value.into())),
-            (None, "") => joined(&flag, rest.next()),
-            (None, value) => joined(&flag, Some(value.into())),
-        });
+        let attached = after.strip_prefix('=').unwrap_or(after);
+        let value = if after.is_empty() { rest.next() } else { Some(attached.into()) };
+        out.push(joined(&flag, value));
         break;
     }
     Ok(true)

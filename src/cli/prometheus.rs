@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 
 use clap::Args;
 
-use super::{Exit, output::Problem};
+use super::{Exit, output::Problem, value};
 use crate::run::prometheus::{Login, PrometheusConfig, Secret};
 
 /// Flags that hold secrets.
@@ -94,6 +94,7 @@ pub struct PrometheusArgs {
     prometheus_bearer_token: Secret,
     /// File with the token to sign in with, read once
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
     prometheus_bearer_token_file: PathBuf,

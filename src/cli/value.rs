@@ -1,6 +1,8 @@
 //! Values as Go's flag packages read them: booleans, whole numbers of any base, durations, addresses.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::quantity::Quantity;
 
@@ -92,7 +94,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let part = part(number, unit).ok_or_else(wanted)?;
         nanoseconds = nanoseconds
             .checked_add(part)
-            .filter(|sum| *sum <= i64::MAX as u64)
+            .filter(|sum| i64::try_from(*sum).is_ok())
             .ok_or_else(wanted)?;
         rest = after;
     }
@@ -124,6 +126,11 @@ fn part(number: &str, unit: &str) -> Option<u64> {
 pub fn some_time(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration above 0, such as 90s or 1h30m".to_owned();
     duration(text).and_then(|time| if time.is_zero() { Err(wanted()) } else { Ok(time) })
+}
+
+/// A path of whatever letters, or none: clap's own parser refuses the empty ones, and upstream does not.
+pub fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// A number that is one.

@@ -6,7 +6,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use plimsoll_storage::Time;
 
-use super::start::{define, passed, start, step, vpa};
+use super::start::{passed, start, step, vpa};
+use crate::storage::objects::defined;
 use crate::support::{
     Bed, Usage,
     clock::wall_now,
@@ -36,7 +37,7 @@ fn target(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
 #[tokio::test]
 async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
-    define(&bed).await;
+    defined(&bed).await;
     bed.nodes().add("node", "8", "16Gi").await;
     let usage = Usage::serve(&bed).await;
     let namespace = bed.namespace("web").await;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{Api, PostParams};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt as _;
+use kube::api::Api;
 use plimsoll::{
     api::VerticalPodAutoscaler,
     cli::recommender_config,
@@ -13,23 +11,6 @@ use plimsoll::{
 };
 
 use crate::support::{Bed, wait};
-
-/// Creates our definitions, as `plimsoll crds` prints them.
-pub async fn define(bed: &Bed) {
-    let api = Api::<CustomResourceDefinition>::all(bed.client());
-    for definition in plimsoll::api::crds() {
-        let name = definition.name_any();
-        if api.get_opt(&name).await.expect("readable").is_none() {
-            api.create(&PostParams::default(), &definition).await.expect("created");
-        }
-        wait::until("the definition is established", || async {
-            let status = api.get_status(&name).await.ok()?.status?;
-            let mut conditions = status.conditions.into_iter().flatten();
-            conditions.any(|it| it.type_ == "Established" && it.status == "True").then_some(())
-        })
-        .await;
-    }
-}
 
 /// Starts a recommender with these flags, which listens on a free port and needs no lease unless they say so.
 pub async fn start(bed: &Bed, clock: &Clock, flags: &[&str]) -> Running {

@@ -11,5 +11,5 @@ mod damage;
 mod faults;
 mod growth;
 pub mod kill;
-mod objects;
+pub mod objects;
 pub mod place;

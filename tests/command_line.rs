@@ -1,0 +1,405 @@
+//! The recommender's command line beside upstream's: the same flags with the same defaults, and the same forms.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Output},
+};
+
+use plimsoll::cli::flags;
+use xtask::parts;
+
+use crate::support::not_run::not_run;
+
+/// Upstream's flags and their defaults as its documentation has them.
+const UPSTREAM: [(&str, &str); 83] = [
+    ("add-dir-header", ""),
+    ("address", ":8942"),
+    ("alsologtostderr", ""),
+    ("alsologtostderrthreshold", ""),
+    ("checkpoints-gc-interval", "10m0s"),
+    ("checkpoints-timeout", "1m0s"),
+    ("confidence-interval-cpu", "24h0m0s"),
+    ("confidence-interval-memory", "24h0m0s"),
+    ("container-name-label", "name"),
+    ("container-namespace-label", "namespace"),
+    ("container-pod-name-label", "pod_name"),
+    ("container-recommendation-max-allowed-cpu", ""),
+    ("container-recommendation-max-allowed-memory", ""),
+    ("cpu-histogram-decay-half-life", "24h0m0s"),
+    ("cpu-integer-post-processor-enabled", ""),
+    ("external-metrics-cpu-metric", ""),
+    ("external-metrics-memory-metric", ""),
+    ("feature-gates", ""),
+    ("history-cpu-metric", "container_cpu_usage_seconds_total"),
+    ("history-length", "8d"),
+    ("history-memory-metric", "container_memory_working_set_bytes"),
+    ("history-resolution", "1h"),
+    ("humanize-memory", ""),
+    ("ignored-vpa-object-namespaces", ""),
+    ("kube-api-burst", "100"),
+    ("kube-api-qps", "50"),
+    ("kubeconfig", ""),
+    ("leader-elect", ""),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("leader-elect-resource-name", "vpa-recommender-lease"),
+    ("leader-elect-resource-namespace", "kube-system"),
+    ("leader-elect-retry-period", "2s"),
+    ("legacy-stderr-threshold-behavior", "true"),
+    ("log-backtrace-at", ":0"),
+    ("log-dir", ""),
+    ("log-file", ""),
+    ("log-file-max-size", "1800"),
+    ("logtostderr", "true"),
+    ("memory-aggregation-interval", "24h0m0s"),
+    ("memory-aggregation-interval-count", "8"),
+    ("memory-histogram-decay-half-life", "24h0m0s"),
+    ("memory-saver", ""),
+    ("metric-for-pod-labels", r#"up{job="kubernetes-pods"}"#),
+    ("min-checkpoints", "10"),
+    ("one-output", ""),
+    ("oom-bump-up-ratio", "1.2"),
+    ("oom-min-bump-up-bytes", "1.048576e+08"),
+    ("password", ""),
+    ("pod-label-prefix", "pod_label_"),
+    ("pod-name-label", "kubernetes_pod_name"),
+    ("pod-namespace-label", "kubernetes_namespace"),
+    ("pod-recommendation-min-cpu-millicores", "25"),
+    ("pod-recommendation-min-memory-mb", "250"),
+    ("profiling", ""),
+    ("prometheus-address", "http://prometheus.monitoring.svc"),
+    ("prometheus-bearer-token", ""),
+    ("prometheus-bearer-token-file", ""),
+    ("prometheus-cadvisor-job-name", "kubernetes-cadvisor"),
+    ("prometheus-insecure", ""),
+    ("prometheus-query-timeout", "5m"),
+    ("recommendation-lower-bound-cpu-percentile", "0.5"),
+    ("recommendation-lower-bound-memory-percentile", "0.5"),
+    ("recommendation-margin-fraction", "0.15"),
+    ("recommendation-upper-bound-cpu-percentile", "0.95"),
+    ("recommendation-upper-bound-memory-percentile", "0.95"),
+    ("recommender-interval", "1m0s"),
+    ("recommender-name", "default"),
+    ("round-cpu-millicores", "1"),
+    ("round-memory-bytes", "1"),
+    ("skip-headers", ""),
+    ("skip-log-headers", ""),
+    ("stderrthreshold", "info"),
+    ("storage", ""),
+    ("target-cpu-percentile", "0.9"),
+    ("target-memory-percentile", "0.9"),
+    ("update-worker-count", "10"),
+    ("use-external-metrics", ""),
+    ("username", ""),
+    ("v", "4"),
+    ("vmodule", ""),
+    ("vpa-object-namespace", ""),
+];
+
+/// Where ours says otherwise, and why.
+const OTHERWISE: [(&str, &str, &str); 2] = [
+    ("storage", "checkpoint", "upstream's empty string means checkpoints"),
+    ("leader-elect", "", "unset, it depends on --compat: on here, and off as upstream has it"),
+];
+
+/// A default in the form in which both sides can be compared.
+fn plain(default: &str) -> String {
+    let text = default.trim_matches('"').replace("\\\"", "\"");
+    let zero = matches!(&*text, "" | "0" | "false" | "0s");
+    // Go prints every unit of a duration below the largest.
+    let short =
+        text.strip_suffix("m0s").map_or(text.clone(), |rest| match rest.strip_suffix("h0") {
+            Some(hours) => format!("{hours}h"),
+            None => format!("{rest}m"),
+        });
+    if zero { String::new() } else { short }
+}
+
+fn ours() -> BTreeMap<String, String> {
+    flags::recommender().into_iter().map(|flag| (flag.name, flag.default)).collect()
+}
+
+#[test]
+fn every_flag_of_upstreams_documentation_exists_with_its_default() {
+    let ours = ours();
+    for (name, default) in UPSTREAM {
+        let found = ours.get(name).unwrap_or_else(|| panic!("--{name} is missing"));
+        let otherwise = OTHERWISE.iter().find(|(known, ..)| *known == name);
+        let wanted = otherwise.map_or(default, |(_, ours, _)| ours);
+        assert_eq!(plain(found), plain(wanted), "--{name}");
+    }
+}
+
+/// The names and defaults that a Go program prints.
+fn printed(help: &str) -> BTreeMap<String, String> {
+    let lines = help.lines().filter_map(|line| {
+        let rest = line.trim_start();
+        let flag = rest.strip_prefix("-v, --").or_else(|| rest.strip_prefix("--"))?;
+        let name = flag.split_whitespace().next()?;
+        // The last one: some texts have a default of their own before it.
+        let default = flag.rsplit_once("(default ").and_then(|(_, rest)| rest.strip_suffix(')'));
+        Some((name.to_owned(), default.unwrap_or_default().to_owned()))
+    });
+    lines.collect()
+}
+
+fn start(program: &Path, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+}
+
+#[test]
+fn every_flag_that_upstreams_program_prints_exists_with_its_default() {
+    let Ok(programs) = parts::autoscaler().map_err(not_run) else { return };
+    let theirs = printed(&said(&start(&programs.recommender, &["--help"])));
+    let listed: BTreeMap<_, _> =
+        UPSTREAM.iter().map(|(name, default)| ((*name).to_owned(), plain(default))).collect();
+    let found: BTreeMap<_, _> =
+        theirs
+            .iter()
+            .map(|(name, default)| (name.clone(), plain(default)))
+            .map(|(name, default)| {
+                if name == "stderrthreshold" { (name, "info".to_owned()) } else { (name, default) }
+            })
+            .collect();
+    assert_eq!(found, listed, "the table of this test is not what the program prints");
+}
+
+/// Forms and values, and whether they are taken.
+const FORMS: [(&[&str], bool); 62] = [
+    (&["--address=:1"], true),
+    (&["--address", ":1"], true),
+    (&["--recommender_name=x"], true),
+    (&["--recommender-name", "-x"], true),
+    (&["--recommender-name="], true),
+    (&["--Recommender-name=x"], false),
+    (&["-recommender-name=x"], false),
+    (&["-x"], false),
+    (&["---v=4"], false),
+    (&["--=4"], false),
+    (&["--memory-saver"], true),
+    (&["--memory_saver=F"], true),
+    (&["--memory-saver=TRUE"], true),
+    (&["--memory-saver=tRUE"], false),
+    (&["--memory-saver=yes"], false),
+    (&["--memory-saver="], false),
+    (&["--memory-saver", "false"], true),
+    (&["--memory-saver", "--memory-saver=0"], true),
+    (&["--memory-saver=2", "--memory-saver"], false),
+    (&["--leader-elect"], true),
+    (&["--leader-elect=false"], true),
+    (&["--logtostderr=false"], true),
+    (&["stray", "-", "--v=4"], true),
+    (&["-v4"], true),
+    (&["-v=4"], true),
+    (&["-v", "4"], true),
+    (&["--v", "-3"], true),
+    (&["-v0x4"], false),
+    (&["--v=2.0"], false),
+    (&["--update-worker-count=0x10"], true),
+    (&["--update-worker-count=0o7"], true),
+    (&["--update-worker-count=010"], true),
+    (&["--update-worker-count=0b11"], true),
+    (&["--update-worker-count=1_000"], true),
+    (&["--update-worker-count=+5"], true),
+    (&["--update-worker-count=08"], false),
+    (&["--update-worker-count=1__0"], false),
+    (&["--update-worker-count=1e1"], false),
+    (&["--update-worker-count=1.0"], false),
+    (&["--recommender-interval=1h30m"], true),
+    (&["--recommender-interval=24h0m0s"], true),
+    (&["--recommender-interval=1.5h30m"], true),
+    (&["--recommender-interval=100ms"], true),
+    (&["--recommender-interval=2us"], true),
+    (&["--recommender-interval=1d"], false),
+    (&["--recommender-interval=60"], false),
+    (&["--recommender-interval="], false),
+    (&["--checkpoints-gc-interval=0"], true),
+    (&["--kube-api-burst=1e3"], true),
+    (&["--kube-api-qps=-1"], true),
+    (&["--target-cpu-percentile=.95"], true),
+    (&["--target-cpu-percentile=many"], false),
+    (&["--container-recommendation-max-allowed-cpu=1500m"], true),
+    (&["--container-recommendation-max-allowed-memory=4Gi"], true),
+    (&["--container-recommendation-max-allowed-cpu=abc"], false),
+    (&["--feature-gates=PerVPAConfig=true,InPlace=false", "--feature-gates=AllAlpha=T"], true),
+    (&["--feature-gates=NoSuch=true"], false),
+    (&["--feature-gates=PerVPAConfig=maybe"], false),
+    (&["--stderrthreshold=WARNING", "--vmodule=a=1,b=2", "--log-backtrace-at=a.go:7"], true),
+    (&["--stderrthreshold=foo"], false),
+    (&["--vmodule=x"], false),
+    (&["--log-file-max-size=-1"], false),
+];
+
+/// Whether a program takes these: they are followed by a flag that neither has, and the first error counts.
+fn takes(program: &Path, first: &[&str], form: &[&str]) -> bool {
+    let arguments: Vec<&str> =
+        first.iter().chain(form).copied().chain(["--no-such-flag"]).collect();
+    let output = start(program, &arguments);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{form:?}: {said}");
+    said.contains("--no-such-flag")
+}
+
+#[test]
+fn forms_are_taken_and_refused_as_upstreams_program_does() {
+    let ours = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let theirs = parts::autoscaler().map_err(not_run).ok();
+    for (form, taken) in FORMS {
+        assert_eq!(takes(ours, &["recommender"], form), taken, "ours: {form:?}");
+        if let Some(programs) = &theirs {
+            assert_eq!(takes(&programs.recommender, &[], form), taken, "upstream's: {form:?}");
+        }
+    }
+}
+
+fn ours_says(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .arg("recommender")
+        .args(arguments)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("the program starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_work_is_one_line_that_names_the_remedy() {
+    for (arguments, code, remedy) in [
+        (&["--recomender-name=x"][..], 2, "--recommender-name"),
+        (&["--recommender_intervall=1m"], 2, "--recommender-interval"),
+        (&["-leader-elect"], 2, "--leader-elect"),
+        (&["--recommender-interval=-5s"], 2, "90s"),
+        (&["--recommender-interval=0"], 2, "above 0"),
+        (&["--update-worker-count=0"], 2, "from 1"),
+        (&["--storage=prometheus"], 2, "checkpoint (the default) or local[:DIR]"),
+        (&["--storage=etcd"], 2, "checkpoint (the default) or local[:DIR]"),
+        (&["--shard=0/3"], 2, "1/3"),
+        (&["--feature-gates=NoSuch=true"], 2, "PerVPAConfig"),
+        (&["--leader-elect-resource-lock=endpoints"], 2, "leases"),
+        (&["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], 1, "give one of them"),
+        (&["--leader-elect-lease-duration=5s"], 1, "--leader-elect-renew-deadline"),
+        (
+            &["--prometheus-bearer-token-file=/nonexistent"],
+            1,
+            "--prometheus-bearer-token-file: /nonexistent",
+        ),
+    ] {
+        let (found, said) = ours_says(arguments, &[]);
+        assert_eq!(found, Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("plimsoll: ") && said.contains(remedy), "{arguments:?}: {said}");
+    }
+}
+
+/// Ends soon, for there is no such file; until then the log says what was read.
+const NOWHERE: &str = "--kubeconfig=/nonexistent/kubeconfig";
+
+fn log(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<serde_json::Value> {
+    let arguments: Vec<&str> =
+        arguments.iter().copied().chain([NOWHERE, "--log-format=json"]).collect();
+    let (code, said) = ours_says(&arguments, variables);
+    assert_eq!(code, Some(1), "{said}");
+    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn warnings(log: &[serde_json::Value]) -> Vec<&str> {
+    let warned = log
+        .iter()
+        .filter(|line| line["level"] == "WARN" && line["target"] == "plimsoll::cli::recommender");
+    warned.filter_map(|line| line["message"].as_str()).collect()
+}
+
+#[test]
+fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
+    let log = log(
+        &[
+            "stray",
+            "--memory-saver",
+            "false",
+            "--v=4",
+            "--stderrthreshold=info",
+            "--vmodule=a=1",
+            "--profiling",
+            "--min-checkpoints=5",
+            "--prometheus-address=http://prometheus:9090",
+            "--prometheus-cadvisor-job-name=cadvisor",
+            "--history-length=14d",
+            "--password=hunter2",
+        ],
+        &[],
+    );
+    assert!(
+        log.iter()
+            .any(|line| line["message"] == "the recommender starts" && line["name"] == "default")
+    );
+    let warnings = warnings(&log);
+    let [strays, secret, idle] = warnings[..] else { panic!("{warnings:?}") };
+    assert!(
+        strays.starts_with("2 arguments are no flags") && strays.contains("--memory-saver=false"),
+        "{strays}"
+    );
+    assert!(secret.starts_with("--password on the command line"), "{secret}");
+    assert!(
+        idle.ends_with(": --stderrthreshold, --vmodule, --min-checkpoints, --profiling"),
+        "{idle}"
+    );
+    assert!(!format!("{log:?}").contains("hunter2"), "the log shows the password");
+}
+
+#[test]
+fn the_environment_sets_flags_and_what_is_typed_goes_before_it() {
+    let set = [
+        ("PLIMSOLL_FLAG_RECOMMENDER_NAME", "frugal"),
+        ("PLIMSOLL_FLAG_MEMORY_SAVER", "true"),
+        ("PLIMSOLL_FLAG_STORAGE", ""),
+        ("PLIMSOLL_FLAG_PASSWORD", "hunter2"),
+    ];
+    let name = |log: &[serde_json::Value]| {
+        log.iter().find_map(|line| Some(line.get("name")?.as_str()?.to_owned()))
+    };
+    let typed = log(&["--recommender-name=lavish"], &set);
+    let untyped = log(&[], &set);
+    assert_eq!(name(&typed).as_deref(), Some("lavish"));
+    assert_eq!(name(&untyped).as_deref(), Some("frugal"));
+    assert_eq!(warnings(&untyped), Vec::<&str>::new(), "nobody sees the environment");
+}
+
+#[test]
+fn the_log_is_appended_to_a_file_and_kept_from_standard_error_on_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let file = format!("--log-file={}", path.display());
+    let (_, both) = ours_says(&[NOWHERE, &file], &[]);
+    assert!(both.contains("the recommender starts"), "{both}");
+    let (_, alone) = ours_says(&[NOWHERE, &file, "--logtostderr=false"], &[]);
+    assert!(!alone.contains("the recommender starts"), "{alone}");
+    let written = std::fs::read_to_string(path).expect("it was written");
+    assert_eq!(written.matches("the recommender starts").count(), 2, "{written}");
+    assert!(!written.contains('\u{1b}'), "{written}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_called_recommender_is_the_recommender() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("recommender");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &program).expect("is linked");
+    let started = said(&start(&program, &[NOWHERE]));
+    assert!(started.contains("the recommender starts"), "{started}");
+    let refused = start(&program, &["--no-such-flag"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&start(&program, &["-h"])).contains("--recommender-name"));
+}
