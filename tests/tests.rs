@@ -7,6 +7,7 @@ mod bed_processes;
 mod bed_usage;
 mod crds;
 mod demo;
+mod differential;
 mod docs;
 mod house;
 mod model;
