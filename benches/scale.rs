@@ -121,7 +121,7 @@ async fn measure(
     let recommender = peers.start(side, &name, &flags);
     let id = peers.id(&recommender);
     let begun = Instant::now();
-    let (whole, mut shown) = (Duration::from_secs(arguments.minutes * 60), begun);
+    let (whole, mut shown) = (Duration::from_mins(arguments.minutes), begun);
     let mut passes = Passes::default();
     let mut killed = None;
     let mut looks = interval(LOOK);

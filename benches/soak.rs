@@ -25,11 +25,11 @@ use self::support::peers::{Peers, Side};
 use self::support::{Bed, Usage};
 
 /// Against the memory of this minute the last is measured: everything has been there once by then.
-const WARM: Duration = Duration::from_secs(5 * 60);
+const WARM: Duration = Duration::from_mins(5);
 const MOST_GROWTH: f64 = 1.1;
-const REPORT: Duration = Duration::from_secs(60);
+const REPORT: Duration = Duration::from_mins(1);
 /// Long enough for the passes that take notice of the end of the churn.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The recommender under churn for a long time.
 #[derive(Debug, Parser)]
@@ -80,7 +80,7 @@ async fn soak(arguments: &Arguments) -> Result<(), String> {
     let recommender = peers.start(side, "soaked", &flags);
     let id = peers.id(&recommender);
 
-    let (begun, whole) = (Instant::now(), Duration::from_secs(arguments.minutes * 60));
+    let (begun, whole) = (Instant::now(), Duration::from_mins(arguments.minutes));
     let (mut warm, mut reported) = (None, Instant::now());
     while begun.elapsed() < whole {
         churn.turn(&bed, &usage).await;

@@ -26,7 +26,7 @@ const STEPS_A_QUIET_POINT: u64 = 6;
 /// Steps after each has been given the other's checkpoints.
 const STEPS_AFTER: u64 = 6;
 /// Long for a pass of a second on a machine that does a lot else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// For both. Checkpoints are cut short, so that a pass is short too: they are waited for where they are compared.
 const FLAGS: &[&str] = &[

@@ -92,7 +92,7 @@ impl Ages {
             .collect();
         ages.sort_unstable();
         let fresh = |object: &&Written| {
-            object.last.is_some_and(|last| now - last <= Duration::from_secs(60))
+            object.last.is_some_and(|last| now - last <= Duration::from_mins(1))
         };
         let delay = |at: &Option<Instant>| Some((*at)? - known.since?);
         let slowest = known.awaited.values().map(delay).collect::<Option<Vec<_>>>();

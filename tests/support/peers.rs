@@ -90,6 +90,6 @@ impl Peers {
             let state = self.bed.keeper().state(&recommender.name);
             matches!(state, Some(State::Exited(_))).then_some(())
         };
-        wait::within(Duration::from_secs(60), "the recommender has ended", gone).await;
+        wait::within(Duration::from_mins(1), "the recommender has ended", gone).await;
     }
 }

@@ -37,10 +37,10 @@ pub struct Rendered {
 impl Rendered {
     pub fn new<'a>(time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) -> Self {
         let time = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let mut items: BTreeMap<&str, String> = BTreeMap::new();
+        let mut parts: BTreeMap<&str, String> = BTreeMap::new();
         let mut last = ("", "");
         for Sample { namespace, pod, container, cpu, memory } in samples {
-            let text = items.entry(namespace).or_default();
+            let text = parts.entry(namespace).or_default();
             if last == (namespace, pod) {
                 text.truncate(text.len() - "]}".len());
                 text.push(',');
@@ -58,10 +58,10 @@ impl Rendered {
             );
         }
         let list = |items: &str| Bytes::from(format!("{HEAD}{items}]}}"));
-        let all: Vec<_> = items.values().map(String::as_str).collect();
+        let all: Vec<_> = parts.values().map(String::as_str).collect();
         Self {
             whole: list(&all.join(",")),
-            by_namespace: items.iter().map(|(of, text)| ((*of).to_owned(), list(text))).collect(),
+            by_namespace: parts.iter().map(|(of, text)| ((*of).to_owned(), list(text))).collect(),
         }
     }
 
