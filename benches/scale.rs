@@ -34,7 +34,7 @@ use self::{
     figures::{Figures, Passes},
     support::{
         Bed, Usage, fleet,
-        peers::{Peers, Recommender, Side},
+        peers::{Peers, Side},
     },
 };
 
@@ -147,13 +147,8 @@ async fn measure(
         statuses: statuses.summary(),
         checkpoints: checkpoints.summary(),
         process: process::look(id),
-        reads: usage.reads(&agent(&recommender)),
         whole,
     };
     peers.stop(&recommender).await;
     figures
-}
-
-fn agent(recommender: &Recommender) -> String {
-    recommender.agent.clone()
 }

@@ -26,7 +26,6 @@ pub struct Figures {
     pub statuses: Summary,
     pub checkpoints: Summary,
     pub process: Process,
-    pub reads: usize,
     pub whole: Duration,
 }
 
@@ -113,7 +112,7 @@ pub fn table(columns: &[(Side, Figures)]) -> String {
 }
 
 fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
-    let Figures { passes, statuses, checkpoints, process, reads, whole } = figures;
+    let Figures { passes, statuses, checkpoints, process, whole } = figures;
     let seconds = |time: Duration| Some(time.as_secs_f64());
     let mut rows = vec![
         ("passes ended".to_owned(), Some(passes.count())),
@@ -136,7 +135,6 @@ fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
     let writes = (statuses.writes + checkpoints.writes) as f64;
     rows.extend([
         ("writes a second".to_owned(), Some(writes / whole.as_secs_f64())),
-        ("reads of usage since the last change".to_owned(), Some(*reads as f64)),
         ("cores used".to_owned(), Some(process.cpu / whole.as_secs_f64())),
         ("peak resident, MiB".to_owned(), Some(process.peak as f64 / f64::from(1 << 20))),
     ]);

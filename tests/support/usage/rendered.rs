@@ -38,10 +38,10 @@ impl Rendered {
     pub fn new<'a>(time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) -> Self {
         let time = time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let mut parts: BTreeMap<&str, String> = BTreeMap::new();
-        let mut last = ("", "");
+        let mut previous = ("", "");
         for Sample { namespace, pod, container, cpu, memory } in samples {
             let text = parts.entry(namespace).or_default();
-            if last == (namespace, pod) {
+            if previous == (namespace, pod) {
                 text.truncate(text.len() - "]}".len());
                 text.push(',');
             } else {
@@ -50,7 +50,7 @@ impl Rendered {
                     text,
                     r#"{comma}{{"metadata":{{"name":"{pod}","namespace":"{namespace}","creationTimestamp":"{time}"}},"timestamp":"{time}","window":"15s","containers":["#
                 );
-                last = (namespace, pod);
+                previous = (namespace, pod);
             }
             let _ = write!(
                 text,
