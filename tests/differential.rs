@@ -142,6 +142,7 @@ async fn play(round: &Round) {
             play.read_by_both(3).await;
             play.settled(round.seed, step).await;
             quiet += 1;
+            println!("step {step}: the same after {:.0?}", begun.elapsed());
         }
     }
     println!(
