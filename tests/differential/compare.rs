@@ -83,9 +83,10 @@ impl Comparison {
         comparison
     }
 
-    /// Objects of which both say this field.
-    pub fn count(&self, field: &str) -> usize {
-        self.left.values().filter(|fields| fields.contains_key(field)).count()
+    /// Objects with a target for one container at least.
+    pub fn recommended(&self) -> usize {
+        let has_target = |fields: &&Fields| fields.keys().any(|name| name.ends_with(".target"));
+        self.left.values().filter(has_target).count()
     }
 
     /// The first differences, for people.
@@ -206,4 +207,21 @@ fn are_same(name: &str, values: &[Option<String>; 2]) -> bool {
     let [Some(one), Some(other)] = values else { return false };
     let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
     name.ends_with("totalWeight") && (one - other).abs() <= ROUNDING * one.abs()
+}
+
+#[test]
+fn a_digit_that_differs_is_found_and_a_rounded_sum_is_none() {
+    let fields = |target: &str, total: &str| {
+        let pairs = [("main.target.cpu", target), ("cpuHistogram.totalWeight", total)];
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect()
+    };
+    let compare = |left: Fields, right: Fields| {
+        Comparison::of([("team/web".to_owned(), [left, right])].into()).differences
+    };
+    let one = || fields("126m", "52988.61292431593");
+    assert_eq!(compare(one(), fields("126m", "52988.61292431594")), []);
+    let found = compare(one(), fields("127m", "52988.7"));
+    assert_eq!(found.len(), 2);
+    assert!(found[1].to_string().contains("127m"), "{}", found[1]);
+    assert_eq!(compare(one(), Fields::new()).len(), 2);
 }
