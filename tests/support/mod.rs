@@ -6,17 +6,23 @@
 //!  Usage ── metrics APIs and series of those pods, from values and curves of the test
 //!  Prometheus ── releases 2 and 3, with days of history
 //!  Upstream ── the three programs that this project replaces
+//!  Ours ── the roles of this project, as processes; Peers has recommenders of both side by side
+//!  fleet ── thousands of workloads of every kind, without controllers
 //! ```
 
 pub mod bed;
 pub mod clock;
 pub mod control_plane;
 pub mod fetch;
+pub mod fleet;
 pub mod keeper;
 pub mod keys;
 pub mod nodes;
+pub mod noise;
 pub mod not_run;
 pub mod objects;
+pub mod ours;
+pub mod peers;
 pub mod ports;
 pub mod prometheus;
 pub mod slots;

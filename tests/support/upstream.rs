@@ -1,7 +1,7 @@
 //! Owns upstream's vertical pod autoscaler on a bed: its definitions and its three programs, release 1.8.1.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
@@ -50,6 +50,16 @@ impl Upstream {
     /// Starts a program with these flags beside those that it needs here, and says on which port it serves: metrics for
     /// recommender and updater, the webhook for the admission controller.
     pub fn start(&self, role: Role, flags: &[&str]) -> u16 {
+        let name = match role {
+            Role::Recommender => "recommender",
+            Role::Updater => "updater",
+            Role::AdmissionController => "admission-controller",
+        };
+        self.start_as(name, role, flags)
+    }
+
+    /// As [`start`](Self::start), under another name, with which its user agent begins too.
+    pub fn start_as(&self, name: &str, role: Role, flags: &[&str]) -> u16 {
         let (metrics, webhook) = (Port::claim(), Port::claim());
         let mut arguments = vec![
             format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
@@ -68,14 +78,13 @@ impl Upstream {
             ]);
         }
         arguments.extend(flags.iter().map(ToString::to_string));
-        let (name, program) = match role {
-            Role::Recommender => ("recommender", &self.programs.recommender),
-            Role::Updater => ("updater", &self.programs.updater),
-            Role::AdmissionController => {
-                ("admission-controller", &self.programs.admission_controller)
-            }
+        let program = match role {
+            Role::Recommender => &self.programs.recommender,
+            Role::Updater => &self.programs.updater,
+            Role::AdmissionController => &self.programs.admission_controller,
         };
-        self.bed.keeper().start(name, program, &arguments, &[("NAMESPACE", "kube-system")]);
+        let program = self.called(name, program);
+        self.bed.keeper().start(name, &program, &arguments, &[("NAMESPACE", "kube-system")]);
         self.ports.lock().expect("no panic").extend([metrics, webhook]);
         port
     }
@@ -86,6 +95,16 @@ impl Upstream {
         if let Some(State::Exited(code)) = keeper.state(name) {
             panic!("upstream's {name} ended with {code}\n{}", keeper.log_tail(name, 15));
         }
+    }
+
+    /// The program under that name: clients made with client-go call themselves as they were started.
+    fn called(&self, name: &str, program: &Path) -> PathBuf {
+        let folder = self.bed.keeper().folder().join("programs");
+        fs::create_dir_all(&folder).expect("the bed's folder is writable");
+        let link = folder.join(name);
+        // Left from an earlier start, it is the same.
+        let _ = std::os::unix::fs::symlink(program, &link);
+        link
     }
 
     fn write_certificates(&self) -> impl Fn(&str) -> String + use<> {

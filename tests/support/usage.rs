@@ -10,6 +10,7 @@ mod answer;
 mod exposition;
 mod query;
 mod register;
+mod rendered;
 mod serve;
 mod state;
 
@@ -22,6 +23,8 @@ use tokio::task::JoinHandle;
 use super::bed::{Bed, on_runtime, spawn};
 use super::ports::Port;
 use super::wait;
+use rendered::Rendered;
+pub use rendered::Sample;
 use state::State;
 pub use state::{Api, Curve, Fault, Use};
 
@@ -84,7 +87,26 @@ impl Usage {
     pub fn at(&self, time: Timestamp) {
         let mut known = self.state.lock();
         known.time = Some(time);
-        known.readers.clear();
+        known.rendered = None;
+        known.turn();
+    }
+
+    /// Serves exactly these samples under that time, until the next call: written once, so that tens of thousands are
+    /// answered at once. They are in order of namespace and pod. Label selectors are not looked at. What was counted of
+    /// readers is forgotten.
+    pub fn show<'a>(&self, time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) {
+        let rendered = Rendered::new(time, samples);
+        let mut known = self.state.lock();
+        known.time = Some(time);
+        known.rendered = Some(rendered);
+        known.turn();
+    }
+
+    /// How often a reader whose user agent begins like this has read what is served now.
+    pub fn reads(&self, agent: &str) -> usize {
+        let known = self.state.lock();
+        let readers = known.readers.iter().filter(|(reader, _)| reader.starts_with(agent));
+        readers.map(|(_, count)| count).sum()
     }
 
     /// How often who has read the usage of pods at this time; readers are told apart by their user agent.

@@ -10,6 +10,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{cache, parts, say};
 
+/// What has figures to compare; cargo has the soak among its benchmarks too.
+const BENCHES: [&str; 2] = ["model", "scale"];
+
 /// Set-up, tests and benchmarks of Plimsoll.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", max_term_width = 100)]
@@ -32,6 +35,15 @@ enum Task {
     Bench {
         /// Name of a file in benches/
         name: Option<String>,
+        /// Arguments of that benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run the recommender under churn, and see that it grows no more and forgets what is gone
+    Soak {
+        /// Arguments of benches/soak.rs, such as `--minutes 20`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Remove all built and fetched parts from the user's cache folder
     Clean,
@@ -53,18 +65,27 @@ fn perform(task: Task) -> Result<bool> {
     match task {
         Task::Test { arguments } => run::tests(&arguments),
         Task::Setup => Ok(set_up().iter().all(|(_, outcome)| outcome.is_none())),
-        Task::Bench { name } => {
-            let mut cargo = Command::new(run::cargo());
-            // By name, or all that have one: `--benches` would run the unit tests of every library too.
-            cargo.args(["bench", "--workspace", "--bench", name.as_deref().unwrap_or("*")]);
-            Ok(cargo.status()?.success())
+        Task::Bench { name, arguments } => {
+            let all = BENCHES.map(str::to_owned).to_vec();
+            bench(&name.map_or(all, |name| vec![name]), &arguments)
         }
+        Task::Soak { arguments } => bench(&["soak".to_owned()], &arguments),
         Task::Clean => {
             let megabytes = cache::clean()? / 1_000_000;
             say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));
             Ok(true)
         }
     }
+}
+
+/// Runs benchmarks in release builds.
+fn bench(names: &[String], arguments: &[String]) -> Result<bool> {
+    let mut cargo = Command::new(run::cargo());
+    // By name: `--benches` would run the unit tests of every library too.
+    cargo.args(["bench", "--workspace"]);
+    cargo.args(names.iter().flat_map(|name| ["--bench", name.as_str()]));
+    cargo.arg("--").args(arguments);
+    Ok(cargo.status()?.success())
 }
 
 /// Makes every part ready, and says of those that could not be had why.

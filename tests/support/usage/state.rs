@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
+use super::rendered::Rendered;
 use crate::support::clock::wall_now;
 use crate::support::nodes::View;
 
@@ -85,7 +86,11 @@ pub struct Known {
     pub custom: BTreeMap<[String; 4], f64>,
     pub external: BTreeMap<(String, String, BTreeMap<String, String>), f64>,
     pub time: Option<Timestamp>,
+    /// Answers that are written already, in place of `exact` and `rules`.
+    pub rendered: Option<Rendered>,
     pub readers: BTreeMap<String, usize>,
+    /// Grows whenever another time is served: who was answered before has not read it.
+    pub turn: u64,
     pub faults: HashMap<Api, Option<Fault>>,
     /// CPU seconds of each container up to a time, for counters.
     pub counted: BTreeMap<Key, (Timestamp, f64)>,
@@ -108,6 +113,23 @@ impl Curve {
 impl From<Use> for Curve {
     fn from(always: Use) -> Self {
         Self::new(move |_| always)
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Something else is served from here on.
+    pub fn turn(&mut self) {
+        self.turn += 1;
+        self.readers.clear();
+    }
+
+    /// Somebody has read what was served at that turn.
+    pub fn count(&mut self, reader: String, turn: u64) {
+        if turn == self.turn {
+            *self.readers.entry(reader).or_default() += 1;
+        }
     }
 }
 

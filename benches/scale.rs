@@ -1,0 +1,154 @@
+//! Recommenders on a large cluster, side by side: `cargo xtask bench scale`.
+//!
+//! A real control plane holds thousands of VPAs, each with a Deployment, a ReplicaSet and a pod of five containers; a
+//! metrics server answers with usage that grows all the time, so that every status and every checkpoint changes in every
+//! pass. One recommender after the other works on it for some minutes, from nothing, and is looked at from outside.
+//!
+//! ```text
+//! cargo xtask bench scale                                        1,000 VPAs, default flags, 6 minutes each
+//! cargo xtask bench scale --vpas 10000 --minutes 16 --flag=--kube-api-qps=1000 --flag=--kube-api-burst=1000
+//! cargo xtask bench scale --vpas 200 --minutes 3 --only upstream
+//! ```
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+#[path = "scale/ages.rs"]
+mod ages;
+#[path = "scale/cluster.rs"]
+mod cluster;
+#[path = "scale/figures.rs"]
+mod figures;
+#[path = "scale/process.rs"]
+mod process;
+#[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::{
+    ages::Ages,
+    cluster::Cluster,
+    figures::{Figures, Passes},
+    support::{
+        Bed, Usage, fleet,
+        peers::{Peers, Side},
+    },
+};
+
+/// metrics-server's own resolution.
+const SCRAPE: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(500);
+/// Workloads of which a container is killed halfway.
+const KILLS: usize = 10;
+
+/// Recommenders on a large cluster, side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// VPAs, each with five containers
+    #[arg(long, default_value_t = 1000)]
+    vpas: usize,
+    /// How long each recommender works
+    #[arg(long, default_value_t = 6)]
+    minutes: u64,
+    /// One of the two only
+    #[arg(long)]
+    only: Option<Only>,
+    /// A flag for both, as --flag=--kube-api-qps=1000
+    #[arg(long = "flag", allow_hyphen_values = true)]
+    flags: Vec<String>,
+    /// A flag for ours, as --ours=--compat=upstream
+    #[arg(long, allow_hyphen_values = true)]
+    ours: Vec<String>,
+    /// What cargo hands to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Only {
+    Ours,
+    Upstream,
+}
+
+#[tokio::main]
+async fn main() {
+    let arguments = Arguments::parse();
+    let sides: &[Side] = match arguments.only {
+        Some(Only::Ours) => &[Side::Ours],
+        Some(Only::Upstream) => &[Side::Upstream],
+        None => &[Side::Upstream, Side::Ours],
+    };
+    let Some(bed) = Bed::private().await else { return };
+    let Some(peers) = Peers::on(&bed, sides).await else { return };
+    let usage = Usage::serve(&bed).await;
+    let begun = Instant::now();
+    let cluster = Cluster::create(&bed, arguments.vpas).await;
+    println!("{} VPAs with all that belongs to them: {:.0?}", arguments.vpas, begun.elapsed());
+    let mut columns = Vec::new();
+    for side in sides {
+        cluster.create_vpas(&bed).await;
+        let figures = measure(&bed, &peers, &usage, &cluster, *side, &arguments).await;
+        columns.push((*side, figures));
+        cluster.remove_vpas(&bed).await;
+    }
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    println!("\n`cargo xtask bench scale {}`, {}\n", words.join(" "), process::machine());
+    println!("{}", figures::table(&columns));
+}
+
+async fn measure(
+    bed: &Bed,
+    peers: &Peers,
+    usage: &Usage,
+    cluster: &Cluster,
+    side: Side,
+    arguments: &Arguments,
+) -> Figures {
+    let mut tick = 0;
+    let show = |tick: u64| usage.show(support::clock::wall_now(), cluster.samples(tick));
+    show(tick);
+    let statuses = Ages::watch(bed.client(), "VerticalPodAutoscaler", cluster.vpas()).await;
+    let checkpoints =
+        Ages::watch(bed.client(), "VerticalPodAutoscalerCheckpoint", cluster.checkpoints()).await;
+    let mut flags: Vec<&str> = arguments.flags.iter().map(String::as_str).collect();
+    if side == Side::Ours {
+        flags.extend(arguments.ours.iter().map(String::as_str));
+    }
+    let name = format!("{side:?}").to_lowercase();
+    let recommender = peers.start(side, &name, &flags);
+    let id = peers.id(&recommender);
+    let begun = Instant::now();
+    let (whole, mut shown) = (Duration::from_mins(arguments.minutes), begun);
+    let mut passes = Passes::default();
+    let mut killed = None;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while begun.elapsed() < whole {
+        looks.tick().await;
+        peers.assert_running(&recommender);
+        if shown.elapsed() >= SCRAPE {
+            tick += 1;
+            show(tick);
+            shown = Instant::now();
+        }
+        if killed.is_none() && begun.elapsed() > whole / 2 {
+            let subjects = cluster.kill(bed, KILLS).await;
+            statuses.await_writes(&subjects.vpas);
+            checkpoints.await_writes(&subjects.checkpoints);
+            killed = Some(Instant::now());
+        }
+        passes.look(&recommender).await;
+    }
+    let figures = Figures {
+        passes,
+        statuses: statuses.summary(),
+        checkpoints: checkpoints.summary(),
+        process: process::look(id),
+        whole,
+    };
+    peers.stop(&recommender).await;
+    figures
+}

@@ -1,0 +1,134 @@
+//! The cluster that a recommender works on: Deployments with a ReplicaSet and a pod, VPAs, and usage that grows.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::fleet;
+use super::support::Bed;
+use super::support::clock::wall_now;
+use super::support::fleet::{Kind, Run, Workload, Write, collection};
+use super::support::noise::Noise;
+use super::support::usage::Sample;
+
+const CONTAINERS: usize = 5;
+const IN_A_NAMESPACE: usize = 100;
+const GROUP: &str = "autoscaling.k8s.io/v1";
+const MEBIBYTE: u64 = 1 << 20;
+
+/// All of it.
+#[derive(Debug)]
+pub struct Cluster {
+    workloads: Vec<Workload>,
+    pods: Vec<String>,
+    namespaces: Vec<String>,
+}
+
+/// Whom the kills concern, by namespace and name.
+#[derive(Debug, Default)]
+pub struct Killed {
+    pub vpas: Vec<String>,
+    pub checkpoints: Vec<String>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Creates everything but the VPAs.
+    pub async fn create(bed: &Bed, count: usize) -> Self {
+        let wanted = count.div_ceil(IN_A_NAMESPACE);
+        let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
+        fleet::end_controllers(bed).await;
+        let workload = |index: usize| Workload {
+            namespace: namespaces[index / IN_A_NAMESPACE].clone(),
+            name: format!("workload-{index}"),
+            kind: Kind::Deployment,
+            containers: (0..CONTAINERS).map(|number| format!("container-{number}")).collect(),
+            has_init: false,
+            request: 256 * MEBIBYTE,
+        };
+        let workloads: Vec<_> = (0..count).map(workload).collect();
+        let owners = workloads.iter().flat_map(|workload| {
+            let mut writes = workload.owners();
+            writes.push(workload.pod(0));
+            writes
+        });
+        fleet::send(&bed.client(), owners).await;
+        let running = workloads.iter().map(|workload| workload.running(0, &[]));
+        fleet::send(&bed.client(), running).await;
+        let pods = workloads.iter().map(|workload| workload.pod_name(0)).collect();
+        Self { workloads, pods, namespaces }
+    }
+
+    /// Creates the VPAs, as nobody has seen them.
+    pub async fn create_vpas(&self, bed: &Bed) {
+        let writes = self.workloads.iter().map(|workload| {
+            let object = json!({
+                "apiVersion": GROUP, "kind": "VerticalPodAutoscaler",
+                "metadata": { "name": workload.name, "namespace": workload.namespace },
+                "spec": { "targetRef": workload.target_ref(), "updatePolicy": { "updateMode": "Off" } },
+            });
+            let path = collection(GROUP, &workload.namespace, "verticalpodautoscalers");
+            Write::create(path, &object)
+        });
+        fleet::send(&bed.client(), writes).await;
+    }
+
+    /// Removes them, with all that was remembered of them.
+    pub async fn remove_vpas(&self, bed: &Bed) {
+        let writes = self.namespaces.iter().flat_map(|namespace| {
+            ["verticalpodautoscalers", "verticalpodautoscalercheckpoints"]
+                .map(|plural| Write::delete(collection(GROUP, namespace, plural)))
+        });
+        fleet::send(&bed.client(), writes).await;
+    }
+
+    /// The VPAs, by namespace and name.
+    pub fn vpas(&self) -> impl Iterator<Item = String> {
+        self.workloads.iter().map(|workload| format!("{}/{}", workload.namespace, workload.name))
+    }
+
+    /// Their checkpoints, by namespace and name.
+    pub fn checkpoints(&self) -> impl Iterator<Item = String> {
+        self.workloads.iter().flat_map(|workload| {
+            let name = |container| format!("{}/{}-{container}", workload.namespace, workload.name);
+            workload.containers.iter().map(name)
+        })
+    }
+
+    /// What all containers use: more each time, so that every percentile moves.
+    pub fn samples(&self, tick: u64) -> impl Iterator<Item = Sample<'_>> {
+        self.workloads.iter().zip(&self.pods).enumerate().flat_map(
+            move |(index, (workload, pod))| {
+                workload.containers.iter().enumerate().map(move |(number, container)| {
+                    let mut noise = Noise::new((index * CONTAINERS + number) as u64);
+                    let (cpu, memory) = (noise.between(5, 200), noise.between(50, 400));
+                    let more = 100 + tick * 7;
+                    Sample {
+                        namespace: &workload.namespace,
+                        pod,
+                        container,
+                        cpu: cpu * 10_000 * more + noise.below(1000),
+                        memory: memory * MEBIBYTE / 100 * more,
+                    }
+                })
+            },
+        )
+    }
+
+    /// Kills the first container of so many pods for lack of memory, all over the cluster.
+    pub async fn kill(&self, bed: &Bed, count: usize) -> Killed {
+        let mut killed = Killed::default();
+        let mut writes = Vec::new();
+        for workload in self.workloads.iter().step_by((self.workloads.len() / count).max(1)) {
+            let run = Run { restarts: 0, killed: Some(wall_now()), is_down: true };
+            writes.push(workload.running(0, &[run]));
+            killed.vpas.push(format!("{}/{}", workload.namespace, workload.name));
+            let container = &workload.containers[0];
+            killed
+                .checkpoints
+                .push(format!("{}/{}-{container}", workload.namespace, workload.name));
+        }
+        fleet::send(&bed.client(), writes).await;
+        killed
+    }
+}

@@ -1,0 +1,150 @@
+//! The recommender under churn for a long time: `cargo xtask soak --minutes 20`.
+//!
+//! On a real control plane with its controllers and hollow nodes, VPAs, pods and whole namespaces come and go, several a
+//! second. In the end the process may hold a tenth more memory than in minute five, and its series are those of the
+//! objects that live: none is missing, none is of something gone.
+#![expect(clippy::print_stdout, reason = "it tells how it goes")]
+
+#[path = "soak/churn.rs"]
+mod churn;
+#[path = "soak/series.rs"]
+mod series;
+#[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+
+use self::churn::Churn;
+use self::support::noise;
+use self::support::peers::{Peers, Side};
+use self::support::{Bed, Usage};
+
+/// Against the memory of this minute the last is measured: everything has been there once by then.
+const WARM: Duration = Duration::from_mins(5);
+const MOST_GROWTH: f64 = 1.1;
+const REPORT: Duration = Duration::from_mins(1);
+/// Long enough for the passes that take notice of the end of the churn.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The recommender under churn for a long time.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How long
+    #[arg(long, default_value_t = 20)]
+    minutes: u64,
+    /// Whose recommender; upstream's has no series of objects to compare
+    #[arg(long, default_value = "ours")]
+    side: Whose,
+    /// A flag for it, as --flag=--recommender-interval=5s
+    #[arg(long = "flag", allow_hyphen_values = true, default_values_t = ["--recommender-interval=10s".to_owned()])]
+    flags: Vec<String>,
+    /// What cargo hands to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Whose {
+    Ours,
+    Upstream,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match soak(&arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("FAILED: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn soak(arguments: &Arguments) -> Result<(), String> {
+    let not_run = || "not run".to_owned();
+    let side = if arguments.side == Whose::Ours { Side::Ours } else { Side::Upstream };
+    let bed = Bed::private().await.filter(Bed::is_complete).ok_or_else(not_run)?;
+    let peers = Peers::on(&bed, &[side]).await.ok_or_else(not_run)?;
+    bed.nodes().add("node", "1000", "4000Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let seed = noise::seed(400);
+    println!("{}={seed}", noise::SEED);
+    let mut churn = Churn::begin(&bed, &usage, seed).await;
+    let flags: Vec<&str> = arguments.flags.iter().map(String::as_str).collect();
+    let recommender = peers.start(side, "soaked", &flags);
+    let id = peers.id(&recommender);
+
+    let (begun, whole) = (Instant::now(), Duration::from_mins(arguments.minutes));
+    let (mut warm, mut reported) = (None, Instant::now());
+    while begun.elapsed() < whole {
+        churn.turn(&bed, &usage).await;
+        peers.assert_running(&recommender);
+        if warm.is_none() && begun.elapsed() >= WARM.min(whole / 2) {
+            warm = Some(resident(id));
+        }
+        if reported.elapsed() >= REPORT {
+            reported = Instant::now();
+            let minutes = begun.elapsed().as_secs() / 60;
+            println!("{minutes:>3} min: {:>6.1} MiB, {churn}", mebibytes(resident(id)));
+        }
+    }
+    let (warm, end) = (warm.ok_or("the soak was too short")?, resident(id));
+    let growth = end as f64 / warm as f64;
+    println!(
+        "resident: {:.1} MiB when warm, {:.1} MiB in the end, ratio {growth:.3}",
+        mebibytes(warm),
+        mebibytes(end)
+    );
+    if side == Side::Ours {
+        series_equal_live_objects(&bed, recommender.port).await?;
+    }
+    peers.stop(&recommender).await;
+    if growth > MOST_GROWTH {
+        return Err(format!("memory grew to {growth:.3} times that of minute five"));
+    }
+    Ok(())
+}
+
+async fn series_equal_live_objects(bed: &Bed, port: u16) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let live = series::live(bed).await;
+        let shown = series::shown(port).await;
+        let gone: Vec<_> = shown.difference(&live).collect();
+        let missing: Vec<_> = live.difference(&shown).collect();
+        if gone.is_empty() && missing.is_empty() {
+            println!("series of {} VPAs, which are all that live", live.len());
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            let some =
+                |of: &[&String]| of.iter().take(5).map(ToString::to_string).collect::<Vec<_>>();
+            return Err(format!(
+                "series of {} objects that are gone, such as {:?}; none of {} that live, such as {:?}",
+                gone.len(),
+                some(&gone),
+                missing.len(),
+                some(&missing)
+            ));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// What a process holds in memory now, in bytes.
+fn resident(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes: Option<u64> = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    kibibytes.unwrap_or_default() * 1024
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,275 @@
+//! Draws the cluster of a differential: workloads of every kind, their twin VPAs, and what becomes of their pods.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::policies;
+use crate::support::fleet::{self, Kind, Run, Workload, Write, collection};
+use crate::support::noise::Noise;
+use crate::support::usage::Sample;
+
+/// The twins of a workload differ in name and in the recommender that they name.
+pub const TWINS: [&str; 2] = ["left", "right"];
+const MEBIBYTE: u64 = 1 << 20;
+
+/// What is wrong with a VPA's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// It does not exist.
+    Missing,
+    /// It is owned by something that can be scaled.
+    Owned,
+    /// Nobody has heard of its kind.
+    Unknown,
+    /// It has no pods.
+    Idle,
+}
+
+/// A pod of a subject.
+#[derive(Debug)]
+struct Pod {
+    number: u64,
+    runs: Vec<Run>,
+}
+
+/// A workload with its pods.
+#[derive(Debug)]
+struct Subject {
+    workload: Workload,
+    trouble: Option<Trouble>,
+    pods: Vec<Pod>,
+    next: u64,
+    cores: u64,
+    bytes: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Cluster {
+    seed: u64,
+    subjects: Vec<Subject>,
+    /// Samples shown so far of each container that a recommender keeps, by namespace, workload and container.
+    pub shown: BTreeMap<(String, String, String), u64>,
+}
+
+/// A sample that owns its words.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    namespace: String,
+    pod: String,
+    container: String,
+    cpu: u64,
+    memory: u64,
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// As the usage server takes it.
+    pub fn sample(&self) -> Sample<'_> {
+        let Self { namespace, pod, container, cpu, memory } = self;
+        Sample { namespace, pod, container, cpu: *cpu, memory: *memory }
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Draws so many workloads, spread over the namespaces.
+    pub fn draw(seed: u64, count: usize, namespaces: &[String]) -> Self {
+        let subject = |index: usize| {
+            let mut noise = Noise::of(seed, &[1, index as u64]);
+            let kind = Kind::ALL[index % Kind::ALL.len()];
+            let trouble = match index % 29 {
+                3 => Some(Trouble::Missing),
+                8 if kind != Kind::Deployment => Some(Trouble::Idle),
+                13 => Some(Trouble::Unknown),
+                _ if matches!(kind, Kind::Deployment | Kind::CronJob | Kind::Rollout)
+                    && noise.chance(6) =>
+                {
+                    Some(Trouble::Owned)
+                }
+                _ => None,
+            };
+            let containers = ["main", "proxy", "log-2"][..noise.between(1, 3) as usize].iter();
+            let workload = Workload {
+                namespace: namespaces[index % namespaces.len()].clone(),
+                name: format!("w{index:03}"),
+                kind,
+                containers: containers.map(|name| (*name).to_owned()).collect(),
+                has_init: noise.chance(10),
+                request: noise.between(16, 2048) * MEBIBYTE,
+            };
+            let replicas = if trouble == Some(Trouble::Idle) { 0 } else { noise.between(1, 4) };
+            let runs = vec![Run::default(); workload.containers.len()];
+            Subject {
+                pods: (0..replicas).map(|number| Pod { number, runs: runs.clone() }).collect(),
+                workload,
+                trouble,
+                next: replicas,
+                cores: noise.between(1, 3_000) * 1_000_000,
+                bytes: noise.between(1, 3_000) * MEBIBYTE,
+            }
+        };
+        Self { seed, subjects: (0..count).map(subject).collect(), shown: BTreeMap::new() }
+    }
+
+    /// Creates everything.
+    pub async fn create(&self, client: &Client) {
+        let owners = self.subjects.iter().flat_map(|subject| subject.workload.owners());
+        fleet::send(client, owners).await;
+        let pods = self.pods().map(|(subject, pod)| subject.workload.pod(pod.number));
+        let statuses = self.subjects.iter().flat_map(|subject| subject.workload.statuses());
+        fleet::send(client, pods.chain(statuses)).await;
+        let running = self.pods().map(|(subject, pod)| subject.workload.running(pod.number, &[]));
+        fleet::send(client, running.chain(self.vpas())).await;
+    }
+
+    fn pods(&self) -> impl Iterator<Item = (&Subject, &Pod)> {
+        self.subjects.iter().flat_map(|subject| subject.pods.iter().map(move |pod| (subject, pod)))
+    }
+
+    fn vpas(&self) -> impl Iterator<Item = Write> {
+        self.subjects.iter().enumerate().flat_map(|(index, subject)| {
+            let mut noise = Noise::of(self.seed, &[2, index as u64]);
+            let (spec, annotations) = policies::draw(&mut noise, &subject.workload.containers);
+            TWINS.map(|twin| vpa(subject, twin, &spec, &annotations))
+        })
+    }
+
+    /// What all containers use at a step.
+    pub fn step(&mut self, step: u64) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        for (index, subject) in self.subjects.iter().enumerate() {
+            let Workload { namespace, name, containers, has_init, .. } = &subject.workload;
+            for pod in &subject.pods {
+                let mut noise = Noise::of(self.seed, &[3, index as u64, pod.number, step]);
+                // metrics-server has nothing yet of a pod, or of a container, now and then.
+                if noise.chance(2) {
+                    continue;
+                }
+                let init = has_init.then_some("setup");
+                for container in containers.iter().map(String::as_str).chain(init) {
+                    let (cpu, memory) = subject.usage(&mut noise, step);
+                    if noise.chance(3) {
+                        continue;
+                    }
+                    if container != "setup" && subject.is_recommended() {
+                        let key = (namespace.clone(), name.clone(), container.to_owned());
+                        *self.shown.entry(key).or_default() += 1;
+                    }
+                    shown.push(Shown {
+                        namespace: namespace.clone(),
+                        pod: subject.workload.pod_name(pod.number),
+                        container: container.to_owned(),
+                        cpu,
+                        memory,
+                    });
+                }
+            }
+        }
+        shown
+    }
+
+    /// Kills containers for lack of memory, starts others again, and replaces pods; `now` is the time of the samples.
+    pub async fn disturb(&mut self, client: &Client, step: u64, now: Timestamp) {
+        let (mut first, mut then) = (Vec::new(), Vec::new());
+        for (index, subject) in self.subjects.iter_mut().enumerate() {
+            let mut noise = Noise::of(self.seed, &[4, index as u64, step]);
+            for pod in &mut subject.pods {
+                if pod.disturb(&mut noise, now) {
+                    first.push(subject.workload.running(pod.number, &pod.runs));
+                }
+            }
+            if noise.chance(4) && !subject.pods.is_empty() {
+                let old = subject.pods.remove(0);
+                let runs = vec![Run::default(); subject.workload.containers.len()];
+                let number = subject.next;
+                subject.next += 1;
+                subject.pods.push(Pod { number, runs });
+                first.push(subject.workload.pod(number));
+                then.extend([
+                    subject.workload.running(number, &[]),
+                    subject.workload.gone(old.number),
+                ]);
+            }
+        }
+        fleet::send(client, first).await;
+        fleet::send(client, then).await;
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Whether a recommender keeps history of it.
+    fn is_recommended(&self) -> bool {
+        self.trouble.is_none()
+    }
+
+    /// Billionths of a core and bytes: a daily wave with noise, now and then nothing at all or far too much.
+    fn usage(&self, noise: &mut Noise, step: u64) -> (u64, u64) {
+        let wave = 50 + (step % 12) * 10;
+        let factor = match noise.below(50) {
+            0 => 0,
+            1 => 2_000,
+            _ => noise.between(50, 150),
+        };
+        let cpu = self.cores / 100 * wave / 100 * factor + noise.below(1_000_000);
+        let memory = self.bytes / 100 * wave / 100 * noise.between(80, 130);
+        (cpu, if factor == 0 { 0 } else { memory })
+    }
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// Whether its status has changed.
+    fn disturb(&mut self, noise: &mut Noise, now: Timestamp) -> bool {
+        if let Some(down) = self.runs.iter_mut().find(|run| run.is_down) {
+            (down.is_down, down.restarts) = (false, down.restarts + 1);
+            return true;
+        }
+        if !noise.chance(6) {
+            return false;
+        }
+        let index = noise.below(self.runs.len() as u64) as usize;
+        let seconds = noise.below(4 * 3600) as i64 - 3 * 3600;
+        let run = &mut self.runs[index];
+        run.killed = Some(now + SignedDuration::from_secs(seconds));
+        // Seen while it is down, or only when it is up again.
+        if noise.chance(50) {
+            run.is_down = true;
+        } else {
+            run.restarts += 1;
+        }
+        true
+    }
+}
+
+fn vpa(subject: &Subject, twin: &str, spec: &Value, annotations: &Value) -> Write {
+    let workload = &subject.workload;
+    let mut spec = spec.clone();
+    spec["recommenders"] = json!([{ "name": twin }]);
+    let mut target = workload.target_ref();
+    match subject.trouble {
+        Some(Trouble::Missing) => target["name"] = "nobody".into(),
+        Some(Trouble::Unknown) => target["kind"] = "Wobble".into(),
+        Some(Trouble::Owned) => target = workload.inner_ref().expect("drawn for those that have"),
+        Some(Trouble::Idle) | None => {}
+    }
+    spec["targetRef"] = target;
+    let object = json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {
+            "name": format!("{}-{twin}", workload.name), "namespace": workload.namespace,
+            "annotations": annotations,
+        },
+        "spec": spec,
+    });
+    let path = collection("autoscaling.k8s.io/v1", &workload.namespace, "verticalpodautoscalers");
+    Write::create(path, &object)
+}

@@ -1,0 +1,227 @@
+//! Compares what two recommenders wrote about twins, field by field, outside of a list of known differences.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use kube::Client;
+use serde_json::Value;
+
+use super::cluster::TWINS;
+
+/// Differences that are wanted, each with its reason. Everything else fails the test.
+const LISTED: &[Listed] = &[];
+
+/// Sums of floats depend on the order in which they are added, to this share.
+const ROUNDING: f64 = 1e-9;
+
+/// A difference that is wanted.
+struct Listed {
+    /// Part of the field's name.
+    field: &'static str,
+    /// Why both are right.
+    #[expect(dead_code, reason = "for those who read the list")]
+    because: &'static str,
+}
+
+/// A field that two recommenders tell differently.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    object: String,
+    field: String,
+    values: [Option<String>; 2],
+}
+
+/// What one object says, by the names of its fields.
+type Fields = BTreeMap<String, String>;
+
+/// What a comparison came to.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// What differs.
+    pub differences: Vec<Difference>,
+    /// Fields that were compared.
+    pub fields: usize,
+    /// The same of both, by object.
+    pub left: BTreeMap<String, Fields>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [one, other] = &self.values;
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+        write!(
+            f,
+            "{:<28} {:<44} {}: {:<24} {}: {}",
+            self.object,
+            self.field,
+            TWINS[0],
+            text(one),
+            TWINS[1],
+            text(other)
+        )
+    }
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    fn of(twins: BTreeMap<String, [Fields; 2]>) -> Self {
+        let mut comparison = Self::default();
+        for (object, [left, right]) in twins {
+            let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            for name in names {
+                comparison.fields += 1;
+                let values = [left.get(name).cloned(), right.get(name).cloned()];
+                let listed = LISTED.iter().any(|listed| name.contains(listed.field));
+                if !listed && !are_same(name, &values) {
+                    let (object, field) = (object.clone(), name.clone());
+                    comparison.differences.push(Difference { object, field, values });
+                }
+            }
+            comparison.left.insert(object, left);
+        }
+        comparison
+    }
+
+    /// Objects with a target for one container at least.
+    pub fn recommended(&self) -> usize {
+        let has_target = |fields: &&Fields| fields.keys().any(|name| name.ends_with(".target"));
+        self.left.values().filter(has_target).count()
+    }
+
+    /// The first differences, for people.
+    pub fn report(&self) -> String {
+        let lines: Vec<_> = self.differences.iter().take(10).map(ToString::to_string).collect();
+        format!("{} differences, the first:\n{}", self.differences.len(), lines.join("\n"))
+    }
+}
+
+/// The statuses of all twins, as they are now.
+pub async fn statuses(client: &Client) -> Comparison {
+    Comparison::of(
+        twins(client, "verticalpodautoscalers", |object| {
+            let mut fields = Fields::new();
+            let status = &object["status"];
+            let generation = &object["metadata"]["generation"];
+            if status["observedGeneration"] != *generation {
+                fields.insert(
+                    "observedGeneration".to_owned(),
+                    status["observedGeneration"].to_string(),
+                );
+            }
+            if status["recommendation"].is_object() {
+                fields.insert("recommendation".to_owned(), "present".to_owned());
+            }
+            for container in status["recommendation"]["containerRecommendations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let name = container["containerName"].as_str().unwrap_or_default();
+                for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
+                    // Present and empty is something else than absent.
+                    if let Some(amounts) = container[bound].as_object() {
+                        fields.insert(format!("{name}.{bound}"), "present".to_owned());
+                        for (resource, amount) in amounts {
+                            fields.insert(format!("{name}.{bound}.{resource}"), plain(amount));
+                        }
+                    }
+                }
+            }
+            for condition in status["conditions"].as_array().into_iter().flatten() {
+                let text = ["status", "reason", "message"].map(|field| plain(&condition[field]));
+                fields.insert(format!("condition.{}", plain(&condition["type"])), text.join(" | "));
+            }
+            let name = plain(&object["metadata"]["name"]);
+            Some((name, String::new(), fields))
+        })
+        .await,
+    )
+}
+
+/// The checkpoints of all twins, as they are now.
+pub async fn checkpoints(client: &Client) -> Comparison {
+    Comparison::of(
+        twins(client, "verticalpodautoscalercheckpoints", |object| {
+            let mut fields = Fields::new();
+            flatten("", &object["status"], &mut fields);
+            fields.remove("lastUpdateTime");
+            let vpa = plain(&object["spec"]["vpaObjectName"]);
+            let container = plain(&object["spec"]["containerName"]);
+            Some((vpa, format!("/{container}"), fields))
+        })
+        .await,
+    )
+}
+
+/// Fields of each pair of twins, by the namespace, the name that they share, and the part of it that was asked for.
+async fn twins(
+    client: &Client,
+    plural: &str,
+    read: impl Fn(&Value) -> Option<(String, String, Fields)>,
+) -> BTreeMap<String, [Fields; 2]> {
+    let path = format!("/apis/autoscaling.k8s.io/v1/{plural}");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let list: Value = client.request(request).await.expect("the API server answers");
+    let mut twins: BTreeMap<String, [Fields; 2]> = BTreeMap::new();
+    for object in list["items"].as_array().expect("a list") {
+        let Some((name, part, fields)) = read(object) else { continue };
+        let namespace = plain(&object["metadata"]["namespace"]);
+        for (index, twin) in TWINS.iter().enumerate() {
+            if let Some(shared) = name.strip_suffix(&format!("-{twin}")) {
+                let pair = twins.entry(format!("{namespace}/{shared}{part}")).or_default();
+                pair[index].clone_from(&fields);
+            }
+        }
+    }
+    twins
+}
+
+fn flatten(name: &str, value: &Value, into: &mut Fields) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                let dot = if name.is_empty() { "" } else { "." };
+                flatten(&format!("{name}{dot}{field}"), value, into);
+            }
+        }
+        Value::Null => {}
+        _ => {
+            into.insert(name.to_owned(), plain(value));
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn are_same(name: &str, values: &[Option<String>; 2]) -> bool {
+    if values[0] == values[1] {
+        return true;
+    }
+    let [Some(one), Some(other)] = values else { return false };
+    let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
+    name.ends_with("totalWeight") && (one - other).abs() <= ROUNDING * one.abs()
+}
+
+#[test]
+fn a_digit_that_differs_is_found_and_a_rounded_sum_is_none() {
+    let fields = |target: &str, total: &str| {
+        let pairs = [("main.target.cpu", target), ("cpuHistogram.totalWeight", total)];
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect()
+    };
+    let compare = |left: Fields, right: Fields| {
+        Comparison::of([("team/web".to_owned(), [left, right])].into()).differences
+    };
+    let one = || fields("126m", "52988.61292431593");
+    assert_eq!(compare(one(), fields("126m", "52988.61292431594")), []);
+    let found = compare(one(), fields("127m", "52988.7"));
+    assert_eq!(found.len(), 2);
+    assert!(found[1].to_string().contains("127m"), "{}", found[1]);
+    assert_eq!(compare(one(), Fields::new()).len(), 2);
+}

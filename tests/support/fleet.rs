@@ -1,0 +1,99 @@
+//! Owns fleets: thousands of objects that are written as fast as an API server takes them, by nobody's controllers.
+//!
+//! Controllers would bring such objects to what they think is right: a test that creates them stops the controllers first.
+
+mod workload;
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use http::Method;
+use kube::Client;
+use serde_json::Value;
+
+use super::bed::Bed;
+use super::keeper::State;
+use super::wait;
+pub use workload::{Kind, Run, Workload, collection, create_definition};
+
+/// Connections in use at once; more do not make an API server of two cores faster.
+const AT_ONCE: usize = 32;
+/// An API that was defined a moment ago answers 404 until every part of the server has heard of it.
+const TRIES: u32 = 40;
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    method: Method,
+    path: String,
+    body: Vec<u8>,
+}
+
+// === impl Write ===
+
+impl Write {
+    /// Creates an object in a collection.
+    pub fn create(collection: impl Into<String>, object: &Value) -> Self {
+        Self { method: Method::POST, path: collection.into(), body: object.to_string().into() }
+    }
+
+    /// Changes fields of an object, or of its subresource.
+    pub fn patch(path: impl Into<String>, change: &Value) -> Self {
+        Self { method: Method::PATCH, path: path.into(), body: change.to_string().into() }
+    }
+
+    /// Deletes an object at once, or all of a collection.
+    pub fn delete(path: impl Into<String>) -> Self {
+        let at_once = br#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
+        Self { method: Method::DELETE, path: path.into(), body: at_once.to_vec() }
+    }
+
+    async fn send(self, client: &Client) {
+        for attempt in 0.. {
+            let kind = match self.method {
+                Method::PATCH => "application/merge-patch+json",
+                _ => "application/json",
+            };
+            let request = http::Request::builder()
+                .method(self.method.clone())
+                .uri(&self.path)
+                .header(http::header::CONTENT_TYPE, kind)
+                .body(self.body.clone())
+                .expect("a request");
+            match client.request_text(request).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if self.is_as_wanted(status.code) => return,
+                Err(kube::Error::Api(status))
+                    if matches!(status.code, 404 | 429) && attempt < TRIES => {}
+                Err(why) => panic!(
+                    "{why} for {} {}\n{}",
+                    self.method,
+                    self.path,
+                    String::from_utf8_lossy(&self.body)
+                ),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// What is to be deleted and is not there is as good as deleted.
+    fn is_as_wanted(&self, code: u16) -> bool {
+        self.method == Method::DELETE && code == 404
+    }
+}
+
+/// Makes all these writes, in no particular order.
+pub async fn send(client: &Client, writes: impl IntoIterator<Item = Write>) {
+    futures::stream::iter(writes).for_each_concurrent(AT_ONCE, |write| write.send(client)).await;
+}
+
+/// Ends the controllers and the scheduler of a bed, so that its objects stay as they are written.
+pub async fn end_controllers(bed: &Bed) {
+    for name in ["kube-controller-manager", "kube-scheduler"] {
+        bed.keeper().signal(name, "KILL");
+        wait::until("the controllers have ended", || async {
+            (!matches!(bed.keeper().state(name), Some(State::Running(_)))).then_some(())
+        })
+        .await;
+    }
+}

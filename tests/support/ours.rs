@@ -1,0 +1,60 @@
+//! Owns this project's own roles as processes on a bed, beside those of upstream that they replace.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+use super::bed::Bed;
+use super::keeper::State;
+use super::ports::Port;
+
+/// Our binary, ready to be started on a bed.
+#[derive(Debug)]
+pub struct Ours {
+    bed: Bed,
+    ports: Mutex<Vec<Port>>,
+}
+
+// === impl Ours ===
+
+impl Ours {
+    /// For a bed that has the definitions.
+    pub fn on(bed: &Bed) -> Self {
+        Self { bed: bed.clone(), ports: Mutex::default() }
+    }
+
+    /// Why there is no such role, if there is none in this build.
+    pub fn lacks(role: &str) -> Option<String> {
+        let help = Command::new(program()).args([role, "--help"]).output();
+        let known = help.is_ok_and(|output| output.status.success());
+        (!known).then(|| format!("this build has no `plimsoll {role}`"))
+    }
+
+    /// Starts the recommender under this name with these flags beside those that it needs here, and says on which port
+    /// it serves.
+    pub fn start(&self, name: &str, flags: &[&str]) -> u16 {
+        let port = Port::claim();
+        let mut arguments = vec![
+            "recommender".to_owned(),
+            format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
+            format!("--address=127.0.0.1:{port}"),
+        ];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        self.bed.keeper().start(name, program(), &arguments, &[("NAMESPACE", "kube-system")]);
+        let number = port.number();
+        self.ports.lock().expect("no panic").push(port);
+        number
+    }
+
+    /// Panics with the end of its log when the process has ended.
+    pub fn assert_running(&self, name: &str) {
+        let keeper = self.bed.keeper();
+        if let Some(State::Exited(code)) = keeper.state(name) {
+            panic!("{name} ended with {code}\n{}", keeper.log_tail(name, 15));
+        }
+    }
+}
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_plimsoll"))
+}
