@@ -99,8 +99,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 /// runs one inside of another program.
 pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
     let words = ["plimsoll", recommender::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) = parse(words.map(OsString::from))
-        .map_err(|error| one_line(&error.render().to_string()))?;
+    let (cli, typed) =
+        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
     match cli.command {
         Command::Recommender(arguments) => {
             arguments.config(&typed, |_| String::new()).map_err(Problem::into_message)

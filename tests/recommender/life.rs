@@ -8,14 +8,7 @@ use plimsoll_storage::Time;
 
 use super::start::{passed, start, step, vpa};
 use crate::storage::objects::defined;
-use crate::support::{
-    Bed, Usage,
-    clock::wall_now,
-    nodes::is_ready,
-    objects,
-    usage::Use,
-    wait,
-};
+use crate::support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use, wait};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const MEBIBYTE: u64 = 1 << 20;

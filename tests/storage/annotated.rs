@@ -138,6 +138,7 @@ fn pod(number: i64) -> Replica {
         window_end: Some(Time::from_secs(1_790_086_400)),
         usage_peak: Some(1 << 20 | (number * 7919 % 1000)),
         bump_peak: None,
+        last_kill: None,
     }
 }
 
