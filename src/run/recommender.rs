@@ -58,6 +58,10 @@ use crate::{
 /// How long the first pass waits for the stored history; then it begins to sample without.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Pauses after a storage that cannot be reached.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// How long statuses that wait to be written may take at the end.
 const LAST_STATUSES: Duration = Duration::from_secs(5);
 
@@ -264,8 +268,12 @@ impl Running {
         self.work.send_replace(true);
         while self.workers.join_next().await.is_some() {}
         let role = &self.role;
-        role.outbox.drain(Instant::now() + LAST_STATUSES).await;
-        role.save_all().await;
+        role.take_last_kills();
+        // Who may not write waits for nobody.
+        if role.may_write() {
+            role.outbox.drain(Instant::now() + LAST_STATUSES).await;
+            role.save_all().await;
+        }
         self.hold.send_replace(true);
         while self.holders.join_next().await.is_some() {}
     }
@@ -363,11 +371,13 @@ impl Role {
             () = stop.stopped() => return,
             () = self.feeds.synced() => {}
         }
-        if self.state.lock().fleet.waiting().next().is_some() {
+        let patience = Instant::now() + HISTORY_PATIENCE;
+        // One load seldom brings all: some targets take a question to find.
+        while Instant::now() < patience && self.state.lock().fleet.waiting().next().is_some() {
             tokio::select! {
                 () = stop.stopped() => return,
                 () = self.loaded.notified() => {}
-                () = tokio::time::sleep(HISTORY_PATIENCE) => {}
+                () = tokio::time::sleep_until(patience.into()) => {}
             }
         }
         let mut passes = Passes::default();
@@ -409,23 +419,11 @@ impl Role {
             }
             if self.config.election.on {
                 tracing::info!("leading");
-                let keys: Vec<VpaKey> = {
-                    let core = self.state.lock();
-                    let known = |key: &&VpaKey| {
-                        let watched = core.fleet.get(key);
-                        watched.is_some_and(|it| it.state() == HistoryState::Loaded)
-                    };
-                    core.fleet.keys_after(None).filter(known).cloned().collect()
-                };
-                if !keys.is_empty()
-                    && let Err(error) = self.adopt(&keys).await
-                {
-                    tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
-                    tokio::select! {
-                        () = stop.stopped() => return,
-                        () = tokio::time::sleep(Duration::from_secs(1)) => {}
-                    }
-                    continue;
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    // What was read is old once somebody else may have led.
+                    () = self.permit.fence().lost() => continue,
+                    () = self.catch_up() => {}
                 }
             }
             self.caught_up.store(true, Ordering::Release);
@@ -439,6 +437,35 @@ impl Role {
             self.caught_up.store(false, Ordering::Release);
             tracing::warn!("no longer leading; watching and sampling as a standby");
         }
+    }
+
+    /// Takes over what others stored, however often it has to be tried.
+    async fn catch_up(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let keys: Vec<VpaKey> = {
+                let core = self.state.lock();
+                let known = |key: &&VpaKey| {
+                    let watched = core.fleet.get(key);
+                    watched.is_some_and(|it| it.state() == HistoryState::Loaded)
+                };
+                core.fleet.keys_after(None).filter(known).cloned().collect()
+            };
+            if keys.is_empty() {
+                return;
+            }
+            let Err(error) = self.adopt(&keys).await else { return };
+            tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Counts what was found since the last pass: nobody else may see it any more.
+    fn take_last_kills(&self) {
+        let now = self.clock.now();
+        self.take_kills(now, true);
+        self.take_kills(now, false);
     }
 
     /// Has every status looked at: whoever led before may have left some behind.

@@ -12,22 +12,19 @@ use plimsoll_storage::{
 };
 use tokio::time::timeout;
 
-use super::{Role, Stop};
+use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
 use crate::{
     metrics::HistoryState as Progress,
     observe::index::Target,
     recommend::{HistoryState, Restored},
 };
 
-/// How many VPAs are saved at a time: their records are in memory until they are written.
-const BATCH: usize = 64;
+/// How many VPAs are saved at a time: their records are in memory until they are written, and all of them
+/// have to be written within the time that a save may take, however slowly writes are let out.
+const BATCH: usize = 16;
 
 /// How often it is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Pauses after a storage that cannot be reached.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a final save may take: less than the half minute that a pod is given to end.
 const FINAL: Duration = Duration::from_secs(20);
@@ -57,8 +54,10 @@ impl Role {
                     if self.config.history_optional {
                         let mut core = self.state.lock();
                         for key in wanted.keys() {
-                            core.fleet.set_history_state(key, HistoryState::Missing);
+                            core.fleet.missing(key);
                         }
+                        drop(core);
+                        self.loaded.notify_one();
                         continue;
                     }
                     self.health.set_history_state(Progress::Failed);
@@ -78,7 +77,9 @@ impl Role {
         if !self.feeds.needed().all(|feed| feed.is_synced()) {
             return HashMap::new();
         }
-        self.find_known_targets();
+        if self.state.lock().fleet.waiting().next().is_some() {
+            self.find_known_targets();
+        }
         let core = self.state.lock();
         let sought =
             |key: &VpaKey| core.index.vpa(key).is_some_and(|vpa| *vpa.target() != Target::Unknown);
@@ -93,17 +94,20 @@ impl Role {
 
     async fn load(&self, wanted: &HashMap<VpaKey, Option<Box<str>>>) -> Result<(), Error> {
         let now = self.clock.now();
+        let sightings: Vec<(&VpaKey, u64)> = {
+            let core = self.state.lock();
+            let of = |key: &VpaKey| {
+                let owner = core.fleet.get(key)?.owner();
+                core.fleet.sighting(key).filter(|_| owner == wanted[key].as_deref())
+            };
+            wanted.keys().filter_map(|key| Some((key, of(key)?))).collect()
+        };
         let mut intake = Intake::new(self, now, false);
         let report = self.storage.load(&Wanted::Vpas(wanted.clone()), &mut intake).await?;
         let Intake { found, unusable, .. } = intake;
         let mut core = self.state.lock();
-        for key in wanted.keys() {
-            // Of a VPA that points elsewhere by now, the history of that workload is still to be read.
-            let same =
-                core.fleet.get(key).is_some_and(|known| known.owner() == wanted[key].as_deref());
-            if same {
-                core.fleet.set_history_state(key, HistoryState::Loaded);
-            }
+        for (key, sighting) in sightings {
+            core.fleet.loaded(key, sighting);
         }
         for key in &found {
             core.fleet.was_stored(key, now);
@@ -189,23 +193,31 @@ impl Role {
         }
     }
 
-    /// Saves everything that is due at this age, a batch at a time.
+    /// Saves everything that is due at this age, a batch at a time. What fails while others succeed is left
+    /// for the next time; then it goes last.
     async fn save_due(&self, age: Duration) -> Result<(), Error> {
+        let (mut tried, mut failure) = (HashSet::new(), None);
         loop {
             if !self.may_write() {
                 return Ok(());
             }
             let now = self.clock.now();
-            let due = self.state.lock().fleet.due(now, age, BATCH);
+            let due = self.state.lock().fleet.due(now, age, BATCH, &tried);
             if due.is_empty() {
-                return Ok(());
+                return failure.map_or(Ok(()), Err);
             }
-            self.save(&due, now).await?;
+            let saved = self.save(&due, now).await;
+            tried.extend(due);
+            match saved? {
+                Saved::All => {}
+                Saved::Some(error) => failure = Some(error),
+                Saved::None(error) => return Err(error),
+            }
         }
     }
 
-    async fn save(&self, due: &[VpaKey], now: Time) -> Result<(), Error> {
-        let Some(writer) = self.storage.writer() else { return Ok(()) };
+    async fn save(&self, due: &[VpaKey], now: Time) -> Result<Saved, Error> {
+        let Some(writer) = self.storage.writer() else { return Ok(Saved::All) };
         let records: Vec<Record> = {
             let mut core = self.state.lock();
             due.iter().flat_map(|key| core.fleet.records(key, now)).collect()
@@ -231,12 +243,11 @@ impl Role {
             let richer: Vec<VpaKey> = richer.into_iter().collect();
             self.adopt(&richer).await?;
         }
-        if report.failed.is_empty() {
-            return Ok(());
-        }
-        let first = &report.failed[0];
+        let Some(first) = report.failed.first() else { return Ok(Saved::All) };
         let why = format!("{} records failed, {}: {}", report.failed.len(), first.what, first.why);
-        Err(Error::Unavailable { place: self.storage.name().into(), why })
+        let error = Error::Unavailable { place: self.storage.name().into(), why };
+        let none = report.failed.len() == records.len();
+        Ok(if none { Saved::None(error) } else { Saved::Some(error) })
     }
 
     fn not_saved(&self, due: &[VpaKey]) {
@@ -257,11 +268,20 @@ impl Role {
         ] {
             self.health.count_checkpoints(outcome, count as u64);
         }
-        for refused in refused {
-            tracing::warn!(what = refused.what, why = refused.why, "history can never be saved");
-        }
+        let why: HashMap<&str, &str> = refused.iter().map(|it| (&*it.what, &*it.why)).collect();
         let failed: HashSet<&str> = failed.iter().map(|failed| &*failed.what).collect();
         let mut core = self.state.lock();
+        if !why.is_empty() {
+            for record in records {
+                let what = record.key.to_string();
+                // It is refused every time; once is enough to say so.
+                if let Some(why) = why.get(&*what)
+                    && core.fleet.refuse(&record.key.vpa)
+                {
+                    tracing::warn!(what, why, "history can never be saved");
+                }
+            }
+        }
         let mut of: HashMap<&VpaKey, (Vec<Arc<str>>, bool)> = HashMap::new();
         for record in records {
             let entry = of.entry(&record.key.vpa).or_default();
@@ -285,7 +305,8 @@ impl Role {
     /// Removes what nobody owns any more: histories of VPAs that are gone, and those that expired.
     async fn collect_garbage(&self) {
         let Some(writer) = self.storage.writer() else { return };
-        if !self.feeds.vpas.is_synced() {
+        // Who is not told of new VPAs would take their histories for orphans.
+        if !self.feeds.vpas.is_synced() || self.feeds.vpas.is_failing() {
             return;
         }
         let orphaned = |key: &Key| {
@@ -307,10 +328,12 @@ impl Role {
         // Its own time: a slow save before must not cost the collection.
         let limit = self.config.checkpoints_timeout;
         match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
-            Ok(Ok(0)) => {}
             Ok(Ok(removed)) => {
-                self.health.count_checkpoints("collected", removed as u64);
-                tracing::info!(removed, "orphaned histories collected");
+                self.state.lock().fleet.forget_outdated();
+                if removed > 0 {
+                    self.health.count_checkpoints("collected", removed as u64);
+                    tracing::info!(removed, "orphaned histories collected");
+                }
             }
             Ok(Err(error)) => tracing::warn!(%error, "orphaned histories were not collected"),
             Err(_) => tracing::warn!(?limit, "orphaned histories were not all collected in time"),
@@ -322,12 +345,20 @@ impl Role {
         if !self.may_write() {
             return;
         }
+        self.state.lock().fleet.resume_saves();
         match timeout(FINAL, self.save_due(Duration::ZERO)).await {
             Ok(Ok(())) => tracing::info!("history saved"),
             Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
             Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
         }
     }
+}
+
+/// How much of a batch was saved.
+enum Saved {
+    All,
+    Some(Error),
+    None(Error),
 }
 
 /// Takes what a storage remembers into the fleet.
