@@ -173,10 +173,10 @@ fn compare(index: &Index, naive: &Naive) {
         assert_eq!(found.len(), unique.len(), "each once");
         assert_eq!(unique, vpas_of.remove(&(n, p)).unwrap_or_default(), "VPAs of p{p}");
     }
-    for n in 0..NAMESPACES.len() {
+    for (n, namespace) in NAMESPACES.iter().enumerate() {
         for v in 0..6 {
             let any = naive.vpas.contains_key(&(n, v)) || naive.others.contains(&(n, v));
-            assert_eq!(index.has_any_vpa(&key(NAMESPACES[n], v)), any);
+            assert_eq!(index.has_any_vpa(&key(namespace, v)), any);
         }
     }
 }

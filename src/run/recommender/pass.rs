@@ -14,7 +14,7 @@ use crate::{
     api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
     observe::index::Target,
-    recommend::{Advice, estimate::Resource, status::Change},
+    recommend::{Advice, estimate::Resource, fleet::Watched, status::Change},
 };
 
 /// So many VPAs are worked out before the lock is given back.
@@ -269,7 +269,7 @@ impl Role {
 /// After half an hour without a recommendation one line says so, once until there is one.
 fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {
     const PATIENCE: Duration = Duration::from_mins(30);
-    let since = core.fleet.get(key).and_then(|watched| watched.empty_since());
+    let since = core.fleet.get(key).and_then(Watched::empty_since);
     match since {
         Some(since) if now > since.later(PATIENCE) => {
             if passes.missing.insert(key.clone()) {
