@@ -228,6 +228,10 @@ impl ContainerHistory {
 
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
+        // Upstream keeps for ever what it read at its start.
+        if self.restored && !rules.fixes.has(Fix::StaleContainersLeave) {
+            return false;
+        }
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
             self.cpu_seen.last.max(self.memory_seen.last)
         } else {

@@ -82,7 +82,9 @@ impl Role {
         let mut counted = 0;
         for key in keys() {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let outcome = core.fleet.take_kill(&key, (pod, container), kill.at, kill.kill, now);
+            let may_be_old = kill.source != KillSource::Update;
+            let told = (kill.at, kill.kill);
+            let outcome = core.fleet.take_kill(&key, (pod, container), told, may_be_old, now);
             let word = match outcome {
                 KillOutcome::Counted => "counted",
                 KillOutcome::Known => "known",
