@@ -47,7 +47,7 @@ fn take(fleet: &mut Fleet, name: &str, at: Time) {
 }
 
 fn kill(fleet: &mut Fleet, name: &str, at: Time, now: Time) -> KillOutcome {
-    fleet.take_kill(&vpa(name), ("pod-0", "main"), at, KILL, now)
+    fleet.take_kill(&vpa(name), ("pod-0", "main"), (at, KILL), true, now)
 }
 
 fn due(fleet: &Fleet, now: Time) -> Vec<String> {

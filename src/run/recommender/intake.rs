@@ -71,6 +71,9 @@ impl Role {
             }
             if vpas.is_empty() {
                 vpas = all.to_vec();
+            } else {
+                // One that waited may have been pointed elsewhere meanwhile.
+                vpas.retain(|name| all.contains(name));
             }
         }
         let key = |name: &Arc<str>| VpaKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
@@ -79,7 +82,9 @@ impl Role {
         let mut counted = 0;
         for key in ready.iter().map(key) {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let outcome = core.fleet.take_kill(&key, (pod, container), kill.at, kill.kill, now);
+            let may_be_old = kill.source != KillSource::Update;
+            let told = (kill.at, kill.kill);
+            let outcome = core.fleet.take_kill(&key, (pod, container), told, may_be_old, now);
             let word = match outcome {
                 KillOutcome::Counted(_) => "counted",
                 KillOutcome::Known => "known",

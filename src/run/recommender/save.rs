@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use plimsoll_storage::{Error, Key, Record, SaveReport, Time, VpaKey};
@@ -12,9 +12,12 @@ use tokio::time::timeout;
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
 use crate::recommend::HistoryState;
 
-/// How many VPAs are saved at a time: their records are in memory until they are written, and all of them
-/// have to be written within the time that a save may take, however slowly writes are let out.
+/// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop
+/// cuts off has to be written again.
 const BATCH: usize = 16;
+
+/// How long a collection of orphans may take at least.
+const COLLECTION: Duration = Duration::from_mins(1);
 
 /// How long a final save may take: less than the half minute that a pod is given to end.
 const FINAL: Duration = Duration::from_secs(20);
@@ -35,7 +38,7 @@ impl Role {
             }
             let saved = tokio::select! {
                 () = stop.stopped() => return,
-                saved = self.save_due(self.config.checkpoint_interval) => saved,
+                saved = self.save_due(self.config.checkpoint_interval, self.config.checkpoints_timeout) => saved,
             };
             match saved {
                 Ok(()) => pause = FIRST_PAUSE,
@@ -46,7 +49,7 @@ impl Role {
                         () = tokio::time::sleep(pause) => {}
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
-                    continue;
+                    // Orphans are collected all the same: a single record may fail for ever.
                 }
             }
             let now = self.clock.now();
@@ -61,9 +64,11 @@ impl Role {
         }
     }
 
-    /// Saves everything that is due at this age, a batch at a time. What fails while others succeed is left
-    /// for the next time; then it goes last.
-    async fn save_due(&self, age: Duration) -> Result<(), Error> {
+    /// Saves what is due at this age, a batch at a time, and begins no other batch once the time is over.
+    /// Nothing under way is cut off, and each call brings at least one batch further. What fails while others
+    /// succeed is left for the next time; then it goes last.
+    async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
+        let began = Instant::now();
         let (mut tried, mut failure) = (HashSet::new(), None);
         loop {
             if !self.may_write() {
@@ -81,6 +86,9 @@ impl Role {
                 Saved::Some(error) => failure = Some(error),
                 Saved::None(error) => return Err(error),
             }
+            if began.elapsed() > limit {
+                return failure.map_or(Ok(()), Err);
+            }
         }
     }
 
@@ -90,18 +98,11 @@ impl Role {
             let mut core = self.state.lock();
             due.iter().flat_map(|key| core.fleet.records(key, now)).collect()
         };
-        let limit = self.config.checkpoints_timeout;
-        let saved = timeout(limit, writer.save(&records, &self.permit)).await;
-        let report = match saved {
-            Ok(Ok(report)) => report,
-            Ok(Err(error)) => {
+        let report = match writer.save(&records, &self.permit).await {
+            Ok(report) => report,
+            Err(error) => {
                 self.not_saved(due);
                 return Err(error);
-            }
-            Err(_) => {
-                self.not_saved(due);
-                let why = format!("{} records were not written within {limit:?}", records.len());
-                return Err(Error::Unavailable { place: self.storage.name().into(), why });
             }
         };
         self.settle(due, &records, &report, now);
@@ -194,7 +195,7 @@ impl Role {
             })
         };
         // Its own time: a slow save before must not cost the collection.
-        let limit = self.config.checkpoints_timeout;
+        let limit = self.config.checkpoints_timeout.max(COLLECTION);
         match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
             Ok(Ok(removed)) => {
                 self.state.lock().fleet.forget_outdated();
@@ -214,7 +215,7 @@ impl Role {
             return;
         }
         self.state.lock().fleet.resume_saves();
-        match timeout(FINAL, self.save_due(Duration::ZERO)).await {
+        match timeout(FINAL, self.save_due(Duration::ZERO, FINAL)).await {
             Ok(Ok(())) => tracing::info!("history saved"),
             Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
             Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
