@@ -177,8 +177,8 @@ fn paths_are_taken_apart_and_resolved() {
         "{paths:?}"
     );
     for name in ["as", "Kube", "Params"] {
-        let is_it = |path: &&str| path.ends_with(&format!("::{name}"));
-        assert!(!paths.iter().any(|path| is_it(&path)), "{name} is no path: {paths:?}");
+        let end = format!("::{name}");
+        assert!(!paths.iter().any(|path| path.ends_with(&end)), "{name} is no path: {paths:?}");
     }
     assert!(code.words.iter().all(|(_, word)| word != "string"), "strings are no code");
     assert_eq!(
