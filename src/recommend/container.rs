@@ -119,14 +119,14 @@ impl ContainerHistory {
         self.take_memory(replica, at, usage, Source::Usage, rules).map(drop)
     }
 
-    /// Takes an out-of-memory kill: the container is given credit for more than it had.
+    /// Takes an out-of-memory kill: the container is given credit for more than it had. Answers for how much.
     pub fn record_oom(
         &mut self,
         replica: &str,
         at: Time,
         kill: OomKill,
         rules: &Rules,
-    ) -> Result<(), Rejected> {
+    ) -> Result<Bytes, Rejected> {
         if kill.request.0 < 0 || kill.usage.is_some_and(|usage| usage.0 < 0) {
             return Err(Rejected::Negative);
         }
@@ -144,7 +144,7 @@ impl ContainerHistory {
         if is_peak {
             self.remember_bump(Bump { at, base, counted }, rules);
         }
-        Ok(())
+        Ok(Bytes(counted))
     }
 
     /// Whether a kill that a pod still shows is part of this history already. A history that came back
