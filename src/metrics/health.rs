@@ -67,7 +67,7 @@ const KILLS: Definition = counter(
 .absent(NEVER);
 const CHECKPOINTS: Definition = counter(
     "plimsoll_checkpoints_total",
-    "Records of history: loaded, skipped, saved, unchanged, kept_richer, refused, failed, collected.",
+    "Records of history: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
 )
 .labels(&["outcome"], "up to 16")
 .absent(NEVER);

@@ -59,10 +59,6 @@ impl Role {
 
     fn take_kill(&self, core: &mut Core, kill: Kill, now: Time) -> u64 {
         let source = kill.source.name();
-        if kill.source == KillSource::FirstSight && !core.fleet.counts_kills_in_downtime() {
-            self.health.count_oom_kill(source, "ignored");
-            return 0;
-        }
         let vpas = match core.index.pod(&kill.namespace, &kill.pod) {
             Some((pod, vpas)) => {
                 let part = pod.container(&kill.container).map(|container| container.part);
@@ -82,11 +78,17 @@ impl Role {
         let mut counted = 0;
         for key in keys() {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let outcome = core.fleet.take_kill(&key, (pod, container), kill.at, kill.kill, now);
+            let whose = (pod, container);
+            let outcome = if kill.source == KillSource::FirstSight {
+                core.fleet.take_kill_at_first_sight(&key, whose, kill.at, kill.kill, now)
+            } else {
+                core.fleet.take_kill(&key, whose, kill.at, kill.kill, now)
+            };
             let word = match outcome {
                 KillOutcome::Counted => "counted",
                 KillOutcome::Known => "known",
                 KillOutcome::Expired => "expired",
+                KillOutcome::Ignored => "ignored",
                 KillOutcome::Refused(_) => "refused",
                 KillOutcome::Untracked => "untracked",
             };
