@@ -59,7 +59,11 @@ pub const KEYS: [Key; 7] = [
         name: "plimsoll.dev/profile",
         wanted: "`latency`, `batch` or `cost`",
         effect: "percentiles and margin of a named profile",
-        flags: &["target-cpu-percentile", "target-memory-percentile", "recommendation-margin-fraction"],
+        flags: &[
+            "target-cpu-percentile",
+            "target-memory-percentile",
+            "recommendation-margin-fraction",
+        ],
         read: |text, tuning| {
             let profile = PROFILES.iter().find(|profile| profile.name == text)?;
             *tuning = tuning.or(profile.tuning);
