@@ -124,7 +124,6 @@ impl ContainerHistory {
             return Err(Rejected::Negative);
         }
         let known = find_or_add(&mut self.replicas, replica);
-        known.last_kill = known.last_kill.max(Some(at));
         if known.last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
             return Err(Rejected::TooOld);
         }
@@ -132,7 +131,10 @@ impl ContainerHistory {
         let base = self.observed_need(at, kill, rules).0.max(peak);
         let added = base.saturating_add(Bytes::from_f64(rules.oom_min_bump).0);
         let counted = added.max(Bytes(base).scale(rules.oom_ratio).0);
-        if self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)? {
+        let is_peak = self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)?;
+        let known = find_or_add(&mut self.replicas, replica);
+        known.last_kill = known.last_kill.max(Some(at));
+        if is_peak {
             self.remember_bump(Bump { at, base, counted }, rules);
         }
         Ok(())
@@ -228,6 +230,10 @@ impl ContainerHistory {
 
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
+        // Upstream keeps for ever what it read at its start.
+        if self.restored && !rules.fixes.has(Fix::StaleContainersLeave) {
+            return false;
+        }
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
             self.cpu_seen.last.max(self.memory_seen.last)
         } else {

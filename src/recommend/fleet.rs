@@ -315,19 +315,19 @@ impl Fleet {
         Some(taken)
     }
 
-    /// Takes an out-of-memory kill.
+    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
     pub fn take_kill(
         &mut self,
         key: &VpaKey,
         (pod, container): (&str, &str),
-        at: Time,
-        kill: OomKill,
+        (at, kill): (Time, OomKill),
+        may_be_old: bool,
         now: Time,
     ) -> KillOutcome {
         let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
         let known = watched.history.get(container);
         let rules = watched.directives.rules(known, &self.settings);
-        if at < now.earlier(rules.memory_span()) {
+        if may_be_old && at < now.earlier(rules.memory_span()) {
             return KillOutcome::Expired;
         }
         if known.is_some_and(|known| known.knows_kill(pod, at, &rules)) {
@@ -349,14 +349,13 @@ impl Fleet {
         &mut self,
         key: &VpaKey,
         whose: (&str, &str),
-        at: Time,
-        kill: OomKill,
+        told: (Time, OomKill),
         now: Time,
     ) -> KillOutcome {
         if !self.settings.fixes.has(Fix::KillsInDowntimeCount) {
             return KillOutcome::Ignored;
         }
-        self.take_kill(key, whose, at, kill, now)
+        self.take_kill(key, whose, told, true, now)
     }
 
     /// Forgets what was kept for single pods that are gone; what they used stays.

@@ -188,9 +188,9 @@ fn kills_in_downtime_count() {
         fleet.take_usage(&key, usage, minute(0)).expect("is tracked");
         // The pod was killed while nobody watched, and shows it to whoever sees it first.
         let kill = OomKill { request: Bytes(800 * MIB), limit: None, usage: None };
-        let whose = ("web-0", "app");
-        let outcome = fleet.take_kill_at_first_sight(&key, whose, minute(5), kill, minute(9));
-        let again = fleet.take_kill_at_first_sight(&key, whose, minute(5), kill, minute(10));
+        let (whose, told) = (("web-0", "app"), (minute(5), kill));
+        let outcome = fleet.take_kill_at_first_sight(&key, whose, told, minute(9));
+        let again = fleet.take_kill_at_first_sight(&key, whose, told, minute(10));
         let said = fleet.recommend(&key, minute(10)).expect("the history is loaded");
         let target = said.containers[0].target.memory.expect("is recommended").value();
         (outcome, again, target > 800 * MIB)

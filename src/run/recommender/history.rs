@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use plimsoll_storage::{
@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Pauses after a storage that cannot be reached.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a collection of orphans may take at least.
+const COLLECTION: Duration = Duration::from_mins(1);
 
 /// How long a final save may take: less than the half minute that a pod is given to end.
 const FINAL: Duration = Duration::from_secs(20);
@@ -163,7 +166,7 @@ impl Role {
             }
             let saved = tokio::select! {
                 () = stop.stopped() => return,
-                saved = self.save_due(self.config.checkpoint_interval) => saved,
+                saved = self.save_due(self.config.checkpoint_interval, self.config.checkpoints_timeout) => saved,
             };
             match saved {
                 Ok(()) => pause = FIRST_PAUSE,
@@ -189,8 +192,10 @@ impl Role {
         }
     }
 
-    /// Saves everything that is due at this age, a batch at a time.
-    async fn save_due(&self, age: Duration) -> Result<(), Error> {
+    /// Saves what is due at this age, a batch at a time, and begins no other batch once the time is over.
+    /// Nothing under way is cut off, and each call brings at least one batch further.
+    async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
+        let began = Instant::now();
         loop {
             if !self.may_write() {
                 return Ok(());
@@ -201,6 +206,9 @@ impl Role {
                 return Ok(());
             }
             self.save(&due, now).await?;
+            if began.elapsed() > limit {
+                return Ok(());
+            }
         }
     }
 
@@ -210,18 +218,11 @@ impl Role {
             let mut core = self.state.lock();
             due.iter().flat_map(|key| core.fleet.records(key, now)).collect()
         };
-        let limit = self.config.checkpoints_timeout;
-        let saved = timeout(limit, writer.save(&records, &self.permit)).await;
-        let report = match saved {
-            Ok(Ok(report)) => report,
-            Ok(Err(error)) => {
+        let report = match writer.save(&records, &self.permit).await {
+            Ok(report) => report,
+            Err(error) => {
                 self.not_saved(due);
                 return Err(error);
-            }
-            Err(_) => {
-                self.not_saved(due);
-                let why = format!("{} records were not written within {limit:?}", records.len());
-                return Err(Error::Unavailable { place: self.storage.name().into(), why });
             }
         };
         self.settle(due, &records, &report, now);
@@ -305,7 +306,7 @@ impl Role {
             })
         };
         // Its own time: a slow save before must not cost the collection.
-        let limit = self.config.checkpoints_timeout;
+        let limit = self.config.checkpoints_timeout.max(COLLECTION);
         match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
             Ok(Ok(0)) => {}
             Ok(Ok(removed)) => {
@@ -322,7 +323,7 @@ impl Role {
         if !self.may_write() {
             return;
         }
-        match timeout(FINAL, self.save_due(Duration::ZERO)).await {
+        match timeout(FINAL, self.save_due(Duration::ZERO, FINAL)).await {
             Ok(Ok(())) => tracing::info!("history saved"),
             Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
             Err(_) => tracing::warn!("the last changes of history were not all saved in time"),

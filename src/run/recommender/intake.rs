@@ -78,11 +78,13 @@ impl Role {
         let mut counted = 0;
         for key in keys() {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let whose = (pod, container);
-            let outcome = if kill.source == KillSource::FirstSight {
-                core.fleet.take_kill_at_first_sight(&key, whose, kill.at, kill.kill, now)
-            } else {
-                core.fleet.take_kill(&key, whose, kill.at, kill.kill, now)
+            let (whose, told) = ((pod, container), (kill.at, kill.kill));
+            let outcome = match kill.source {
+                KillSource::FirstSight => {
+                    core.fleet.take_kill_at_first_sight(&key, whose, told, now)
+                }
+                KillSource::Update => core.fleet.take_kill(&key, whose, told, false, now),
+                KillSource::Eviction => core.fleet.take_kill(&key, whose, told, true, now),
             };
             let word = match outcome {
                 KillOutcome::Counted => "counted",
