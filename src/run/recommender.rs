@@ -396,8 +396,8 @@ impl Role {
             let (unsaved, _) = core.fleet.unsaved();
             (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
         };
-        self.health.feed(self.feeds.vpas.name()).objects.set(vpas as f64);
-        self.health.feed(self.feeds.pods.name()).objects.set(pods as f64);
+        self.health.set_feed_objects(self.feeds.vpas.name(), vpas);
+        self.health.set_feed_objects(self.feeds.pods.name(), pods);
         self.metrics.set_requests_read(sources);
         self.health.set_leader(self.permit.fence().is_held());
         self.health.set_write_queue("status", self.outbox.len());
