@@ -14,7 +14,7 @@ mod pass;
 mod probes;
 mod publish;
 mod rows;
-mod state;
+pub(super) mod state;
 mod targets;
 
 use std::{
