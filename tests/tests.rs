@@ -11,6 +11,7 @@ mod crds;
 mod demo;
 mod differential;
 mod docs;
+mod explain;
 mod feed;
 mod house;
 mod metrics;

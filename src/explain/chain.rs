@@ -80,23 +80,23 @@ fn row(out: &mut String, label: &str, numbers: &Numbers, note: &str) {
 }
 
 fn requested(requests: &super::report::Requests) -> String {
-    let mut text = match (requests.least, requests.most) {
-        (Some(least), Some(most)) if least == most => format!("{most}"),
+    let mut text = vec![match (requests.least, requests.most) {
+        (Some(least), Some(most)) if least == most => most.to_string(),
         (Some(least), Some(most)) => format!("{least} to {most}"),
         _ if requests.without > 0 => return "nothing".to_owned(),
         _ => return "by no pod: none has this container now".to_owned(),
-    };
+    }];
     if requests.without > 0 {
-        text.push_str(&format!(", and nothing by {} pods", requests.without));
+        text.push(format!(", and nothing by {} pods", requests.without));
     }
     if let Some(above) = requests.target_above_percent {
-        text.push_str(&match above.round() {
+        text.push(match above.round() {
             0.0 => ", which is the target".to_owned(),
             above if above > 0.0 => format!("; the target is {above:.0} % above"),
             above => format!("; the target is {:.0} % below", -above),
         });
     }
-    text
+    text.concat()
 }
 
 fn evidence(chain: &ResourceExplanation, at: Time) -> String {
@@ -123,18 +123,18 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
 fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
     let (step, walk) = (step(chain, which), Walk::of(kind, chain, which));
     let percentile = step.percentile * 100.0;
-    let mut text = match step.largest_replica {
+    let mut text = vec![match step.largest_replica {
         Some(_) => {
             format!("p{percentile:.0} of the largest replica reads {}", amount(kind, walk.read))
         }
         None => format!("p{percentile:.0} reads {}", amount(kind, walk.read)),
-    };
+    }];
     if walk.with_margin != walk.read {
         let margin = short(chain.margin * 100.0);
-        text.push_str(&format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
+        text.push(format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
     }
     if let (Some(factor), Some(Stretch { weight, exponent })) = (walk.factor, step.stretch) {
-        text.push_str(&format!(
+        text.push(format!(
             ", times {} for confidence, (1 + {weight} / {})^{exponent}: {}",
             short(factor),
             short(chain.evidence.confidence),
@@ -142,15 +142,15 @@ fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
         ));
     }
     if walk.held > walk.stretched {
-        text.push_str(&format!(", held to the floor of {}", amount(kind, walk.held)));
+        text.push(format!(", held to the floor of {}", amount(kind, walk.held)));
     } else if walk.held < walk.stretched {
-        text.push_str(&format!(", held to {}", amount(kind, walk.held)));
+        text.push(format!(", held to {}", amount(kind, walk.held)));
     }
     if walk.limited != walk.rounded {
-        text.push_str(&format!(", limited to {}", walk.limited));
+        text.push(format!(", limited to {}", walk.limited));
     }
-    text.push_str(&format!("; decided by {}: {}", step.decided_by, meaning(step.decided_by)));
-    text
+    text.push(format!("; decided by {}: {}", step.decided_by, meaning(step.decided_by)));
+    text.concat()
 }
 
 /// What each reason means.
@@ -244,14 +244,14 @@ pub(super) fn span(span: Duration) -> String {
         return "0 s".to_owned();
     };
     let (unit, name) = units[first];
-    let mut text = format!("{} {name}", seconds / unit);
+    let mut text = vec![format!("{} {name}", seconds / unit)];
     if let Some((below, name)) = units.get(first + 1) {
         let rest = seconds % unit / below;
         if rest > 0 {
-            text.push_str(&format!(" {rest} {name}"));
+            text.push(format!(" {rest} {name}"));
         }
     }
-    text
+    text.concat()
 }
 
 /// How long ago something was.

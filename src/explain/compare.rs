@@ -91,7 +91,7 @@ mod tests {
 
     /// Two days of samples, the last of them a minute before the hundredth hour.
     fn chain() -> ResourceExplanation {
-        let step = |stretch| json!({"percentile": 0.9, "read": 0.3, "stretch": stretch, "decided_by": "usage"});
+        let step = |stretch| json!({"percentile": 0.9, "read": 0.3, "stretch": stretch, "decidedBy": "usage"});
         serde_json::from_value(json!({
             "evidence": {"of": "cpu", "samples": 2880, "first": "1970-01-03T03:59:00Z",
                 "last": "1970-01-05T03:59:00Z", "interval": 86400.0, "confidence": 2.0},
@@ -99,9 +99,9 @@ mod tests {
             "floor": {"amount": 25},
             "rounding": {"multiple": 1, "humanized": false, "wholeCores": false},
             "cap": {"maxIsGlobal": false},
-            "lower": {"percentile": 0.5, "read": 0.3, "stretch": {"weight": 0.001, "exponent": -2}, "decided_by": "usage"},
+            "lower": {"percentile": 0.5, "read": 0.3, "stretch": {"weight": 0.001, "exponent": -2}, "decidedBy": "usage"},
             "target": step(None::<()>),
-            "upper": {"percentile": 0.95, "read": 0.3, "stretch": {"weight": 1.0, "exponent": 1}, "decided_by": "usage"},
+            "upper": {"percentile": 0.95, "read": 0.3, "stretch": {"weight": 1.0, "exponent": 1}, "decidedBy": "usage"},
         }))
         .expect("a chain")
     }

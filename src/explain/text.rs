@@ -103,25 +103,25 @@ fn nothing_stored() -> String {
 
 fn stored(record: &StoredRecord, report: &Report) -> String {
     let place = if report.history.storage == "checkpoint" { "checkpoint" } else { "record" };
-    let mut text = match record.form {
+    let mut text = vec![match record.form {
         Form::Exact => format!("exact {place}"),
         Form::Upstream => {
             format!("{place} in upstream's form, without open memory windows and exact weights")
         }
-    };
+    }];
     if !record.own {
-        text.push_str(", left by another VPA for this workload");
+        text.push(", left by another VPA for this workload".to_owned());
     }
     if let Some(written) = record.written {
-        text.push_str(&format!(", written {}", ago(written, report.at)));
+        text.push(format!(", written {}", ago(written, report.at)));
     }
     if let Some(created) = record.created {
-        text.push_str(&format!("; history began {}", ago(created, report.at)));
+        text.push(format!("; history began {}", ago(created, report.at)));
     }
     if record.outcome != "used" {
-        text.push_str("; it lies too far back and is not used");
+        text.push("; it lies too far back and is not used".to_owned());
     }
-    text
+    text.concat()
 }
 
 fn left_out(out: &mut String, report: &Report, look: &Look) {
@@ -145,19 +145,19 @@ fn conditions(out: &mut String, report: &Report, look: &Look) {
     }
     look.heading(out, "CONDITIONS", "");
     for condition in &report.conditions {
-        let mut text = format!("{} {}", condition.kind, condition.status);
+        let mut text = vec![format!("{} {}", condition.kind, condition.status)];
         if !condition.reason.is_empty() {
-            text.push_str(&format!(" ({})", condition.reason));
+            text.push(format!(" ({})", condition.reason));
         }
         if !condition.message.is_empty() {
-            text.push_str(&format!(": {}", condition.message));
+            text.push(format!(": {}", condition.message));
         }
         match &*condition.state {
-            "new" => text.push_str(" [not in the status yet]"),
-            "outdated" => text.push_str(" [in the status, but no longer so]"),
+            "new" => text.push(" [not in the status yet]".to_owned()),
+            "outdated" => text.push(" [in the status, but no longer so]".to_owned()),
             _ => {}
         }
-        for (index, line) in wrap(&text, look.width.min(100) - 6).iter().enumerate() {
+        for (index, line) in wrap(&text.concat(), look.width.min(100) - 6).iter().enumerate() {
             put(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
         }
     }

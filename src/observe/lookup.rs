@@ -53,7 +53,20 @@ pub async fn find_vpa(
 ) -> Result<Option<VerticalPodAutoscaler>, LookupError> {
     let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), namespace);
     let what = || format!("VerticalPodAutoscaler {namespace}/{name}");
-    api.get_opt(name).await.map_err(|why| LookupError::new(what(), &why))
+    get(&api, name).await.map_err(|why| LookupError::new(what(), &why))
+}
+
+/// An object, if it is there. A kind that the cluster does not know has no objects.
+async fn get<K>(api: &Api<K>, name: &str) -> kube::Result<Option<K>>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    match api.get(name).await {
+        Ok(object) => Ok(Some(object)),
+        // Not all of them give a reason.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(why) => Err(why),
+    }
 }
 
 /// The names of all VPAs of a namespace; none where the cluster does not know what a VPA is.
@@ -146,7 +159,7 @@ where
 {
     let api = Api::<K>::namespaced(client.clone(), &key.namespace);
     let what = || format!("{} {}/{}", key.kind, key.namespace, key.name);
-    let found = api.get_opt(&key.name).await.map_err(|why| LookupError::new(what(), &why))?;
+    let found = get(&api, &key.name).await.map_err(|why| LookupError::new(what(), &why))?;
     let Some(found) = found else { return Ok(None) };
     controllers.put(&found);
     Ok(Owner::of(found.meta().owner_references.as_deref().unwrap_or_default()))

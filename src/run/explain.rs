@@ -184,8 +184,12 @@ pub async fn explain(
         let mut core = state.lock();
         core.put_vpa(&vpa);
         core.take_outcome(&key, outcome);
-        pods.into_iter().for_each(|pod| core.change_pod(Change::Put(pod)));
-        nodes.into_iter().for_each(|node| core.change_node(Change::Put(node)));
+        for pod in pods {
+            core.change_pod(Change::Put(pod));
+        }
+        for node in nodes {
+            core.change_node(Change::Put(node));
+        }
         let room = core.find_room(config.cap_to_largest_node, config.pod_cap);
         core.fleet.set_room(room);
     }

@@ -12,7 +12,7 @@ use crate::{
         Report,
         compare::agreement,
         report::{
-            self, Agreement, Condition, Container, Finding, Kill, LeftOut, Limit, Numbers,
+            self, Agreement, Condition, Container, Finding, Form, Kill, LeftOut, Limit, Numbers,
             Requests, Resource, SCHEMA_VERSION, StoredRecord,
         },
     },
@@ -355,6 +355,12 @@ impl Judged<'_> {
         }
     }
 
+    /// Whether upstream's form is all that is stored of a container.
+    fn is_upstreams(&self, container: &str) -> bool {
+        let of_it = |record: &&StoredRecord| *record.container == *container;
+        self.stored.records.iter().find(of_it).is_some_and(|record| record.form == Form::Upstream)
+    }
+
     fn of_numbers(&self, findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
         let used = self.stored.records.iter().any(|record| record.outcome == "used");
         let resources = self.containers.iter().flat_map(|container| {
@@ -364,6 +370,12 @@ impl Judged<'_> {
         let mut drift = false;
         for (container, name, resource) in resources {
             match resource.agreement {
+                Agreement::Differs if used && name == "memory" && self.is_upstreams(container) => {
+                    notes.push(format!(
+                        "{name} of {container} in the status differs: checkpoints in upstream's form leave out \
+                         the memory windows that are open, up to a day of peaks."
+                    ));
+                }
                 Agreement::Differs if used => findings.push(Finding::new(
                     "numbers_differ",
                     format!(
