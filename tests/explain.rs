@@ -208,12 +208,12 @@ fn reads_well(scene: &Scene, name: &str) {
         "in status",
         "worked out",
         "OOM kill",
-        "decided by max_allowed",
+        "max_allowed: p95 reads",
         "CONDITIONS",
     ] {
         assert!(said.contains(words), "{words} is not in\n{said}");
     }
-    // The same by flags, as kubectl has it; and a reader that goes away is no problem.
+    // The same by flags, as kubectl has it.
     let by_flag = scene.explain(&["web", "--namespace", &scene.namespace, "--context=bed"]);
     assert_eq!(by_flag.status.code(), Some(0), "{by_flag:?}");
     let elsewhere = scene.explain(&[name, "-n", "default"]);

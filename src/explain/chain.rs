@@ -55,7 +55,7 @@ pub(super) fn resource(out: &mut String, look: &Look, kind: Kind, resource: &Res
         line(
             "OOM bump",
             &format!(
-                "killed {}, with {} seen; {} counts as a peak since",
+                "killed {}: from {} to {}, which counts as a peak since",
                 ago(bump.at, at),
                 amount(kind, bump.base),
                 amount(kind, bump.counted)
@@ -122,13 +122,10 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
 /// How one number came about: every step that changed something.
 fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
     let (step, walk) = (step(chain, which), Walk::of(kind, chain, which));
-    let percentile = step.percentile * 100.0;
-    let mut text = vec![match step.largest_replica {
-        Some(_) => {
-            format!("p{percentile:.0} of the largest replica reads {}", amount(kind, walk.read))
-        }
-        None => format!("p{percentile:.0} reads {}", amount(kind, walk.read)),
-    }];
+    let of = if step.largest_replica.is_some() { " of the largest replica" } else { "" };
+    let percentile = short(step.percentile * 100.0);
+    let mut text =
+        vec![format!("{}: p{percentile}{of} reads {}", step.decided_by, amount(kind, walk.read))];
     if walk.with_margin != walk.read {
         let margin = short(chain.margin * 100.0);
         text.push(format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
@@ -149,25 +146,10 @@ fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
     if walk.limited != walk.rounded {
         text.push(format!(", limited to {}", walk.limited));
     }
-    text.push(format!("; decided by {}: {}", step.decided_by, meaning(step.decided_by)));
-    text.concat()
-}
-
-/// What each reason means.
-const fn meaning(reason: Reason) -> &'static str {
-    match reason {
-        Reason::NoData => "nothing was seen yet",
-        Reason::Usage => "what was used",
-        Reason::OomBump => "an out-of-memory kill",
-        Reason::LargestReplica => "the peaks of the largest replica",
-        Reason::Floor => "the least that is recommended",
-        Reason::UpperBoundFactor => "the largest multiple of the target",
-        Reason::MinAllowed => "minAllowed of the policy",
-        Reason::MaxAllowed => "maxAllowed of the policy",
-        Reason::GlobalMaxAllowed => "the maximum for all containers",
-        Reason::NodeCap => "the pod's share of the largest node",
-        Reason::PodCap => "the maximum for a whole pod",
+    if matches!(step.decided_by, Reason::NodeCap | Reason::PodCap) {
+        text.push(", scaled down with the others to what a pod may have".to_owned());
     }
+    text.concat()
 }
 
 fn floor(kind: Kind, chain: &ResourceExplanation) -> String {

@@ -191,3 +191,32 @@ fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
         put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::Glyphs;
+
+    #[test]
+    fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
+        let sample = include_str!("../../tests/data/explain-vpa.json");
+        let mut report: Report = serde_json::from_str(sample).expect("a report");
+        report.notes.push("This is good to know.".to_owned());
+        report.findings.push(crate::explain::report::Finding::new("code", "Look at this."));
+        report.left_out.push(LeftOut { container: "old".into(), why: "stale".to_owned() });
+        let look = |colour, glyphs| Look { width: 80, colour, glyphs, command: String::new() };
+        let plain = render(&report, &look(false, Glyphs::Ascii));
+        assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
+        let painted = render(&report, &look(true, Glyphs::Ascii));
+        assert_ne!(painted, plain);
+        let mut stripped = String::new();
+        for (index, part) in painted.split('\x1b').enumerate() {
+            let rest = if index == 0 { part } else { part.split_once('m').map_or("", |it| it.1) };
+            stripped.push_str(rest);
+        }
+        assert_eq!(stripped, plain);
+        for words in ["Look at this. [code]", "- This is good to know.", "it has left the pods"] {
+            assert!(plain.contains(words), "{words} is not in\n{plain}");
+        }
+    }
+}
