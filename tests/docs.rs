@@ -5,6 +5,8 @@ use std::{fmt::Write as _, fs, path::Path};
 use plimsoll::{
     cli::flags,
     compat::Fix,
+    explain::{Report, text},
+    look::{Glyphs, Look},
     recommend::tuning::{KEYS, PROFILES, Profile},
 };
 
@@ -114,6 +116,16 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
         assert!(lines.any(|printed| printed == line), "the demo does not print it there: {line}");
     }
     assert!(sample.lines().count() > 10, "{sample}");
+}
+
+#[test]
+fn the_explanation_in_the_readme_is_what_is_printed_for_the_sample() {
+    let report: Report = serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+    let printed = text::render(&report, &look);
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    generated("README.md", "explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod demo;
 mod deploy;
 mod differential;
 mod docs;
+mod explain;
 mod feed;
 mod house;
 mod metrics;

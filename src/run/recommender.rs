@@ -16,7 +16,7 @@ mod probes;
 mod publish;
 mod rows;
 mod save;
-mod state;
+pub(super) mod state;
 mod targets;
 
 use std::{

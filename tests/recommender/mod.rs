@@ -1,4 +1,4 @@
 //! The recommender as a process, on a real control plane.
 
 mod life;
-mod start;
+pub mod start;
