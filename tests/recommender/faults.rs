@@ -8,6 +8,8 @@ mod kill;
 mod log;
 mod outage;
 mod process;
+mod refusals;
 mod replicas;
 mod stage;
 mod target;
+mod usage;

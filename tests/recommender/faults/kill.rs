@@ -1,14 +1,19 @@
 //! A recommender that is killed, and one that is told to end.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use http::Method;
 use jiff::SignedDuration;
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
+use super::log;
 use super::process::Processes;
-use super::stage::{Stage, targets};
+use super::stage::{MINUTE, Stage, targets};
 use crate::support::clock::wall_now;
 use crate::support::noise::{self, Noise};
+use crate::support::proxy::{self, Proxy};
+use crate::support::wait;
 
 const ROUNDS: u64 = 5;
 const NAMES: &[&str] = &["api", "cache", "front", "worker"];
@@ -108,4 +113,53 @@ async fn a_graceful_stop_loses_nothing() {
     process.end("TERM").await;
     let after = stage.samples().await;
     assert!(NAMES.iter().all(|name| after[*name] > stored[*name]), "{stored:?} {after:?}");
+}
+
+#[tokio::test]
+async fn a_stop_in_the_middle_of_a_save_saves_that_anew() {
+    let (log, _guard) = log::keep();
+    let Some(stage) = Stage::set(NAMES).await else { return };
+    let (gate, open) = tokio::sync::watch::channel(true);
+    let is_save = |method: &Method, path: &str| {
+        *method == Method::PATCH && path.contains("/verticalpodautoscalercheckpoints/")
+    };
+    let proxy = Proxy::start(stage.client(), move |method, path| {
+        let mut open = open.clone();
+        if !is_save(method, path) {
+            return proxy::pass();
+        }
+        Box::pin(async move {
+            let _ = open.wait_for(|open| *open).await;
+            None
+        })
+    })
+    .await;
+    let clock = stage.clock();
+    let flags = ["--checkpoint-interval=0s"];
+    let running = stage.start_by(proxy.client.clone(), &clock, &flags).await;
+    stage.live(&running, &clock, 3, MINUTE).await;
+    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    let before = stage.samples().await;
+
+    gate.send_replace(false);
+    let saves = || proxy.arrivals(&Method::PATCH, "-main").len();
+    let begun = saves();
+    stage.live(&running, &clock, 1, MINUTE).await;
+    wait::until("a save is under way", || async { (saves() >= begun + 4).then_some(()) }).await;
+    let begun = saves();
+    let mut stop = pin!(running.stop());
+    let again = wait::until("it is saved again", || async { (saves() > begun).then_some(()) });
+    let stopped = tokio::select! {
+        () = &mut stop => true,
+        () = again => false,
+    };
+    gate.send_replace(true);
+    if !stopped {
+        stop.await;
+    }
+    log.assert_line(&["history saved"]);
+    let after = stage.samples().await;
+    for name in NAMES {
+        assert!(after[*name] > before[*name], "{name}: {before:?} {after:?}");
+    }
 }
