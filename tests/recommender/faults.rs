@@ -4,6 +4,7 @@
 //! clock. Each has a bed of its own, because each breaks something that is the cluster's.
 
 mod clocks;
+mod conflicts;
 mod kill;
 mod log;
 mod outage;
