@@ -64,6 +64,18 @@ async fn a_kill_at_any_moment_goes_back_to_the_last_save_and_no_oom_kill_that_st
         processes.see();
     }
     assert!(first_sight >= 3.0, "kills during downtimes: {first_sight}");
+
+    // And one that dies before it has read anything.
+    process.end("KILL").await;
+    processes.blind();
+    let (wanted, _) = stage.remembered(wall_now().into()).await;
+    for _ in 0..3 {
+        process = processes.start("recommender", &["--leader-elect=false"]);
+        assert_eq!(process.end("KILL").await, 137);
+    }
+    process = processes.start("recommender", &["--leader-elect=false"]);
+    process.passes(2).await;
+    stage.says("after deaths at birth", &wanted).await;
     process.end("KILL").await;
 }
 

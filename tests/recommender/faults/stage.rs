@@ -159,14 +159,14 @@ impl Stage {
         .await
     }
 
-    /// The number of samples in each stored history.
+    /// The number of samples of CPU in each stored history.
     pub async fn samples(&self) -> BTreeMap<String, u64> {
         let options = Options { namespace: Some(self.namespace.clone()), ..Options::default() };
         let now: Time = wall_now().into();
         let stored = Checkpoints::new(self.client(), move || now, options);
         let loaded = load(&stored, &Wanted::Everything).await;
         let count = |(key, snapshot): (plimsoll_storage::Key, plimsoll_storage::Snapshot)| {
-            (key.vpa.name.to_string(), snapshot.richness())
+            (key.vpa.name.to_string(), snapshot.cpu_seen.count)
         };
         loaded.snapshots.into_iter().map(count).collect()
     }
