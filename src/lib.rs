@@ -12,6 +12,8 @@ pub mod cli;
 pub mod clock;
 pub mod compat;
 pub mod demo;
+pub mod explain;
+pub mod look;
 pub mod metrics;
 pub mod observe;
 pub mod quantity;

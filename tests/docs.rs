@@ -5,6 +5,8 @@ use std::{fmt::Write as _, fs, path::Path};
 use plimsoll::{
     cli::flags,
     compat::Fix,
+    explain::{Report, text},
+    look::{Glyphs, Look},
     recommend::tuning::{KEYS, PROFILES, Profile},
 };
 
@@ -30,9 +32,17 @@ fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_annotations_in_the_documentation_are_those_of_the_code() {
-    let mut table = String::from("| annotation | value | what it does |\n|---|---|---|\n");
+    let known: Vec<String> = flags::recommender().into_iter().map(|flag| flag.name).collect();
+    let mut table = String::from(
+        "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
+    );
     for key in KEYS {
-        writeln!(table, "| `{}` | {} | {} |", key.name, key.wanted, key.effect).expect("fits");
+        let strangers = key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
+        assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
+        let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
+        let (name, wanted, effect, flags) = (key.name, key.wanted, key.effect, flags.join(", "));
+        writeln!(table, "| `{name}` | {wanted} | VPA | recommender | {flags} | {effect} |")
+            .expect("fits");
     }
     generated("docs/configuration.md", "annotations", &table);
 }
@@ -106,6 +116,16 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
         assert!(lines.any(|printed| printed == line), "the demo does not print it there: {line}");
     }
     assert!(sample.lines().count() > 10, "{sample}");
+}
+
+#[test]
+fn the_explanation_in_the_readme_is_what_is_printed_for_the_sample() {
+    let report: Report = serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+    let printed = text::render(&report, &look);
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    generated("README.md", "explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod crds;
 mod demo;
 mod election;
 mod exit;
+mod explain;
 pub mod flags;
 mod gates;
 mod klog;
@@ -47,6 +48,7 @@ Examples:
   plimsoll demo --output json          the same as data
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
   plimsoll recommender                 recommend, from inside of a cluster
+  plimsoll explain vpa shop/web        why its numbers are what they are
 
 Every flag can be set in the environment instead, --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
@@ -71,6 +73,7 @@ struct Cli {
 enum Command {
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
+    Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
 }
 
@@ -86,6 +89,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         match command {
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
+            Command::Explain(arguments) => explain::run(&arguments, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
         }
     });
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn help_fits_eighty_columns() {
-        let examples = [EXAMPLES, demo::EXAMPLES, recommender::EXAMPLES];
+        let examples = [EXAMPLES, demo::EXAMPLES, explain::EXAMPLES, recommender::EXAMPLES];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
         }

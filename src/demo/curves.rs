@@ -1,10 +1,10 @@
 //! The report's sparklines: usage against request, and when containers were killed.
 
 use super::{
-    look::{BOLD, DIM, GREEN, Look, RED, put},
     report::Report,
     spark::{Shared, marks, spark},
 };
+use crate::look::{BOLD, DIM, GREEN, Look, RED, put};
 
 /// Two sparklines beside each other for every container, cpu and memory.
 pub(super) fn curves(out: &mut String, report: &Report, look: &Look) {

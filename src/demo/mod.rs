@@ -13,7 +13,6 @@ mod curves;
 pub mod fleet;
 pub mod ledger;
 pub mod life;
-mod look;
 pub mod report;
 pub mod spark;
 mod tables;

@@ -1,13 +1,6 @@
 //! Sparklines: numbers as a row of characters, in blocks or in plain ASCII.
 
-/// Which characters may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glyphs {
-    /// Blocks, arrows and lines of Unicode.
-    Unicode,
-    /// Seven bits only.
-    Ascii,
-}
+pub use crate::look::Glyphs;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const LETTERS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];

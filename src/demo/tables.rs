@@ -1,10 +1,8 @@
 //! The report's two tables: what the lives came to, and what is recommended.
 
-use super::{
-    look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap},
-    report::{ContainerReport, Lives, Recommended, Report},
-};
+use super::report::{ContainerReport, Lives, Recommended, Report};
 use crate::{
+    look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap},
     quantity::Quantity,
     sim::Advice,
     units::{Bytes, MilliCpu},

@@ -1,13 +1,13 @@
 //! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
 
-pub use super::look::Look;
 use super::{
     config::Config,
     curves::curves,
-    look::{BOLD, DIM, put, wrap},
     report::{Lives, Report},
     tables::{lives, recommendations, rows},
 };
+pub use crate::look::Look;
+use crate::look::{BOLD, DIM, put, wrap};
 
 /// What is said before anything is computed.
 pub fn opening(config: &Config, look: &Look) -> String {

@@ -8,6 +8,7 @@ pub mod feed;
 pub mod guard;
 pub mod index;
 mod items;
+pub mod lookup;
 pub mod pod;
 pub mod scale;
 pub mod selector;

@@ -38,6 +38,9 @@ pub struct ContainerHistory {
     pub(super) half_lives: HalfLives,
     /// Whether what a storage remembered is part of this.
     pub(super) restored: bool,
+    /// Whether the references of what came back (CPU, memory) move with the next sample. Upstream keeps what
+    /// it read apart from what it sees, and measures both by the reference of the latter.
+    pub(super) catches_up: [bool; 2],
 }
 
 /// The peaks of whichever replica was largest in its window.
@@ -76,6 +79,7 @@ impl ContainerHistory {
             owner: None,
             half_lives: rules.half_lives(),
             restored: false,
+            catches_up: [false; 2],
         }
     }
 
@@ -96,6 +100,9 @@ impl ContainerHistory {
             return Err(Rejected::OutOfOrder);
         }
         replica.last_cpu = Some(at);
+        if std::mem::take(&mut self.catches_up[0]) {
+            self.cpu.catch_up(rules.cpu_axis(), at);
+        }
         self.cpu.add(rules.cpu_axis(), usage.as_cores(), CPU_WEIGHT, at);
         see(&mut self.cpu_seen, at);
         Ok(())
@@ -259,6 +266,8 @@ impl ContainerHistory {
         self.adopt(now, rules);
         remembered.adopt(now, rules);
         let axis = rules.memory_axis();
+        let first = [self.cpu.reference().is_none(), self.memory.reference().is_none()];
+        self.catches_up = [0, 1].map(|which| first[which] && remembered.catches_up[which]);
         self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
         self.memory.merge(axis, &remembered.memory);
         match (&mut self.fleet, remembered.fleet.take()) {
@@ -359,6 +368,10 @@ impl ContainerHistory {
     ) -> Result<bool, Rejected> {
         self.adopt(at, rules);
         let (axis, sample) = (rules.memory_axis(), (at, usage, source));
+        if std::mem::take(&mut self.catches_up[1]) {
+            // The pods did not come back either, so this sample opens a window.
+            self.memory.catch_up(axis, at.later(rules.interval));
+        }
         let replica = find_or_add(&mut self.replicas, replica);
         let peaks = &mut self.memory;
         let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;

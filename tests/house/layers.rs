@@ -8,17 +8,19 @@ use super::{
 /// Modules of the root crate by layer. One may use its own layer's first row freely, and otherwise itself and
 /// the layers above it in this list.
 const LAYERS: [&[&str]; 6] = [
-    &["api", "clock", "compat", "quantity", "units"],
+    &["api", "clock", "compat", "look", "quantity", "units"],
     &["recommend", "update", "admit", "watermark", "horizontal"],
-    &["sim", "observe", "act", "serve", "metrics", "shutdown"],
+    &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain"],
     &["demo", "run"],
     &["cli"],
     &["main"],
 ];
 
 /// Modules that are handed plain data and `now`, and answer with a decision.
-const PURE: [&str; 9] = [
+const PURE: [&str; 11] = [
     "compat",
+    "explain",
+    "look",
     "quantity",
     "units",
     "recommend",

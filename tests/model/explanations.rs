@@ -22,14 +22,15 @@ fn multiple(value: i64, of: i64) -> i64 {
 }
 
 /// The chain once more, written from its description and fed by the explanation's fields only.
-struct Recomputed {
-    target: Quantity,
-    lower: Quantity,
-    upper: Quantity,
-    uncapped: Quantity,
+pub struct Recomputed {
+    pub target: Quantity,
+    pub lower: Quantity,
+    pub upper: Quantity,
+    pub uncapped: Quantity,
 }
 
-fn recompute(explanation: &ResourceExplanation, is_cpu: bool) -> Recomputed {
+/// Works the numbers out from an explanation.
+pub fn recompute(explanation: &ResourceExplanation, is_cpu: bool) -> Recomputed {
     let amount = |step: &Step| {
         let read = step.largest_replica.unwrap_or(step.read);
         let base = cut(if is_cpu { read * 1000.0 } else { read });

@@ -14,7 +14,7 @@ use plimsoll_storage::{Scheme, Time, Weights};
 
 mod checkpoints;
 mod estimates;
-mod explanations;
+pub mod explanations;
 mod fixes;
 mod histograms;
 mod kills;

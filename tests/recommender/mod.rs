@@ -1,5 +1,6 @@
 //! The recommender as a process, on a real control plane.
 
 mod empty;
+mod faults;
 mod life;
-mod start;
+pub mod start;

@@ -1,8 +1,15 @@
-//! How text may look, and the few things that depend on it: colour, headings, line breaks.
+//! How text for people may look, and the few things that depend on it: colour, characters, line breaks.
 
 use std::fmt::Write as _;
 
-use super::spark::Glyphs;
+/// Which characters may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glyphs {
+    /// Blocks, arrows and lines of Unicode.
+    Unicode,
+    /// Seven bits only.
+    Ascii,
+}
 
 /// How text may look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,36 +24,45 @@ pub struct Look {
     pub command: String,
 }
 
-pub(super) const BOLD: &str = "1";
-pub(super) const DIM: &str = "2";
-pub(super) const GREEN: &str = "32";
-pub(super) const YELLOW: &str = "33";
-pub(super) const RED: &str = "31";
+/// What stands out.
+pub const BOLD: &str = "1";
+/// What stands back.
+pub const DIM: &str = "2";
+/// What is well.
+pub const GREEN: &str = "32";
+/// What should be looked at.
+pub const YELLOW: &str = "33";
+/// What is wrong.
+pub const RED: &str = "31";
 
 impl Look {
-    pub(super) fn paint(&self, code: &str, text: &str) -> String {
+    /// Text in a colour, where colours are wanted.
+    pub fn paint(&self, code: &str, text: &str) -> String {
         let visible = self.colour && !text.trim().is_empty();
         if visible { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    pub(super) fn heading(&self, out: &mut String, title: &str, note: &str) {
+    /// A blank line and a title, with something said beside it.
+    pub fn heading(&self, out: &mut String, title: &str, note: &str) {
         let note =
             if note.is_empty() { String::new() } else { self.paint(DIM, &format!("  {note}")) };
         put(out, format_args!("\n{}{note}", self.paint(BOLD, title)));
     }
 
-    pub(super) fn plain<'a>(&self, unicode: &'a str, ascii: &'a str) -> &'a str {
+    /// Whichever of the two can be shown.
+    pub fn plain<'a>(&self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.glyphs == Glyphs::Unicode { unicode } else { ascii }
     }
 }
 
-pub(super) fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+/// Adds a line.
+pub fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 
 /// Words laid out in lines of at most `width` characters, as far as words allow.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

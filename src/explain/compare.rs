@@ -1,0 +1,138 @@
+//! Whether numbers in a status and numbers worked out anew are the same, but for what time explains.
+
+use plimsoll_storage::Time;
+
+use super::report::{Agreement, Numbers};
+use crate::{
+    quantity::Quantity,
+    recommend::{
+        ResourceExplanation,
+        estimate::{Resource, stretch_factor},
+        explanation::{Step, Stretch},
+    },
+};
+
+/// Share that may lie between the two: a histogram's bucket is 5 % wide, and bounds that moved by less than
+/// 5 % are not written.
+const BAND: f64 = 0.06;
+
+/// How the numbers of a status stand to those of now.
+pub fn agreement(
+    resource: Resource,
+    chain: &ResourceExplanation,
+    status: Option<&Numbers>,
+    now: &Numbers,
+    at: Time,
+) -> Agreement {
+    let Some(status) = status else { return Agreement::Unwritten };
+    if status == now {
+        return Agreement::Same;
+    }
+    // The recommender may have seen more since its last save, at most all the time until now.
+    let later = later_confidence(chain, at);
+    let near =
+        |written: Option<Quantity>, fresh: Option<Quantity>, step: &Step| match (written, fresh) {
+            (None, None) => true,
+            (Some(written), Some(fresh)) => {
+                let (written, fresh) = (written.as_f64(), fresh.as_f64());
+                let moved = step.stretch.map_or(1.0, |stretch| moved(stretch, chain, later));
+                within(resource, written, fresh, fresh * moved)
+            }
+            _ => false,
+        };
+    let drifted = near(status.target, now.target, &chain.target)
+        && near(status.uncapped, now.uncapped, &chain.target)
+        && near(status.lower, now.lower, &chain.lower)
+        && near(status.upper, now.upper, &chain.upper);
+    if drifted { Agreement::Drift } else { Agreement::Differs }
+}
+
+fn within(resource: Resource, written: f64, one: f64, other: f64) -> bool {
+    // The first buckets are wider than any share: 10 m and 10 MB.
+    let first = match resource {
+        Resource::Cpu => 0.012,
+        Resource::Memory => 12e6,
+    };
+    // Without any confidence a bound may be whatever it likes.
+    if !other.is_finite() {
+        return true;
+    }
+    let (least, most) = (one.min(other), one.max(other));
+    written >= least * (1.0 - BAND) - first && written <= most * (1.0 + BAND) + first
+}
+
+/// By which factor a bound moves from the confidence of the chain to a later one.
+fn moved(stretch: Stretch, chain: &ResourceExplanation, later: f64) -> f64 {
+    stretch_factor(stretch, later) / stretch_factor(stretch, chain.evidence.confidence)
+}
+
+fn later_confidence(chain: &ResourceExplanation, at: Time) -> f64 {
+    let evidence = &chain.evidence;
+    let passed = evidence.last.map_or(0, |last| at.nanos_since(last).max(0)) as f64 / 1e9;
+    let more = if evidence.interval > 0.0 { passed / evidence.interval } else { 0.0 };
+    evidence.confidence + more
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn numbers(target: &str, lower: &str, upper: &str) -> Numbers {
+        let amount = |text: &str| text.parse().ok();
+        Numbers {
+            target: amount(target),
+            lower: amount(lower),
+            upper: amount(upper),
+            uncapped: amount(target),
+        }
+    }
+
+    /// Two days of samples, the last of them a minute before the hundredth hour.
+    fn chain() -> ResourceExplanation {
+        let step = |stretch| json!({"percentile": 0.9, "read": 0.3, "stretch": stretch, "decidedBy": "usage"});
+        serde_json::from_value(json!({
+            "evidence": {"of": "cpu", "samples": 2880, "first": "1970-01-03T03:59:00Z",
+                "last": "1970-01-05T03:59:00Z", "interval": 86400.0, "confidence": 2.0},
+            "margin": 0.15,
+            "floor": {"amount": 25},
+            "rounding": {"multiple": 1, "humanized": false, "wholeCores": false},
+            "cap": {"maxIsGlobal": false},
+            "lower": {"percentile": 0.5, "read": 0.3, "stretch": {"weight": 0.001, "exponent": -2}, "decidedBy": "usage"},
+            "target": step(None::<()>),
+            "upper": {"percentile": 0.95, "read": 0.3, "stretch": {"weight": 1.0, "exponent": 1}, "decidedBy": "usage"},
+        }))
+        .expect("a chain")
+    }
+
+    #[test]
+    fn a_bucket_or_a_bound_that_was_not_worth_a_write_is_drift_and_more_is_not() {
+        let now = numbers("1000m", "900m", "1500m");
+        let at = Time::from_secs(100 * 3600);
+        for (status, expected) in [
+            (Some(numbers("1", "900m", "1500m")), Agreement::Same),
+            (Some(numbers("1050m", "900m", "1500m")), Agreement::Drift),
+            (Some(numbers("1", "870m", "1570m")), Agreement::Drift),
+            (Some(numbers("1200m", "900m", "1500m")), Agreement::Differs),
+            (Some(numbers("1", "900m", "3")), Agreement::Differs),
+            (Some(Numbers { upper: None, ..now }), Agreement::Differs),
+            (None, Agreement::Unwritten),
+        ] {
+            let found = agreement(Resource::Cpu, &chain(), status.as_ref(), &now, at);
+            assert_eq!(found, expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_young_history_moves_its_upper_bound_by_more() {
+        let mut young = chain();
+        young.evidence.confidence = 0.001;
+        young.evidence.last = Some(Time::from_secs(0));
+        let (now, written) = (numbers("1", "900m", "1000"), numbers("1", "900m", "400"));
+        let of = |seconds| {
+            agreement(Resource::Cpu, &young, Some(&written), &now, Time::from_secs(seconds))
+        };
+        assert_eq!((of(0), of(300)), (Agreement::Differs, Agreement::Drift));
+    }
+}

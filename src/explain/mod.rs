@@ -1,0 +1,17 @@
+//! `plimsoll explain`: the chain behind every number of an object, as data and as text for people.
+//!
+//! ```text
+//!   what was read, what the recommender's own code makes of it ──▶ Report ─┬─▶ text
+//!                                                                         └─▶ JSON
+//! ```
+//!
+//! Nothing is decided here: numbers and reasons come from `recommend`.
+
+mod chain;
+pub mod compare;
+pub mod nearest;
+pub mod report;
+pub mod text;
+pub mod walk;
+
+pub use report::Report;

@@ -1,0 +1,222 @@
+//! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
+
+use super::{
+    chain::{ago, resource},
+    report::{Container, Form, LeftOut, Report, StoredRecord},
+};
+use crate::{
+    look::{BOLD, DIM, Look, RED, YELLOW, put, wrap},
+    recommend::estimate::Resource as Kind,
+};
+
+/// Where the text beside a label begins.
+const INDENT: usize = 16;
+
+/// The whole report.
+pub fn render(report: &Report, look: &Look) -> String {
+    let mut out = String::new();
+    head(&mut out, report, look);
+    for container in &report.containers {
+        one(&mut out, report, container, look);
+    }
+    left_out(&mut out, report, look);
+    conditions(&mut out, report, look);
+    remarks(&mut out, report, look);
+    out
+}
+
+/// A label, and a text beside it in as many lines as it takes.
+pub(super) fn paragraph(out: &mut String, look: &Look, label: &str, text: &str) {
+    let lines = wrap(text, look.width.min(100) - INDENT);
+    for (index, line) in lines.iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        let label = look.paint(DIM, &format!("{label:<width$}", width = INDENT - 5));
+        put(out, format_args!("    {label} {line}"));
+    }
+}
+
+fn head(out: &mut String, report: &Report, look: &Look) {
+    let Report { namespace, name, target, .. } = report;
+    put(
+        out,
+        format_args!(
+            "{}  {} {}, {}, update mode {}",
+            look.paint(BOLD, &format!("{namespace}/{name}")),
+            target.kind,
+            target.name,
+            pods(report.pods),
+            report.update_mode
+        ),
+    );
+    let words = format!(
+        "Worked out anew by the recommender's own code from the {}, the VPA and its pods as they are now. \
+         Flags have to be those of the recommender {:?}.",
+        if report.history.storage == "checkpoint" {
+            "checkpoints".to_owned()
+        } else {
+            format!("{} history", report.history.storage)
+        },
+        report.recommender,
+    );
+    for line in wrap(&words, look.width.min(100)) {
+        put(out, format_args!("{}", look.paint(DIM, &line)));
+    }
+    if let Some(message) = &target.message {
+        put(out, format_args!(""));
+        for line in wrap(message, look.width.min(100)) {
+            put(out, format_args!("{}", look.paint(YELLOW, &line)));
+        }
+    }
+}
+
+fn pods(count: usize) -> String {
+    match count {
+        0 => "no pods".to_owned(),
+        1 => "1 pod".to_owned(),
+        more => format!("{more} pods"),
+    }
+}
+
+fn one(out: &mut String, report: &Report, container: &Container, look: &Look) {
+    look.heading(
+        out,
+        &format!("CONTAINER {}", container.name),
+        &format!("in {}", pods(container.pods)),
+    );
+    let record = report.history.records.iter().find(|one| one.container == container.name);
+    paragraph(out, look, "history", &record.map_or_else(nothing_stored, |it| stored(it, report)));
+    for kill in &container.kills {
+        let counted = if kill.counted { "counted" } else { "not in the stored history" };
+        let text = format!("of {}, {}: {counted}", kill.pod, ago(kill.at, report.at));
+        paragraph(out, look, "OOM kill", &text);
+    }
+    for (kind, what) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
+        if let Some(what) = what {
+            resource(out, look, kind, what, report.at);
+        }
+    }
+}
+
+fn nothing_stored() -> String {
+    "none is stored yet: nothing is known but that the container is there".to_owned()
+}
+
+fn stored(record: &StoredRecord, report: &Report) -> String {
+    let place = if report.history.storage == "checkpoint" { "checkpoint" } else { "record" };
+    let mut text = vec![match record.form {
+        Form::Exact => format!("exact {place}"),
+        Form::Upstream => {
+            format!("{place} in upstream's form, without open memory windows and exact weights")
+        }
+    }];
+    if !record.own {
+        text.push(", left by another VPA for this workload".to_owned());
+    }
+    if let Some(written) = record.written {
+        text.push(format!(", written {}", ago(written, report.at)));
+    }
+    if let Some(created) = record.created {
+        text.push(format!("; history began {}", ago(created, report.at)));
+    }
+    if record.outcome != "used" {
+        text.push("; it lies too far back and is not used".to_owned());
+    }
+    text.concat()
+}
+
+fn left_out(out: &mut String, report: &Report, look: &Look) {
+    if report.left_out.is_empty() {
+        return;
+    }
+    look.heading(out, "LEFT OUT", "");
+    for LeftOut { container, why } in &report.left_out {
+        let why = match &**why {
+            "off" => "the policy switches it off (mode Off)",
+            "stale" => "it has left the pods, others are alive without it (stale)",
+            _ => "the status has it, but nothing is stored of it and no pod has it now",
+        };
+        paragraph(out, look, container, why);
+    }
+}
+
+fn conditions(out: &mut String, report: &Report, look: &Look) {
+    if report.conditions.is_empty() {
+        return;
+    }
+    look.heading(out, "CONDITIONS", "");
+    for condition in &report.conditions {
+        let mut text = vec![format!("{} {}", condition.kind, condition.status)];
+        if !condition.reason.is_empty() {
+            text.push(format!(" ({})", condition.reason));
+        }
+        if !condition.message.is_empty() {
+            text.push(format!(": {}", condition.message));
+        }
+        match &*condition.state {
+            "new" => text.push(" [not in the status yet]".to_owned()),
+            "outdated" => text.push(" [in the status, but no longer so]".to_owned()),
+            _ => {}
+        }
+        for (index, line) in wrap(&text.concat(), look.width.min(100) - 6).iter().enumerate() {
+            put(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
+        }
+    }
+}
+
+fn remarks(out: &mut String, report: &Report, look: &Look) {
+    let room = [("CPU", report.room.cpu), ("memory", report.room.memory)];
+    let room = room.into_iter().filter_map(|(what, limit)| {
+        let limit = limit?;
+        Some(format!("A pod may have {} of {what} ({}).", limit.amount, limit.by))
+    });
+    let notes: Vec<String> = room.chain(report.notes.iter().cloned()).collect();
+    let bullet = look.plain("•", "-");
+    if !report.findings.is_empty() {
+        look.heading(out, "TO LOOK AT", "");
+        for finding in &report.findings {
+            let text = format!("{} [{}]", finding.message, finding.code);
+            bulleted(out, look, &look.paint(RED, bullet), &text);
+        }
+    }
+    if !notes.is_empty() {
+        look.heading(out, "NOTES", "");
+        for note in &notes {
+            bulleted(out, look, bullet, note);
+        }
+    }
+}
+
+fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
+    for (index, line) in wrap(text, look.width.min(100) - 4).iter().enumerate() {
+        put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::Glyphs;
+
+    #[test]
+    fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
+        let sample = include_str!("../../tests/data/explain-vpa.json");
+        let mut report: Report = serde_json::from_str(sample).expect("a report");
+        report.notes.push("This is good to know.".to_owned());
+        report.findings.push(crate::explain::report::Finding::new("code", "Look at this."));
+        report.left_out.push(LeftOut { container: "old".into(), why: "stale".to_owned() });
+        let look = |colour, glyphs| Look { width: 80, colour, glyphs, command: String::new() };
+        let plain = render(&report, &look(false, Glyphs::Ascii));
+        assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
+        let painted = render(&report, &look(true, Glyphs::Ascii));
+        assert_ne!(painted, plain);
+        let mut stripped = String::new();
+        for (index, part) in painted.split('\x1b').enumerate() {
+            let rest = if index == 0 { part } else { part.split_once('m').map_or("", |it| it.1) };
+            stripped.push_str(rest);
+        }
+        assert_eq!(stripped, plain);
+        for words in ["Look at this. [code]", "- This is good to know.", "it has left the pods"] {
+            assert!(plain.contains(words), "{words} is not in\n{plain}");
+        }
+    }
+}

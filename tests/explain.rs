@@ -1,0 +1,312 @@
+//! `plimsoll explain vpa` on a real cluster: what it prints is what the recommender knows, and why.
+
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use plimsoll::{
+    api::VerticalPodAutoscaler,
+    clock::Clock,
+    explain::{Report, report::Agreement},
+    quantity::Quantity,
+    recommend::ResourceExplanation,
+    run::recommender::Running,
+};
+use plimsoll_storage::{
+    Time,
+    checkpoint::{VerticalPodAutoscalerCheckpoint as Checkpoint, annotation},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    model::explanations::recompute,
+    recommender::start::{passed, start, step},
+    schema::{faults, schema},
+    storage::objects::defined,
+    support::{
+        Bed, Usage, clock,
+        nodes::{has_condition, is_ready},
+        objects,
+        usage::Use,
+        wait,
+    },
+};
+
+const STEP: Duration = Duration::from_mins(10);
+const STEPS: u32 = 60;
+const MEBIBYTE: u64 = 1 << 20;
+const SAMPLE: &str = "tests/data/explain-vpa.json";
+
+/// The program, cut off from what this machine would tell it.
+fn plimsoll(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(arguments).env_clear().env("LANG", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+/// Explains with a kubeconfig; what ends in time may be waited for.
+fn explain(kubeconfig: &Path, arguments: &[&str]) -> Output {
+    let config = format!("--kubeconfig={}", kubeconfig.display());
+    plimsoll(&[&["explain", "vpa", &*config], arguments].concat()).output().expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn json_of(output: &Output) -> Value {
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| {
+        panic!("{why}: {output:?}");
+    });
+    assert_eq!(faults(&schema("explain-vpa.v1.json"), &value), Vec::<String>::new());
+    value
+}
+
+fn refused(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let said = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("plimsoll: ") && output.stdout.is_empty(), "{said}");
+    said
+}
+
+/// A cluster with a VPA that a recommender of the test's own looks after.
+struct Scene {
+    bed: Bed,
+    usage: Usage,
+    namespace: String,
+    clock: Clock,
+    nodes: clock::Clock,
+    kubeconfig: PathBuf,
+}
+
+impl Scene {
+    async fn set() -> Option<Self> {
+        let begin = clock::wall_now() - STEP * (STEPS + 4);
+        let nodes = clock::Clock::standing_at(begin);
+        let bed = Bed::private_with(&[], nodes.clone()).await.filter(Bed::is_complete)?;
+        let kubeconfig = bed.kubeconfig_path();
+        let undefined = refused(&explain(&kubeconfig, &["shop/web"]), 1);
+        assert!(undefined.contains("apply the output of `plimsoll crds`"), "{undefined}");
+        defined(&bed).await;
+        bed.nodes().add("node", "8", "16Gi").await;
+        let usage = Usage::serve(&bed).await;
+        let namespace = bed.namespace("shop").await;
+        let vpa = "
+metadata: {name: web}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  resourcePolicy: {containerPolicies: [{containerName: main, maxAllowed: {cpu: '2'}}]}
+";
+        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+        let web = objects::deployment("web", 2, "100m", "256Mi");
+        objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+        bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
+        usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 200 * MEBIBYTE });
+        usage.at(begin);
+        let clock = Clock::stepped(Time::from(begin));
+        Some(Self { bed, usage, namespace, clock, nodes, kubeconfig })
+    }
+
+    async fn live(&self, running: &Running, steps: u32) {
+        for _ in 0..steps {
+            self.usage.at(self.clock.now().later(STEP).into());
+            self.nodes.step(STEP.try_into().expect("is short"));
+            step(running, &self.clock, STEP).await;
+        }
+    }
+
+    /// Kills a container for its memory, and waits until its pod shows it and is ready again.
+    async fn kill(&self) {
+        let pods = self.bed.nodes().pods(&self.namespace, "web-", 2, "are ready", is_ready).await;
+        let name = pods[0].metadata.name.clone().expect("a name");
+        self.bed.nodes().oom_kill(&self.namespace, &name, "main").await;
+        let restarted = |pod: &k8s_openapi::api::core::v1::Pod| {
+            let statuses =
+                pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+            let first = statuses.and_then(|all| all.first());
+            first.is_some_and(|status| status.restart_count > 0)
+                && has_condition(pod, "Ready", "True")
+        };
+        self.bed.nodes().pod(&self.namespace, &name, "is killed and back", restarted).await;
+    }
+
+    fn explain(&self, arguments: &[&str]) -> Output {
+        explain(&self.kubeconfig, arguments)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_follow_from_the_chain()
+ {
+    let Some(scene) = Scene::set().await else { return };
+    let name = format!("{}/web", scene.namespace);
+    let json = ["-o", "json"];
+
+    let young = json_of(&scene.explain(&[&[&*name], &json[..]].concat()));
+    assert_eq!(young["history"]["records"], json!([]));
+    assert_eq!(young["containers"][0]["cpu"]["agreement"], "unwritten");
+
+    let running = start(&scene.bed, &scene.clock, &["--bounds-dead-band=0"]).await;
+    passed(&running, 1).await;
+    scene.live(&running, STEPS / 2).await;
+    scene.kill().await;
+    scene.live(&running, STEPS / 2).await;
+    wait::until("everything is written", || async {
+        (running.waiting_statuses() == 0).then_some(())
+    })
+    .await;
+    running.stop().await;
+
+    let output = scene.explain(&[&[&*name], &json[..]].concat());
+    let value = json_of(&output);
+    assert_eq!(output.status.code(), Some(0), "{:#}", value["findings"]);
+    let report: Report = serde_json::from_value(value.clone()).expect("a report");
+    assert_eq!(report.history.records.len(), 1, "{:?}", report.history);
+    assert_eq!(value["history"]["records"][0]["form"], "exact");
+    assert!(value["history"]["records"][0]["written"].is_string(), "{value:#}");
+    let main = &report.containers[0];
+    assert_eq!((main.pods, report.pods), (2, 2));
+    assert_eq!(main.kills.iter().map(|kill| kill.counted).collect::<Vec<_>>(), [true]);
+    for (resource, is_cpu) in [(&main.cpu, true), (&main.memory, false)] {
+        let resource = resource.as_ref().expect("is recommended");
+        assert_eq!(resource.agreement, Agreement::Same, "{resource:#?}");
+        let again = recompute(&resource.chain, is_cpu);
+        let numbers = resource.recomputed;
+        let all = [numbers.target, numbers.lower, numbers.upper, numbers.uncapped];
+        assert_eq!([again.target, again.lower, again.upper, again.uncapped].map(Some), all);
+    }
+    assert!(main.memory.as_ref().is_some_and(|memory| memory.chain.bump.is_some()));
+    if std::env::var_os("UPDATE").is_some() {
+        let sample = serde_json::to_string_pretty(&value).expect("JSON") + "\n";
+        let sample = sample.replace(&scene.namespace, "shop");
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE), sample).expect("writes");
+    }
+
+    reads_well(&scene, &name);
+    other_flags_are_told(&scene, &name);
+    an_unknown_name_gets_the_nearest(&scene);
+    upstreams_form_is_told(&scene, &name).await;
+}
+
+fn reads_well(scene: &Scene, name: &str) {
+    let output = scene.explain(&[name]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    for line in said.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(line.trim_end() == line && !line.contains('\x1b'), "{line:?}");
+    }
+    for words in [
+        "CONTAINER main",
+        "in status",
+        "worked out",
+        "OOM kill",
+        "max_allowed: p95 reads",
+        "CONDITIONS",
+    ] {
+        assert!(said.contains(words), "{words} is not in\n{said}");
+    }
+    // The same by flags, as kubectl has it.
+    let by_flag = scene.explain(&["web", "--namespace", &scene.namespace, "--context=bed"]);
+    assert_eq!(by_flag.status.code(), Some(0), "{by_flag:?}");
+    let elsewhere = scene.explain(&[name, "-n", "default"]);
+    assert!(refused(&elsewhere, 2).contains("give one of the two"));
+}
+
+fn other_flags_are_told(scene: &Scene, name: &str) {
+    let output = scene.explain(&[name, "--recommendation-margin-fraction=0.9", "-o=json"]);
+    let value = json_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{value:#}");
+    assert_eq!(value["findings"][0]["code"], "numbers_differ", "{value:#}");
+    let local = scene.explain(&[name, "--storage=local:/nonexistent"]);
+    assert!(refused(&local, 1).contains("no such directory"));
+}
+
+fn an_unknown_name_gets_the_nearest(scene: &Scene) {
+    let namespace = &*scene.namespace;
+    let said = refused(&scene.explain(&["wbe", "-n", namespace]), 1);
+    assert!(said.ends_with("the nearest there: web\n"), "{said}");
+    let said = refused(&scene.explain(&["web"]), 1);
+    assert!(said.contains("default/web: namespace default has none"), "{said}");
+}
+
+async fn upstreams_form_is_told(scene: &Scene, name: &str) {
+    let api = Api::<Checkpoint>::namespaced(scene.bed.client(), &scene.namespace);
+    let without = Patch::Merge(json!({"metadata": {"annotations": {annotation::KEY: null}}}));
+    api.patch("web-main", &PatchParams::default(), &without).await.expect("is changed");
+    let output = scene.explain(&[name, "-o", "json"]);
+    let value = json_of(&output);
+    assert_eq!(value["history"]["records"][0]["form"], "upstream");
+    // Ten-thousandths of a weight move no percentile here, but memory is all in windows that are open.
+    let cpu = &value["containers"][0]["cpu"];
+    assert_eq!(cpu["status"]["target"], cpu["recomputed"]["target"], "{value:#}");
+    assert_eq!(value["findings"], json!([]));
+    assert!(text(&scene.explain(&[name])).contains("upstream's form"));
+    api.delete("web-main", &kube::api::DeleteParams::default()).await.expect("is removed");
+    let output = scene.explain(&[name, "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(json_of(&output)["findings"][0]["code"], "history_missing");
+}
+
+#[test]
+fn a_cluster_that_cannot_be_reached_is_one_line_within_seconds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mute = listener.local_addr().expect("an address").port();
+    // Nobody listens on the first port, and on the other nobody ever answers.
+    for (port, seconds) in [(1, 5), (mute, 20)] {
+        let file = folder.path().join(format!("config-{port}"));
+        let config = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
+             clusters: [{{name: x, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n\
+             users: [{{name: x, user: {{token: t}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: x, user: x, namespace: shop}}}}]\n"
+        );
+        std::fs::write(&file, config).expect("writes");
+        let begun = Instant::now();
+        let said = refused(&explain(&file, &["web"]), 1);
+        assert!(begun.elapsed() < Duration::from_secs(seconds), "{:?}", begun.elapsed());
+        assert!(said.contains("shop/web") && said.contains(&port.to_string()), "{said}");
+        let said = refused(&explain(&file, &["web", "--context=other"]), 1);
+        assert!(said.contains("other"), "{said}");
+    }
+    let said = refused(&explain(&folder.path().join("missing"), &["web"]), 1);
+    assert!(said.contains("--kubeconfig="), "{said}");
+}
+
+#[test]
+fn only_what_can_be_explained_is_offered() {
+    let said = refused(&plimsoll(&["explain", "wpa", "web"]).output().expect("starts"), 2);
+    assert!(said.contains("[possible values: vpa]"), "{said}");
+    let said = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
+    assert!(said.contains("NAMESPACE/NAME"), "{said}");
+}
+
+#[test]
+fn the_sample_is_a_report_whose_numbers_follow_from_its_chain() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
+    let text = std::fs::read_to_string(path).expect("the sample is in the repository");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(faults(&schema("explain-vpa.v1.json"), &value), Vec::<String>::new());
+    let mut wrong = value.clone();
+    wrong["containers"][0]["cpu"]["agreement"] = json!("perhaps");
+    wrong["more"] = json!(1);
+    assert_eq!(faults(&schema("explain-vpa.v1.json"), &wrong).len(), 2);
+    let report: Report = serde_json::from_value(value).expect("a report");
+    let check = |chain: &ResourceExplanation, is_cpu, target: Option<Quantity>| {
+        assert_eq!(Some(recompute(chain, is_cpu).target), target);
+    };
+    for container in &report.containers {
+        for (resource, is_cpu) in [(&container.cpu, true), (&container.memory, false)] {
+            let resource = resource.as_ref().expect("is recommended");
+            check(&resource.chain, is_cpu, resource.recomputed.target);
+        }
+    }
+}
