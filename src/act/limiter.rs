@@ -187,15 +187,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_given_up_takes_nothing_and_holds_nobody_up() {
+    async fn a_wait_that_is_lapsed_takes_nothing_and_holds_nobody_up() {
         let limiter = Limiter::new(2.0, 1);
         limiter.acquire().await;
-        let mut given_up = 0;
+        let mut lapsed = 0;
         for _ in 0..40 {
             let gives_up = tokio::time::timeout(Duration::from_millis(1), limiter.acquire());
-            given_up += usize::from(gives_up.await.is_err());
+            lapsed += usize::from(gives_up.await.is_err());
         }
-        assert!(given_up > 20, "only {given_up} were given up");
+        assert!(lapsed > 20, "only {lapsed} were given up");
         assert_eq!(limiter.waiting(), 0);
         // Twenty lost tokens would be ten seconds.
         let start = Instant::now();

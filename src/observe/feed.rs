@@ -78,6 +78,11 @@ impl Feed {
         *self.synced.borrow()
     }
 
+    /// Whether nothing has arrived since the last error: what is known may be old.
+    pub fn is_failing(&self) -> bool {
+        self.lock().failing
+    }
+
     /// Waits until a list has been read to its end.
     pub async fn synced(&self) {
         // Fails only when the sender is gone, which lives as long as `self`.

@@ -8,21 +8,27 @@
 //!                    └─ VPAs by one pair that they insist on     (for a pod that is new)
 //! ```
 
+mod namespace;
+#[cfg(test)]
+mod tests;
+mod vpa;
+
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
 use plimsoll_storage::{Time, VpaKey};
 
+use self::namespace::{Entry, Namespace};
+pub use self::vpa::{Target, Vpa};
 use super::{
     pod::{Kill, KillSource, Names, Pod, Sources},
-    selector::{Labels, Selector},
+    selector::Selector,
     slim::SlimPod,
 };
 use crate::{
-    api::vpa::{TargetRef, UpdateMode, VerticalPodAutoscaler},
+    api::vpa::VerticalPodAutoscaler,
     recommend::{scope::Scope, status::Reported},
 };
 
@@ -46,66 +52,6 @@ pub struct Index {
 struct Lists {
     vpas: u32,
     pods: u32,
-}
-
-#[derive(Debug, Default)]
-struct Namespace {
-    vpas: HashMap<Arc<str>, Vpa>,
-    /// VPAs of other recommenders, with the list that brought them: their histories are not orphans.
-    others: HashMap<Box<str>, u32>,
-    pods: HashMap<Arc<str>, Entry>,
-    pods_by_pair: HashMap<u64, Vec<Arc<str>>>,
-    vpas_by_pair: HashMap<u64, Vec<Arc<str>>>,
-    /// VPAs whose selector insists on no pair.
-    loose: Vec<Arc<str>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    pod: Pod,
-    vpas: Vec<Arc<str>>,
-    list: u32,
-}
-
-/// A VPA of this recommender.
-#[derive(Debug)]
-pub struct Vpa {
-    /// Unique over all objects that ever had this name.
-    pub uid: Box<str>,
-    /// The version of the object that was last read or written.
-    pub resource_version: Box<str>,
-    /// The generation of its spec.
-    pub generation: Option<i64>,
-    /// When it was created.
-    pub created: Time,
-    /// The workload that it is for.
-    pub target_ref: TargetRef,
-    /// When pods get what is recommended, as far as it says.
-    pub mode: Option<UpdateMode>,
-    /// Its status as it was last read.
-    pub reported: Reported,
-    /// When this process last wrote it.
-    pub last_written: Option<Time>,
-    target: Target,
-    selector: Selector,
-    /// The pair by which it is found in the index.
-    anchor: Option<u64>,
-    pods: BTreeSet<Arc<str>>,
-    list: u32,
-}
-
-/// What became of the search for a VPA's workload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Target {
-    /// It was not looked for yet.
-    #[default]
-    Unknown,
-    /// It is known.
-    Found,
-    /// There is none that could be sized; why, as the condition says it.
-    Unsupported(Box<str>),
-    /// It cannot be looked up just now; the selector that was found last is still used.
-    Unavailable(Box<str>),
 }
 
 /// What became of an object that was put in.
@@ -157,17 +103,19 @@ impl Index {
         for key in &gone {
             self.remove_vpa(key);
         }
+        self.namespaces.retain(|_, known| !known.is_empty());
         gone
     }
 
     /// Takes in a VPA. One that was handed to another recommender is gone for this one.
     pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> (VpaKey, Put) {
-        let namespace = self.names.share(vpa.metadata.namespace.as_deref().unwrap_or_default());
-        let name = self.names.share(vpa.metadata.name.as_deref().unwrap_or_default());
-        let key = VpaKey::new(Arc::clone(&namespace), Arc::clone(&name));
-        if !self.scope.includes(&namespace) {
-            return (key, Put::Ignored);
+        let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
+        let name = vpa.metadata.name.as_deref().unwrap_or_default();
+        if !self.scope.includes(namespace) {
+            return (VpaKey::new(namespace, name), Put::Ignored);
         }
+        let (namespace, name) = (self.names.share(namespace), self.names.share(name));
+        let key = VpaKey::new(Arc::clone(&namespace), Arc::clone(&name));
         let list = self.lists.vpas;
         if !is_for(vpa, &self.recommender) {
             self.remove_vpa(&key);
@@ -216,16 +164,16 @@ impl Index {
         }
     }
 
-    /// Forgets a VPA. Answers whether it was known.
+    /// Forgets a VPA. Answers whether it was one of this recommender.
     pub fn remove_vpa(&mut self, key: &VpaKey) -> bool {
         let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
         known.others.remove(&*key.name);
+        // Takes it out of the index as well.
         known.match_pods(&key.name, Selector::nothing());
-        let Some(_) = known.vpas.remove(&key.name) else { return false };
-        known.loose.retain(|name| *name != key.name);
-        self.vpas -= 1;
+        let was_ours = known.vpas.remove(&key.name).is_some();
+        self.vpas -= usize::from(was_ours);
         self.drop_if_empty(&key.namespace);
-        true
+        was_ours
     }
 
     /// Notes where the search for a VPA's workload has come to. Answers whether its pods may have changed.
@@ -235,7 +183,24 @@ impl Index {
         vpa.target = target;
         match selector {
             Some(selector) if vpa.selector != selector => {
-                known.match_pods(&key.name, selector);
+                // What a pod shows counts for a VPA that is found to be its own only now.
+                for pod in known.match_pods(&key.name, selector) {
+                    let Some(entry) = known.pods.get(&pod) else { continue };
+                    for container in &entry.pod.containers {
+                        let Some((at, kill)) = container.last_kill.as_deref().copied() else {
+                            continue;
+                        };
+                        self.kills.push(Kill {
+                            namespace: Arc::clone(&key.namespace),
+                            pod: Arc::clone(&pod),
+                            container: Arc::clone(&container.name),
+                            at,
+                            kill,
+                            source: KillSource::FirstSight,
+                            vpas: vec![Arc::clone(&key.name)],
+                        });
+                    }
+                }
                 true
             }
             _ => false,
@@ -295,7 +260,6 @@ impl Index {
         for (namespace, name) in gone {
             self.remove_pod(&namespace, &name);
         }
-        self.names.prune();
     }
 
     /// Takes in a pod, and keeps the kills that it shows and did not show before.
@@ -357,7 +321,9 @@ impl Index {
         let Some((name, entry)) = known.pods.remove_entry(name) else { return };
         known.unlink(&name, &entry.pod.labels, &entry.vpas);
         // A kill that waits to be counted would not find the VPAs of its pod any more.
-        let of_it = |kill: &&mut Kill| *kill.pod == *name && *kill.namespace == *namespace;
+        let of_it = |kill: &&mut Kill| {
+            kill.vpas.is_empty() && *kill.pod == *name && *kill.namespace == *namespace
+        };
         for kill in self.kills.iter_mut().filter(of_it) {
             kill.vpas.clone_from(&entry.vpas);
         }
@@ -417,125 +383,9 @@ impl Index {
     }
 
     fn drop_if_empty(&mut self, namespace: &str) {
-        let empty = |known: &Namespace| {
-            known.vpas.is_empty() && known.others.is_empty() && known.pods.is_empty()
-        };
-        if self.namespaces.get(namespace).is_some_and(empty) {
+        if self.namespaces.get(namespace).is_some_and(Namespace::is_empty) {
             self.namespaces.remove(namespace);
         }
-    }
-}
-
-impl Vpa {
-    /// Where the search for its workload has come to.
-    pub fn target(&self) -> &Target {
-        &self.target
-    }
-
-    /// What its pods match.
-    pub fn selector(&self) -> &Selector {
-        &self.selector
-    }
-
-    /// Number of pods that match.
-    pub fn pod_count(&self) -> usize {
-        self.pods.len()
-    }
-}
-
-impl Default for Vpa {
-    fn default() -> Self {
-        Self {
-            uid: Box::default(),
-            resource_version: Box::default(),
-            generation: None,
-            created: Time::EPOCH,
-            target_ref: TargetRef::default(),
-            mode: None,
-            reported: Reported::default(),
-            last_written: None,
-            target: Target::Unknown,
-            selector: Selector::nothing(),
-            anchor: None,
-            pods: BTreeSet::new(),
-            list: 0,
-        }
-    }
-}
-
-impl Namespace {
-    /// Enters a pod into the index, and answers the VPAs that match it.
-    fn link(&mut self, name: &Arc<str>, labels: &Labels) -> Vec<Arc<str>> {
-        let mut vpas: Vec<Arc<str>> = Vec::new();
-        let matches = |vpa: &&Arc<str>| self.vpas[&***vpa].selector.matches(labels);
-        for pair in labels.iter().map(hash) {
-            self.pods_by_pair.entry(pair).or_default().push(Arc::clone(name));
-            if let Some(anchored) = self.vpas_by_pair.get(&pair) {
-                vpas.extend(anchored.iter().filter(matches).cloned());
-            }
-        }
-        vpas.extend(self.loose.iter().filter(matches).cloned());
-        for vpa in &vpas {
-            if let Some(vpa) = self.vpas.get_mut(vpa) {
-                vpa.pods.insert(Arc::clone(name));
-            }
-        }
-        vpas.shrink_to_fit();
-        vpas
-    }
-
-    /// Takes a pod out of the index.
-    fn unlink(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
-        for pair in labels.iter().map(hash) {
-            // The name in the index is the very one that the pod is known by, so nothing is compared by letter.
-            take_out(&mut self.pods_by_pair, pair, |known| Arc::ptr_eq(known, name));
-        }
-        for vpa in vpas {
-            if let Some(vpa) = self.vpas.get_mut(vpa) {
-                vpa.pods.remove(name);
-            }
-        }
-    }
-
-    /// Gives a VPA another selector, and finds its pods anew.
-    fn match_pods(&mut self, name: &Arc<str>, selector: Selector) {
-        let Some(vpa) = self.vpas.get_mut(name) else { return };
-        let former = std::mem::take(&mut vpa.pods);
-        for pod in &former {
-            if let Some(entry) = self.pods.get_mut(pod) {
-                entry.vpas.retain(|vpa| vpa != name);
-            }
-        }
-        match vpa.anchor.take() {
-            Some(anchor) => take_out(&mut self.vpas_by_pair, anchor, |known| known == name),
-            None => self.loose.retain(|loose| loose != name),
-        }
-        if !selector.is_nothing() {
-            // The pair that the fewest VPAs insist on tells most.
-            let pairs = selector.anchors().map(hash);
-            vpa.anchor = pairs.min_by_key(|pair| self.vpas_by_pair.get(pair).map_or(0, Vec::len));
-            match vpa.anchor {
-                Some(anchor) => {
-                    self.vpas_by_pair.entry(anchor).or_default().push(Arc::clone(name));
-                }
-                None => self.loose.push(Arc::clone(name)),
-            }
-            // The pair that the fewest pods have leaves least to look at.
-            let pairs = selector.anchors().map(hash);
-            let rarest = pairs.min_by_key(|pair| self.pods_by_pair.get(pair).map_or(0, Vec::len));
-            let candidates: Vec<Arc<str>> = match rarest {
-                Some(pair) => self.pods_by_pair.get(&pair).cloned().unwrap_or_default(),
-                None => self.pods.keys().cloned().collect(),
-            };
-            for pod in candidates {
-                let Some(entry) = self.pods.get_mut(&pod) else { continue };
-                if selector.matches(&entry.pod.labels) && !entry.vpas.contains(name) {
-                    entry.vpas.push(Arc::clone(name));
-                    vpa.pods.insert(pod);
-                }
-            }
-        }
-        vpa.selector = selector;
     }
 }
 
@@ -546,21 +396,4 @@ fn is_for(vpa: &VerticalPodAutoscaler, recommender: &str) -> bool {
         return recommender == "default";
     }
     named.iter().any(|one| one.name == recommender)
-}
-
-fn hash(pair: (&str, &str)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    pair.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn take_out(map: &mut HashMap<u64, Vec<Arc<str>>>, pair: u64, is_it: impl Fn(&Arc<str>) -> bool) {
-    if let Some(names) = map.get_mut(&pair) {
-        if let Some(index) = names.iter().position(is_it) {
-            names.swap_remove(index);
-        }
-        if names.is_empty() {
-            map.remove(&pair);
-        }
-    }
 }

@@ -43,8 +43,8 @@ pub struct Container {
     pub part: Part,
     /// What it requests.
     pub requests: Requests,
-    /// The latest kill for memory that its pod showed.
-    pub last_kill: Option<Time>,
+    /// The latest kill for memory that its pod showed: few have one.
+    pub last_kill: Option<Box<(Time, OomKill)>>,
 }
 
 /// The part that a container plays in its pod.
@@ -82,7 +82,8 @@ pub struct Kill {
     pub kill: OomKill,
     /// Where it was read.
     pub source: KillSource,
-    /// The VPAs that the pod had when it went, if it is gone.
+    /// The VPAs that it is for, where these are not all that its pod has now: those that the pod had when it
+    /// went, or one that was found to be its own later.
     pub vpas: Vec<Arc<str>>,
 }
 
@@ -113,32 +114,44 @@ pub type Sources = [u64; 4];
 
 /// Names that many objects share, each kept once.
 #[derive(Debug, Default)]
-pub struct Names(HashSet<Arc<str>>);
+pub struct Names {
+    known: HashSet<Arc<str>>,
+    /// How many there are before those that nobody uses are looked for.
+    limit: usize,
+}
+
+/// So few names are not worth a look.
+const FEW_NAMES: usize = 1024;
 
 impl Names {
     /// The shared copy of a name.
     pub fn share(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
+        if let Some(known) = self.known.get(name) {
             return Arc::clone(known);
         }
+        if self.known.len() >= self.limit.max(FEW_NAMES) {
+            // Doubling keeps the cost of all looks within that of what was added between them.
+            self.prune();
+            self.limit = 2 * self.known.len();
+        }
         let name: Arc<str> = name.into();
-        self.0.insert(Arc::clone(&name));
+        self.known.insert(Arc::clone(&name));
         name
     }
 
     /// Forgets the names that nobody uses any more.
-    pub fn prune(&mut self) {
-        self.0.retain(|name| Arc::strong_count(name) > 1);
+    fn prune(&mut self) {
+        self.known.retain(|name| Arc::strong_count(name) > 1);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty()
     }
 }
 
@@ -205,7 +218,7 @@ impl Pod {
         let SlimPod { spec, status, .. } = slim;
         for container in &mut self.containers {
             let old = former.and_then(|former| former.container(&container.name));
-            container.last_kill = old.and_then(|old| old.last_kill);
+            container.last_kill = old.and_then(|old| old.last_kill.clone());
             let (specs, statuses) = match container.part {
                 Part::Main => (&spec.containers, &status.container_statuses),
                 Part::Sidecar => (&spec.init_containers, &status.init_container_statuses),
@@ -227,13 +240,14 @@ impl Pod {
             for (at, requests) in
                 [(ended(&status.last_state), before), (ended(&status.state), container.requests)]
             {
-                let Some(at) = at.filter(|at| container.last_kill.is_none_or(|last| *at > last))
-                else {
+                let known = container.last_kill.as_deref().map(|(last, _)| *last);
+                let Some(at) = at.filter(|at| known.is_none_or(|last| *at > last)) else {
                     continue;
                 };
-                container.last_kill = Some(at);
                 let request = requests.memory.unwrap_or(Bytes(0));
-                found(container, at, OomKill { request, limit, usage: None });
+                let kill = OomKill { request, limit, usage: None };
+                container.last_kill = Some(Box::new((at, kill)));
+                found(container, at, kill);
             }
         }
     }
@@ -253,4 +267,22 @@ fn find<'a>(
     name: &str,
 ) -> Option<&'a slim::ContainerStatus> {
     statuses.iter().find(|status| *status.name == *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nobody_uses_any_more_are_forgotten() {
+        let mut names = Names::default();
+        let kept: Vec<_> = (0..100).map(|n| names.share(&format!("kept-{n}"))).collect();
+        for n in 0..50 * FEW_NAMES {
+            names.share(&format!("gone-{n}"));
+        }
+        assert!(names.len() <= FEW_NAMES, "{} names", names.len());
+        for name in &kept {
+            assert!(Arc::ptr_eq(&names.share(name), name), "{name} is still the one copy");
+        }
+    }
 }

@@ -38,6 +38,9 @@ pub struct ContainerHistory {
     pub(super) half_lives: HalfLives,
     /// Whether what a storage remembered is part of this.
     pub(super) restored: bool,
+    /// Whether the references of what came back (CPU, memory) move with the next sample. Upstream keeps what
+    /// it read apart from what it sees, and measures both by the reference of the latter.
+    pub(super) catches_up: [bool; 2],
 }
 
 /// The peaks of whichever replica was largest in its window.
@@ -76,6 +79,7 @@ impl ContainerHistory {
             owner: None,
             half_lives: rules.half_lives(),
             restored: false,
+            catches_up: [false; 2],
         }
     }
 
@@ -96,6 +100,9 @@ impl ContainerHistory {
             return Err(Rejected::OutOfOrder);
         }
         replica.last_cpu = Some(at);
+        if std::mem::take(&mut self.catches_up[0]) {
+            self.cpu.catch_up(rules.cpu_axis(), at);
+        }
         self.cpu.add(rules.cpu_axis(), usage.as_cores(), CPU_WEIGHT, at);
         see(&mut self.cpu_seen, at);
         Ok(())
@@ -112,19 +119,18 @@ impl ContainerHistory {
         self.take_memory(replica, at, usage, Source::Usage, rules).map(drop)
     }
 
-    /// Takes an out-of-memory kill: the container is given credit for more than it had.
+    /// Takes an out-of-memory kill: the container is given credit for more than it had. Answers for how much.
     pub fn record_oom(
         &mut self,
         replica: &str,
         at: Time,
         kill: OomKill,
         rules: &Rules,
-    ) -> Result<(), Rejected> {
+    ) -> Result<Bytes, Rejected> {
         if kill.request.0 < 0 || kill.usage.is_some_and(|usage| usage.0 < 0) {
             return Err(Rejected::Negative);
         }
         let known = find_or_add(&mut self.replicas, replica);
-        known.last_kill = known.last_kill.max(Some(at));
         if known.last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
             return Err(Rejected::TooOld);
         }
@@ -132,10 +138,13 @@ impl ContainerHistory {
         let base = self.observed_need(at, kill, rules).0.max(peak);
         let added = base.saturating_add(Bytes::from_f64(rules.oom_min_bump).0);
         let counted = added.max(Bytes(base).scale(rules.oom_ratio).0);
-        if self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)? {
+        let is_peak = self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)?;
+        let known = find_or_add(&mut self.replicas, replica);
+        known.last_kill = known.last_kill.max(Some(at));
+        if is_peak {
             self.remember_bump(Bump { at, base, counted }, rules);
         }
-        Ok(())
+        Ok(Bytes(counted))
     }
 
     /// Whether a kill that a pod still shows is part of this history already. A history that came back
@@ -228,6 +237,10 @@ impl ContainerHistory {
 
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
+        // Upstream keeps for ever what it read at its start.
+        if self.restored && !rules.fixes.has(Fix::StaleContainersLeave) {
+            return false;
+        }
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
             self.cpu_seen.last.max(self.memory_seen.last)
         } else {
@@ -253,6 +266,8 @@ impl ContainerHistory {
         self.adopt(now, rules);
         remembered.adopt(now, rules);
         let axis = rules.memory_axis();
+        let first = [self.cpu.reference().is_none(), self.memory.reference().is_none()];
+        self.catches_up = [0, 1].map(|which| first[which] && remembered.catches_up[which]);
         self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
         self.memory.merge(axis, &remembered.memory);
         match (&mut self.fleet, remembered.fleet.take()) {
@@ -353,6 +368,10 @@ impl ContainerHistory {
     ) -> Result<bool, Rejected> {
         self.adopt(at, rules);
         let (axis, sample) = (rules.memory_axis(), (at, usage, source));
+        if std::mem::take(&mut self.catches_up[1]) {
+            // The pods did not come back either, so this sample opens a window.
+            self.memory.catch_up(axis, at.later(rules.interval));
+        }
         let replica = find_or_add(&mut self.replicas, replica);
         let peaks = &mut self.memory;
         let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;

@@ -1,20 +1,26 @@
 //! All VPAs of one recommender: what each says about itself, what is remembered of it, and what was last
 //! decided. Plain data in, decisions out.
 
+mod saving;
+#[cfg(test)]
+mod tests;
+mod watched;
+
 use std::{
     collections::{BTreeSet, HashMap, hash_map::Entry},
     ops::Bound,
     sync::Arc,
 };
 
-use plimsoll_storage::{Key, Record, Snapshot, Time, VpaKey};
+use plimsoll_storage::{Key, Snapshot, Time, VpaKey};
+
+pub use self::watched::{HistoryState, Watched};
 
 use super::{
     advice::Advice,
     container::{ContainerHistory, OomKill},
     directives::Directives,
-    history::{History, Restored},
-    policy,
+    history::Restored,
     recommendation::{Recommendation, recommend},
     remembered::BadSnapshot,
     room::{self, Room},
@@ -36,57 +42,8 @@ pub struct Fleet {
     vpas: HashMap<VpaKey, Watched>,
     /// Their keys in order, for those who visit them a page at a time.
     order: BTreeSet<VpaKey>,
-}
-
-/// How far the stored history of a VPA has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HistoryState {
-    /// It was not read yet: nothing is recommended, and nothing is written over it.
-    #[default]
-    Waiting,
-    /// It is part of what is known.
-    Loaded,
-    /// It cannot be read, and the recommender was told to go on without.
-    Missing,
-}
-
-impl HistoryState {
-    /// As metrics and explanations name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "loading",
-            Self::Loaded => "loaded",
-            Self::Missing => "missing",
-        }
-    }
-}
-
-/// One VPA.
-#[derive(Debug, Default)]
-pub struct Watched {
-    directives: Directives,
-    created: Time,
-    /// Topmost scalable owner of the pods, once it is known.
-    owner: Option<Box<str>>,
-    history: History,
-    state: HistoryState,
-    advice: Box<[Advice]>,
-    advised: bool,
-    /// Since when it has had no recommendation.
-    empty_since: Option<Time>,
-    unsaved: Option<Unsaved>,
-    /// What is being written.
-    saving: Option<Unsaved>,
-    last_saved: Option<Time>,
-    last_sample: Option<Time>,
-}
-
-/// What happened since the last save.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Unsaved {
-    since: Time,
-    /// An out-of-memory kill is part of it: it goes first.
-    urgent: bool,
+    /// How often a VPA began to wait for its stored history.
+    sightings: u64,
 }
 
 /// One usage of one container.
@@ -116,8 +73,8 @@ pub struct Taken {
 /// What became of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillOutcome {
-    /// It counts.
-    Counted,
+    /// It counts, as a usage of so much memory.
+    Counted(Bytes),
     /// It is part of the history already.
     Known,
     /// It lies before everything that history holds.
@@ -140,6 +97,7 @@ impl Fleet {
             room: Room::default(),
             vpas: HashMap::new(),
             order: BTreeSet::new(),
+            sightings: 0,
         }
     }
 
@@ -168,7 +126,9 @@ impl Fleet {
             }
             Entry::Vacant(entry) => {
                 self.order.insert(key.clone());
-                entry.insert(Watched { directives, created, ..Watched::default() });
+                self.sightings += 1;
+                let sighting = self.sightings;
+                entry.insert(Watched { directives, created, sighting, ..Watched::default() });
             }
         }
     }
@@ -180,7 +140,8 @@ impl Fleet {
     }
 
     /// Notes the topmost owner of a VPA's pods. Another one than before means another workload: what is
-    /// remembered does not tell of it, and the stored history is looked for anew.
+    /// remembered does not tell of it, and the stored history is looked for anew. So it is when nothing
+    /// stored was found while the owner was unknown: there may be something to inherit.
     pub fn set_owner(&mut self, key: &VpaKey, owner: &str) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
         if watched.owner.as_deref() == Some(owner) {
@@ -190,16 +151,13 @@ impl Fleet {
             container.owner().is_some_and(|it| it != owner)
         };
         if watched.owner.is_some() || watched.history.iter().any(of_another) {
-            let names: Vec<Arc<str>> =
-                watched.history.iter().map(|(name, _)| Arc::clone(name)).collect();
-            watched.history = History::default();
-            for name in names {
-                watched.history.outdate(name);
-            }
+            watched.begin_anew();
+        } else if !watched.history.iter().any(|(_, container)| container.restored) {
             watched.state = HistoryState::Waiting;
-            watched.unsaved = None;
         }
         watched.owner = Some(owner.into());
+        self.sightings += 1;
+        watched.sighting = self.sightings;
     }
 
     /// Number of VPAs.
@@ -264,7 +222,9 @@ impl Fleet {
         let Some(watched) = self.vpas.get_mut(&key.vpa) else { return Ok(Restored::Expired) };
         // The same name was given to another workload: what is stored tells nothing of this one.
         let foreign = watched.owner.as_deref().zip(snapshot.owner.as_deref());
-        if foreign.is_some_and(|(ours, theirs)| ours != theirs) {
+        // A record that says nothing of its owner is of the workload that the VPA had before.
+        let former = snapshot.owner.is_none() && watched.history.supersedes(&key.container);
+        if former || foreign.is_some_and(|(ours, theirs)| ours != theirs) {
             watched.history.outdate(Arc::clone(&key.container));
             return Ok(Restored::Expired);
         }
@@ -276,15 +236,32 @@ impl Fleet {
             if ours.is_some_and(|ours| ours.richness() >= snapshot.richness()) {
                 return Ok(Restored::Already);
             }
-            watched.history.remove(&key.container);
+            // What has expired takes the place of nothing.
+            if !remembered.is_expired(now, &rules) {
+                watched.history.remove(&key.container);
+            }
         }
         Ok(watched.history.restore(Arc::clone(&key.container), remembered, now, &rules))
     }
 
-    /// Notes how reading the stored history of a VPA ended.
-    pub fn set_history_state(&mut self, key: &VpaKey, state: HistoryState) {
-        if let Some(watched) = self.vpas.get_mut(key) {
-            watched.state = state;
+    /// Which of its sights of a VPA a load is for: a VPA that was made anew or points elsewhere by the end of
+    /// the load still waits for its own.
+    pub fn sighting(&self, key: &VpaKey) -> Option<u64> {
+        self.vpas.get(key).map(|watched| watched.sighting)
+    }
+
+    /// Notes that the stored history that was wanted at this sighting is part of what is known.
+    pub fn loaded(&mut self, key: &VpaKey, sighting: u64) {
+        if let Some(watched) = self.vpas.get_mut(key).filter(|it| it.sighting == sighting) {
+            watched.state = HistoryState::Loaded;
+        }
+    }
+
+    /// Notes that the stored history of a VPA that waits for it cannot be read, and is not waited for.
+    pub fn missing(&mut self, key: &VpaKey) {
+        let waiting = |it: &&mut Watched| it.state == HistoryState::Waiting;
+        if let Some(watched) = self.vpas.get_mut(key).filter(waiting) {
+            watched.state = HistoryState::Missing;
         }
     }
 
@@ -313,19 +290,19 @@ impl Fleet {
         Some(taken)
     }
 
-    /// Takes an out-of-memory kill.
+    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
     pub fn take_kill(
         &mut self,
         key: &VpaKey,
         (pod, container): (&str, &str),
-        at: Time,
-        kill: OomKill,
+        (at, kill): (Time, OomKill),
+        may_be_old: bool,
         now: Time,
     ) -> KillOutcome {
         let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
         let known = watched.history.get(container);
         let rules = watched.directives.rules(known, &self.settings);
-        if at < now.earlier(rules.memory_span()) {
+        if may_be_old && at < now.earlier(rules.memory_span()) {
             return KillOutcome::Expired;
         }
         if known.is_some_and(|known| known.knows_kill(pod, at, &rules)) {
@@ -333,9 +310,9 @@ impl Fleet {
         }
         let history = watched.history.container_mut(container, now, &rules);
         match history.record_oom(pod, at, kill, &rules) {
-            Ok(()) => {
+            Ok(counted) => {
                 watched.change(now, true);
-                KillOutcome::Counted
+                KillOutcome::Counted(counted)
             }
             Err(rejected) => KillOutcome::Refused(rejected),
         }
@@ -405,89 +382,6 @@ impl Fleet {
         gone
     }
 
-    /// The VPAs that are to be saved, the most urgent first: those with an out-of-memory kill, then those
-    /// whose last save lies longest ago, once their oldest change has that age.
-    pub fn due(&self, now: Time, age: std::time::Duration, most: usize) -> Vec<VpaKey> {
-        let mut due: Vec<(bool, Option<Time>, &VpaKey)> = self
-            .vpas
-            .iter()
-            .filter(|(_, watched)| watched.state != HistoryState::Waiting)
-            .filter_map(|(key, watched)| {
-                let unsaved = watched.unsaved?;
-                // What was never saved has nothing to fall back to.
-                let ripe = unsaved.urgent
-                    || watched.last_saved.is_none()
-                    || now >= unsaved.since.later(age)
-                    || now < unsaved.since;
-                ripe.then_some((!unsaved.urgent, watched.last_saved, key))
-            })
-            .collect();
-        if due.len() > most {
-            due.select_nth_unstable(most);
-            due.truncate(most);
-        }
-        due.sort_unstable();
-        due.into_iter().map(|(_, _, key)| key.clone()).collect()
-    }
-
-    /// Number of VPAs with changes that are not saved, and since when the oldest is waiting.
-    pub fn unsaved(&self) -> (usize, Option<Time>) {
-        let changes = || self.vpas.values().filter_map(|watched| watched.unsaved);
-        (changes().count(), changes().map(|unsaved| unsaved.since).min())
-    }
-
-    /// Everything that is remembered of a VPA, to be saved. What happens from now on is another change, to be
-    /// saved another time.
-    pub fn records(&mut self, key: &VpaKey, now: Time) -> Vec<Record> {
-        let Some(watched) = self.vpas.get_mut(key) else { return Vec::new() };
-        watched.saving = watched.unsaved.take().or(watched.saving);
-        let owner = watched.owner.clone();
-        let Watched { directives, history, .. } = watched;
-        let mut records = Vec::with_capacity(history.len());
-        for (name, container) in history.iter_mut() {
-            if let Some(owner) = &owner
-                && container.owner() != Some(owner)
-            {
-                container.set_owner(owner.clone());
-            }
-            let rules = directives.rules(Some(container), &self.settings);
-            let snapshot = container.to_snapshot(now, &rules);
-            records.push(Record::new(Key::new(key.clone(), Arc::clone(name)), snapshot));
-        }
-        for record in &mut records {
-            record.supersede = history.supersedes(&record.key.container);
-        }
-        records
-    }
-
-    /// Notes that a VPA was saved.
-    pub fn saved(&mut self, key: &VpaKey, containers: &[Arc<str>], now: Time) {
-        let Some(watched) = self.vpas.get_mut(key) else { return };
-        for container in containers {
-            watched.history.saved(container);
-        }
-        watched.saving = None;
-        watched.last_saved = Some(now);
-    }
-
-    /// Notes that a VPA could not be saved: it is as due as it was.
-    pub fn not_saved(&mut self, key: &VpaKey) {
-        let Some(watched) = self.vpas.get_mut(key) else { return };
-        watched.unsaved = match (watched.saving.take(), watched.unsaved) {
-            (Some(before), Some(since)) => {
-                Some(Unsaved { since: before.since, urgent: before.urgent || since.urgent })
-            }
-            (before, since) => before.or(since),
-        };
-    }
-
-    /// Notes that a stored history of this VPA was read: it need not be written before it is due.
-    pub fn was_stored(&mut self, key: &VpaKey, now: Time) {
-        if let Some(watched) = self.vpas.get_mut(key) {
-            watched.last_saved = watched.last_saved.or(Some(now));
-        }
-    }
-
     /// Whether the mode is upstream's.
     pub fn is_upstream(&self) -> bool {
         self.compat == Compat::Upstream
@@ -502,60 +396,5 @@ impl Fleet {
     pub fn rules(&self, key: &VpaKey, container: &str) -> Option<Rules> {
         let watched = self.vpas.get(key)?;
         Some(watched.directives.rules(watched.history.get(container), &self.settings))
-    }
-}
-
-impl Watched {
-    /// What it says about itself.
-    pub fn directives(&self) -> &Directives {
-        &self.directives
-    }
-
-    /// What is remembered.
-    pub fn history(&self) -> &History {
-        &self.history
-    }
-
-    /// How far its stored history has come.
-    pub fn state(&self) -> HistoryState {
-        self.state
-    }
-
-    /// The topmost owner of its pods.
-    pub fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
-    }
-
-    /// What was last decided, by container.
-    pub fn advice(&self) -> &[Advice] {
-        &self.advice
-    }
-
-    /// What was last decided about a container.
-    pub fn advice_for(&self, container: &str) -> Option<&Advice> {
-        let index = self.advice.binary_search_by(|known| (*known.container).cmp(container));
-        index.ok().map(|index| &self.advice[index])
-    }
-
-    /// Whether a policy switches this container off.
-    pub fn is_off(&self, container: &str) -> bool {
-        policy::find(&self.directives.policies, container).is_some_and(|policy| policy.off)
-    }
-
-    /// When the latest sample was measured.
-    pub fn last_sample(&self) -> Option<Time> {
-        self.last_sample
-    }
-
-    /// Since when it has had no recommendation.
-    pub fn empty_since(&self) -> Option<Time> {
-        self.empty_since
-    }
-
-    fn change(&mut self, now: Time, urgent: bool) {
-        self.unsaved = Some(match self.unsaved {
-            Some(known) => Unsaved { since: known.since, urgent: known.urgent || urgent },
-            None => Unsaved { since: now, urgent },
-        });
     }
 }

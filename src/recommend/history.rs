@@ -84,6 +84,18 @@ impl History {
         self.outdated.retain(|outdated| **outdated != *name);
     }
 
+    /// The containers whose stored records say nothing any more.
+    pub fn outdated(&self) -> &[Arc<str>] {
+        &self.outdated
+    }
+
+    /// Forgets the outdated records of containers without a history.
+    pub fn forget_outdated(&mut self) {
+        let containers = &self.containers;
+        self.outdated.retain(|name| containers.iter().any(|(known, _)| known == name));
+        self.outdated.shrink_to_fit();
+    }
+
     /// The history of a container.
     pub fn get(&self, name: &str) -> Option<&ContainerHistory> {
         self.find(name).ok().map(|index| &self.containers[index].1)

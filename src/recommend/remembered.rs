@@ -100,6 +100,7 @@ impl ContainerHistory {
             history.bump = snapshot.bump;
         }
         history.restored = true;
+        history.catches_up = [!exact; 2];
         history.adopt(now, rules);
         Ok(history)
     }

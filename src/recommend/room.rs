@@ -68,6 +68,21 @@ pub fn fit(said: &mut Recommendation, room: Room) {
     for (limit, lens) in [(room.cpu, &CPU), (room.memory, &MEMORY)] {
         if let Some(limit) = limit {
             fit_one(said, lens, limit);
+            keep_in_order(said, lens);
+        }
+    }
+}
+
+/// The shares of a container differ between the three numbers. A target outside of its own bounds would have
+/// its pod replaced again and again, so the bounds give way.
+fn keep_in_order(said: &mut Recommendation, lens: &Lens) {
+    for one in &mut said.containers {
+        let Some(target) = *(lens.pick)(&mut one.target) else { continue };
+        if let Some(lower) = (lens.pick)(&mut one.lower).as_mut().filter(|it| **it > target) {
+            *lower = target;
+        }
+        if let Some(upper) = (lens.pick)(&mut one.upper).as_mut().filter(|it| **it < target) {
+            *upper = target;
         }
     }
 }
@@ -141,5 +156,30 @@ mod tests {
             assert_eq!(one.target.memory.map(|q| q.to_string()).as_deref(), Some("1Gi"));
         }
         assert_eq!(said.containers[0].uncapped.cpu.map(|q| q.to_string()).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_target_stays_between_its_bounds_whatever_the_shares() {
+        let cpu = |text: &str| Amounts { cpu: text.parse().ok(), memory: None };
+        let with = |name: &str, lower, target, upper| ContainerRecommendation {
+            lower: cpu(lower),
+            target: cpu(target),
+            upper: cpu(upper),
+            ..container(name, target, "1Gi")
+        };
+        let containers = vec![with("flat", "1", "1", "1"), with("steep", "1", "9", "19")];
+        let mut said = Recommendation { containers, stale: Vec::new() };
+        let limit = "2".parse().ok().map(|amount| Limit { amount, by: Reason::NodeCap });
+        fit(&mut said, Room { cpu: limit, memory: None });
+        let targets: Vec<String> = said
+            .containers
+            .iter()
+            .map(|one| {
+                assert!(one.lower.cpu <= one.target.cpu, "{one:?}");
+                assert!(one.target.cpu <= one.upper.cpu, "{one:?}");
+                one.target.cpu.map(|it| it.to_string()).unwrap_or_default()
+            })
+            .collect();
+        assert_eq!(targets, ["200m", "1800m"]);
     }
 }

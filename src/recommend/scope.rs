@@ -102,7 +102,7 @@ mod tests {
     fn a_namespace_never_changes_its_shard() {
         // Pinned: a release that counts otherwise would leave namespaces without a recommender while it is rolled out.
         let places = ["default", "kube-system", "team-1"].map(place);
-        assert_eq!(places, [0xd47084e0f7c5d5ad, 0xe313d0e74eaa50dc, 0xe34b3c24c5aa919]);
+        assert_eq!(places, [0xd470_84e0_f7c5_d5ad, 0xe313_d0e7_4eaa_50dc, 0x0e34_b3c2_4c5a_a919]);
     }
 
     #[test]

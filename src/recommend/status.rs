@@ -28,7 +28,7 @@ pub struct Reported {
 }
 
 /// A recommendation to compare with.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Fingerprint {
     /// Over everything but the bounds.
     firm: u64,
@@ -90,11 +90,21 @@ impl Reported {
         let wanted = Fingerprint::new(said);
         match &self.recommendation {
             Some(known) if *known == wanted => Change::None,
-            Some(known) if known.firm == wanted.firm && known.is_near(&wanted, band) => {
+            // Without a band the smallest move counts, also one that rounding hides from the band.
+            Some(known)
+                if band > 0.0 && known.firm == wanted.firm && known.is_near(&wanted, band) =>
+            {
                 Change::Drift
             }
             _ => Change::Due,
         }
+    }
+}
+
+/// By the hashes alone: the amounts are rounded, and some are none.
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        (self.firm, self.bounds) == (other.firm, other.bounds)
     }
 }
 
@@ -157,6 +167,11 @@ impl Fingerprint {
         Self { firm: firm.finish(), bounds: bounds.finish(), amounts: amounts.into() }
     }
 
+    /// Whether it names no container.
+    pub fn is_empty(&self) -> bool {
+        self.amounts.is_empty()
+    }
+
     /// Whether the same bounds are there, and none moved by more than this share of what is written.
     fn is_near(&self, other: &Self, band: f64) -> bool {
         let near = |(&known, &wanted): (&f32, &f32)| {
@@ -184,10 +199,16 @@ pub fn to_object(said: &Recommendation) -> vpa::Recommendation {
 /// The merge patch that brings a status to what is wanted. Fields of a status that this program does not
 /// know stay as they are.
 pub fn patch(conditions: &[Condition], said: &Recommendation, generation: Option<i64>) -> Value {
+    let recommendation = if said.containers.is_empty() {
+        // A list that is not named stays as it was; what is left is an empty object, as upstream writes it.
+        json!({ "containerRecommendations": null })
+    } else {
+        json!(to_object(said))
+    };
     json!({
         "status": {
             "conditions": conditions,
-            "recommendation": to_object(said),
+            "recommendation": recommendation,
             "observedGeneration": generation,
         }
     })
@@ -230,12 +251,28 @@ mod tests {
             ("200m", "1040m", 0.05, Change::Drift),
             ("200m", "960m", 0.05, Change::Drift),
             ("200m", "1040m", 0.0, Change::Due),
+            ("200m", "1000000001n", 0.0, Change::Due),
             ("200m", "1060m", 0.05, Change::Due),
             ("201m", "1", 0.05, Change::Due),
         ] {
             let wanted = known.change(&[], &said(target, upper), Some(3), band);
             assert_eq!(wanted, change, "{target} {upper} {band}");
         }
+    }
+
+    #[test]
+    fn an_empty_recommendation_takes_the_place_of_one_that_was_not() {
+        let empty = patch(&[], &Recommendation::default(), None);
+        let list = &empty["status"]["recommendation"];
+        assert_eq!(
+            *list,
+            json!({ "containerRecommendations": null }),
+            "a merge patch keeps what is not named"
+        );
+        let full = patch(&[], &said("200m", "1"), None);
+        assert!(full["status"]["recommendation"]["containerRecommendations"].is_array());
+        let none = Fingerprint::new(&Recommendation::default());
+        assert!(none.is_empty() && !Fingerprint::new(&said("200m", "1")).is_empty());
     }
 
     #[test]

@@ -10,26 +10,25 @@
 mod feeds;
 mod history;
 mod intake;
+mod lead;
 mod pass;
 mod probes;
 mod publish;
 mod rows;
+mod save;
 pub(super) mod state;
 mod targets;
 
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
 use kube::{Client, Config, config::KubeConfigOptions};
-use plimsoll_storage::{Checkpoints, Local, Storage, Time, VpaKey};
+use plimsoll_storage::{Checkpoints, Local, Storage, Time};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -41,22 +40,21 @@ use self::{
 };
 use super::config::{ObjectMetrics as Wanted, RecommenderConfig, StorageChoice};
 use crate::{
-    act::{
-        Beat, Election, ElectionOptions, ElectionState, Fence, Heartbeat, Limiter, Outbox, Permit,
-        Verdict, WriteStats, lease, may,
-    },
+    act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
     clock::Clock,
     compat::Compat,
-    metrics::{
-        Cardinality, Health, HistoryState as Progress, ObjectMetrics, RecommenderMetrics, Registry,
-    },
+    metrics::{Cardinality, Health, ObjectMetrics, RecommenderMetrics, Registry},
     observe::{controllers::Controllers, index::Index, target::Targets},
-    recommend::{Fleet, HistoryState},
+    recommend::Fleet,
     serve::Admin,
 };
 
 /// How long the first pass waits for the stored history; then it begins to sample without.
 const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pauses after a storage that cannot be reached.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long statuses that wait to be written may take at the end.
 const LAST_STATUSES: Duration = Duration::from_secs(5);
@@ -264,8 +262,12 @@ impl Running {
         self.work.send_replace(true);
         while self.workers.join_next().await.is_some() {}
         let role = &self.role;
-        role.outbox.drain(Instant::now() + LAST_STATUSES).await;
-        role.save_all().await;
+        role.take_last_kills();
+        // Who may not write waits for nobody.
+        if role.may_write() {
+            role.outbox.drain(Instant::now() + LAST_STATUSES).await;
+            role.save_all().await;
+        }
         self.hold.send_replace(true);
         while self.holders.join_next().await.is_some() {}
     }
@@ -297,7 +299,7 @@ impl Role {
         let index = Index::new(config.scope.clone(), &config.name);
         let fleet = Fleet::new(config.settings.clone(), config.compat);
         let state = State::new(index, fleet, config.native_sidecars);
-        let stats: Arc<WriteStats> = Arc::default();
+        let counts: Arc<WriteStats> = Arc::default();
         Ok(Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(
                 client.clone(),
@@ -305,7 +307,7 @@ impl Role {
                 config.workers,
                 Arc::new(Publisher(role.clone())),
             )
-            .with_stats(Arc::clone(&stats)),
+            .with_stats(Arc::clone(&counts)),
             feeds: Feeds::new(config.cap_to_largest_node),
             config,
             clock,
@@ -317,7 +319,7 @@ impl Role {
             permit,
             metrics,
             health,
-            stats,
+            stats: counts,
             pulse: Pulse::default(),
             saver: Saver::default(),
             news: Notify::new(),
@@ -328,46 +330,19 @@ impl Role {
         }))
     }
 
-    /// Whether this process may write, and has read what it would write over.
-    fn may_write(&self) -> bool {
-        self.caught_up.load(Ordering::Acquire) && self.permit.fence().is_held()
-    }
-
-    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
-        let wanted = &self.config.election;
-        if !wanted.on {
-            return None;
-        }
-        let options = ElectionOptions {
-            name: match self.config.scope.shard {
-                Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
-                None => wanted.name.clone(),
-            },
-            namespace: wanted.namespace.clone(),
-            identity: lease::identity(),
-            lease_duration: wanted.lease_duration,
-            renew_deadline: wanted.renew_deadline,
-            retry_period: wanted.retry_period,
-        };
-        let fence = self.permit.fence().clone();
-        let election =
-            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
-        let state = election.state();
-        tasks.spawn(election.run(stop.stopped()));
-        Some(state)
-    }
-
     /// The loop: a pass at once when everything is read, and then one every interval.
     async fn turn(self: Arc<Self>, stop: Stop) {
         tokio::select! {
             () = stop.stopped() => return,
             () = self.feeds.synced() => {}
         }
-        if self.state.lock().fleet.waiting().next().is_some() {
+        let patience = Instant::now() + HISTORY_PATIENCE;
+        // One load seldom brings all: some targets take a question to find.
+        while Instant::now() < patience && self.state.lock().fleet.waiting().next().is_some() {
             tokio::select! {
                 () = stop.stopped() => return,
                 () = self.loaded.notified() => {}
-                () = tokio::time::sleep(HISTORY_PATIENCE) => {}
+                () = tokio::time::sleep_until(patience.into()) => {}
             }
         }
         let mut passes = Passes::default();
@@ -400,111 +375,11 @@ impl Role {
         }
     }
 
-    /// Whenever this process comes to lead: takes over what others stored, before it writes anything.
-    async fn keep_leading(self: Arc<Self>, stop: Stop) {
-        loop {
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = self.permit.fence().held() => {}
-            }
-            if self.config.election.on {
-                tracing::info!("leading");
-                let keys: Vec<VpaKey> = {
-                    let core = self.state.lock();
-                    let known = |key: &&VpaKey| {
-                        let watched = core.fleet.get(key);
-                        watched.is_some_and(|it| it.state() == HistoryState::Loaded)
-                    };
-                    core.fleet.keys_after(None).filter(known).cloned().collect()
-                };
-                if !keys.is_empty()
-                    && let Err(error) = self.adopt(&keys).await
-                {
-                    tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
-                    tokio::select! {
-                        () = stop.stopped() => return,
-                        () = tokio::time::sleep(Duration::from_secs(1)) => {}
-                    }
-                    continue;
-                }
-            }
-            self.caught_up.store(true, Ordering::Release);
-            self.publish_all();
-            self.saver.wake();
-            tokio::select! {
-                // What is still to be written at the end is written under the same lead.
-                () = stop.stopped() => return,
-                () = self.permit.fence().lost() => {}
-            }
-            self.caught_up.store(false, Ordering::Release);
-            tracing::warn!("no longer leading; watching and sampling as a standby");
-        }
-    }
-
-    /// Has every status looked at: whoever led before may have left some behind.
-    fn publish_all(&self) {
-        let keys: Vec<VpaKey> = self.state.lock().fleet.keys_after(None).cloned().collect();
-        for key in keys {
-            self.outbox.push(key, None);
-        }
-    }
-
-    /// Says after each pass that recommendations are fresh, for the updater.
-    async fn keep_beating(self: Arc<Self>, stop: Stop) {
-        if self.config.compat == Compat::Upstream {
-            return;
-        }
-        let shard = self.config.scope.shard.map(|it| format!("{}-of-{}", it.index, it.count));
-        let heartbeat = Heartbeat::new(
-            self.client.clone(),
-            &self.config.election.namespace,
-            &lease::identity(),
-            &self.config.name,
-            shard.as_deref(),
-            self.config.interval,
-        )
-        .with_stats(Arc::clone(&self.stats));
-        let rules = heartbeat.rules();
-        let verdicts = tokio::select! {
-            () = stop.stopped() => return,
-            verdicts = may(&self.client, &rules) => verdicts,
-        };
-        let worst = verdicts.iter().find(|verdict| !verdict.is_allowed());
-        if let Some(verdict) = worst {
-            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                ?verdict,
-                "no heartbeat for the updater: allow {} to have one",
-                rules.join(", ")
-            );
-        }
-        let heartbeat = heartbeat.with_access(worst.cloned().unwrap_or(Verdict::Allowed));
-        let mut passes = self.passes.subscribe();
-        loop {
-            tokio::select! {
-                () = stop.stopped() => return,
-                _ = passes.changed() => {}
-            }
-            if !self.may_write() {
-                continue;
-            }
-            let vpas = self.state.lock().fleet.len();
-            let beaten = tokio::select! {
-                () = stop.stopped() => return,
-                beaten = heartbeat.beat(&self.permit, vpas, self.progress().as_str()) => beaten,
-            };
-            match beaten {
-                Ok(Beat::Off) => return,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the heartbeat failed"),
-            }
-        }
-    }
-
-    /// How far the stored history is, all in all.
-    fn progress(&self) -> Progress {
-        let core = self.state.lock();
-        if core.fleet.waiting().next().is_some() { Progress::Loading } else { Progress::Loaded }
+    /// Counts what was found since the last pass: nobody else may see it any more.
+    fn take_last_kills(&self) {
+        let now = self.clock.now();
+        self.take_kills(now, true);
+        self.take_kills(now, false);
     }
 
     /// Brings gauges up to what is now, for a scrape.

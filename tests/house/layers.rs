@@ -221,6 +221,7 @@ fn a_source_that_breaks_a_rule_is_found() {
         ("src/recommend/good.rs", "mod tests { use super::*; use super::super::window::Window; }"),
         ("src/sim/good.rs", "use crate::recommend::Settings; use std::{fs, time::Duration};"),
         ("src/units.rs", "use crate::quantity::Quantity;"),
+        ("src/run/good.rs", "use crate::{metrics::State as Progress, observe::Index};"),
         ("src/act/good.rs", "fn f() { api.patch(name, &PatchParams::default(), &change); }"),
         (
             "src/observe/good.rs",

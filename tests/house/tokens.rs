@@ -105,8 +105,13 @@ impl Code {
                 Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
                     let mut inner = group.stream().into_iter().peekable();
                     while let Some(token) = inner.next() {
-                        if let TokenTree::Ident(part) = token {
-                            self.path(&part, &mut inner, &format!("{path}::"), module);
+                        match token {
+                            // What it is called here is no path.
+                            TokenTree::Ident(part) if part == "as" => drop(inner.next()),
+                            TokenTree::Ident(part) => {
+                                self.path(&part, &mut inner, &format!("{path}::"), module);
+                            }
+                            _ => {}
                         }
                     }
                     tokens.next();
@@ -149,7 +154,7 @@ fn absolute(path: &str, module: &[String]) -> String {
 #[test]
 fn paths_are_taken_apart_and_resolved() {
     let text = r#"
-        use kube::{Client, api::{Api, ListParams as Params}, runtime::*};
+        use kube::{Client as Kube, api::{Api, ListParams as Params}, runtime::*};
         /// use tokio::comment;
         fn f() { super::budget::left(); let s = "hyper::string"; ::reqwest::get(a, b).send::<std::fs::File>(c,); }
         mod tests { use super::*; use super::super::act::Evict; }
@@ -171,6 +176,10 @@ fn paths_are_taken_apart_and_resolved() {
         !paths.iter().any(|path| path.contains("tokio") || path.contains("hyper")),
         "{paths:?}"
     );
+    for name in ["as", "Kube", "Params"] {
+        let is_it = |path: &&str| path.ends_with(&format!("::{name}"));
+        assert!(!paths.iter().any(|path| is_it(&path)), "{name} is no path: {paths:?}");
+    }
     assert!(code.words.iter().all(|(_, word)| word != "string"), "strings are no code");
     assert_eq!(
         code.paths.iter().find(|(_, path)| path == "kube::Client").map(|found| found.0),

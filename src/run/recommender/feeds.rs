@@ -100,8 +100,7 @@ impl Role {
             let vpas = api::<VerticalPodAutoscaler>(client, only);
             tasks.spawn(async move {
                 let apply = |change| {
-                    let is_news = matches!(change, Change::Put(_) | Change::Complete);
-                    role.state.lock().change_vpa(change);
+                    let is_news = role.state.lock().change_vpa(change);
                     if is_news {
                         role.news.notify_one();
                         role.found.notify_one();

@@ -1,5 +1,4 @@
-//! The stored history: read before anything is decided or written, taken over from a richer writer, saved
-//! when it changed, and cleared of orphans.
+//! The stored history: read before anything is decided or written, and taken over from a richer writer.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,30 +6,13 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{
-    Error, Key, Record, Sample, SaveReport, Sink, Snapshot, Time, VpaKey, Wanted,
-};
-use tokio::time::timeout;
+use plimsoll_storage::{Error, Key, Sample, Sink, Snapshot, Time, VpaKey, Wanted};
 
-use super::{Role, Stop};
-use crate::{
-    metrics::HistoryState as Progress,
-    observe::index::Target,
-    recommend::{HistoryState, Restored},
-};
-
-/// How many VPAs are saved at a time: their records are in memory until they are written.
-const BATCH: usize = 64;
+use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
+use crate::{metrics::HistoryState as Progress, observe::index::Target, recommend::Restored};
 
 /// How often it is looked whether something is due.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Pauses after a storage that cannot be reached.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// How long a final save may take: less than the half minute that a pod is given to end.
-const FINAL: Duration = Duration::from_secs(20);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Role {
     /// Reads the history of every VPA when it is first seen.
@@ -57,8 +39,10 @@ impl Role {
                     if self.config.history_optional {
                         let mut core = self.state.lock();
                         for key in wanted.keys() {
-                            core.fleet.set_history_state(key, HistoryState::Missing);
+                            core.fleet.missing(key);
                         }
+                        drop(core);
+                        self.loaded.notify_one();
                         continue;
                     }
                     self.health.set_history_state(Progress::Failed);
@@ -78,7 +62,9 @@ impl Role {
         if !self.feeds.needed().all(|feed| feed.is_synced()) {
             return HashMap::new();
         }
-        self.find_known_targets();
+        if self.state.lock().fleet.waiting().next().is_some() {
+            self.find_known_targets();
+        }
         let core = self.state.lock();
         let sought =
             |key: &VpaKey| core.index.vpa(key).is_some_and(|vpa| *vpa.target() != Target::Unknown);
@@ -93,17 +79,20 @@ impl Role {
 
     async fn load(&self, wanted: &HashMap<VpaKey, Option<Box<str>>>) -> Result<(), Error> {
         let now = self.clock.now();
+        let sightings: Vec<(&VpaKey, u64)> = {
+            let core = self.state.lock();
+            let of = |key: &VpaKey| {
+                let owner = core.fleet.get(key)?.owner();
+                core.fleet.sighting(key).filter(|_| owner == wanted[key].as_deref())
+            };
+            wanted.keys().filter_map(|key| Some((key, of(key)?))).collect()
+        };
         let mut intake = Intake::new(self, now, false);
         let report = self.storage.load(&Wanted::Vpas(wanted.clone()), &mut intake).await?;
         let Intake { found, unusable, .. } = intake;
         let mut core = self.state.lock();
-        for key in wanted.keys() {
-            // Of a VPA that points elsewhere by now, the history of that workload is still to be read.
-            let same =
-                core.fleet.get(key).is_some_and(|known| known.owner() == wanted[key].as_deref());
-            if same {
-                core.fleet.set_history_state(key, HistoryState::Loaded);
-            }
+        for (key, sighting) in sightings {
+            core.fleet.loaded(key, sighting);
         }
         for key in &found {
             core.fleet.was_stored(key, now);
@@ -146,187 +135,6 @@ impl Role {
             self.health.count_checkpoints("adopted", intake.adopted);
         }
         Ok(())
-    }
-
-    /// Writes the histories that changed, as long as this process may write.
-    pub(super) async fn keep_saving(self: Arc<Self>, stop: Stop) {
-        let mut pause = FIRST_PAUSE;
-        let mut last_collection = self.clock.now();
-        loop {
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = self.saver.woken() => {}
-                () = tokio::time::sleep(LOOK) => {}
-            }
-            if !self.may_write() {
-                continue;
-            }
-            let saved = tokio::select! {
-                () = stop.stopped() => return,
-                saved = self.save_due(self.config.checkpoint_interval) => saved,
-            };
-            match saved {
-                Ok(()) => pause = FIRST_PAUSE,
-                Err(error) => {
-                    tracing::warn!(%error, "history could not be saved; it stays due");
-                    tokio::select! {
-                        () = stop.stopped() => return,
-                        () = tokio::time::sleep(pause) => {}
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    continue;
-                }
-            }
-            let now = self.clock.now();
-            let due = last_collection.later(self.config.checkpoints_gc_interval);
-            if now >= due || now < last_collection {
-                last_collection = now;
-                tokio::select! {
-                    () = stop.stopped() => return,
-                    () = self.collect_garbage() => {}
-                }
-            }
-        }
-    }
-
-    /// Saves everything that is due at this age, a batch at a time.
-    async fn save_due(&self, age: Duration) -> Result<(), Error> {
-        loop {
-            if !self.may_write() {
-                return Ok(());
-            }
-            let now = self.clock.now();
-            let due = self.state.lock().fleet.due(now, age, BATCH);
-            if due.is_empty() {
-                return Ok(());
-            }
-            self.save(&due, now).await?;
-        }
-    }
-
-    async fn save(&self, due: &[VpaKey], now: Time) -> Result<(), Error> {
-        let Some(writer) = self.storage.writer() else { return Ok(()) };
-        let records: Vec<Record> = {
-            let mut core = self.state.lock();
-            due.iter().flat_map(|key| core.fleet.records(key, now)).collect()
-        };
-        let limit = self.config.checkpoints_timeout;
-        let saved = timeout(limit, writer.save(&records, &self.permit)).await;
-        let report = match saved {
-            Ok(Ok(report)) => report,
-            Ok(Err(error)) => {
-                self.not_saved(due);
-                return Err(error);
-            }
-            Err(_) => {
-                self.not_saved(due);
-                let why = format!("{} records were not written within {limit:?}", records.len());
-                return Err(Error::Unavailable { place: self.storage.name().into(), why });
-            }
-        };
-        self.settle(due, &records, &report, now);
-        if !report.kept_richer.is_empty() {
-            let richer: HashSet<VpaKey> =
-                report.kept_richer.iter().map(|key| key.vpa.clone()).collect();
-            let richer: Vec<VpaKey> = richer.into_iter().collect();
-            self.adopt(&richer).await?;
-        }
-        if report.failed.is_empty() {
-            return Ok(());
-        }
-        let first = &report.failed[0];
-        let why = format!("{} records failed, {}: {}", report.failed.len(), first.what, first.why);
-        Err(Error::Unavailable { place: self.storage.name().into(), why })
-    }
-
-    fn not_saved(&self, due: &[VpaKey]) {
-        let mut core = self.state.lock();
-        for key in due {
-            core.fleet.not_saved(key);
-        }
-    }
-
-    fn settle(&self, due: &[VpaKey], records: &[Record], report: &SaveReport, now: Time) {
-        let SaveReport { written, unchanged, kept_richer, refused, failed } = report;
-        for (outcome, count) in [
-            ("written", *written),
-            ("unchanged", *unchanged),
-            ("kept_richer", kept_richer.len()),
-            ("refused", refused.len()),
-            ("failed", failed.len()),
-        ] {
-            self.health.count_checkpoints(outcome, count as u64);
-        }
-        for refused in refused {
-            tracing::warn!(what = refused.what, why = refused.why, "history can never be saved");
-        }
-        let failed: HashSet<&str> = failed.iter().map(|failed| &*failed.what).collect();
-        let mut core = self.state.lock();
-        let mut of: HashMap<&VpaKey, (Vec<Arc<str>>, bool)> = HashMap::new();
-        for record in records {
-            let entry = of.entry(&record.key.vpa).or_default();
-            if !failed.is_empty() && failed.contains(&*record.key.to_string()) {
-                entry.1 = true;
-            } else {
-                entry.0.push(Arc::clone(&record.key.container));
-            }
-        }
-        for key in due {
-            match of.get(key) {
-                Some((_, true)) => core.fleet.not_saved(key),
-                Some((containers, false)) => core.fleet.saved(key, containers, now),
-                None => core.fleet.saved(key, &[], now),
-            }
-        }
-        drop(core);
-        self.health.checkpoints_saved(now);
-    }
-
-    /// Removes what nobody owns any more: histories of VPAs that are gone, and those that expired.
-    async fn collect_garbage(&self) {
-        let Some(writer) = self.storage.writer() else { return };
-        if !self.feeds.vpas.is_synced() {
-            return;
-        }
-        let orphaned = |key: &Key| {
-            let core = self.state.lock();
-            if !core.index.scope().includes(&key.vpa.namespace) {
-                return false;
-            }
-            if !core.index.has_any_vpa(&key.vpa) {
-                return true;
-            }
-            // Upstream keeps those of containers that are gone.
-            let watched = core.fleet.get(&key.vpa).filter(|_| !core.fleet.is_upstream());
-            watched.is_some_and(|watched| {
-                watched.state() == HistoryState::Loaded
-                    && watched.history().get(&key.container).is_none()
-                    && watched.history().supersedes(&key.container)
-            })
-        };
-        // Its own time: a slow save before must not cost the collection.
-        let limit = self.config.checkpoints_timeout;
-        match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(removed)) => {
-                self.health.count_checkpoints("collected", removed as u64);
-                tracing::info!(removed, "orphaned histories collected");
-            }
-            Ok(Err(error)) => tracing::warn!(%error, "orphaned histories were not collected"),
-            Err(_) => tracing::warn!(?limit, "orphaned histories were not all collected in time"),
-        }
-    }
-
-    /// Writes everything that is not saved yet, at the end.
-    pub(super) async fn save_all(&self) {
-        if !self.may_write() {
-            return;
-        }
-        match timeout(FINAL, self.save_due(Duration::ZERO)).await {
-            Ok(Ok(())) => tracing::info!("history saved"),
-            Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
-            Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
-        }
     }
 }
 

@@ -63,42 +63,48 @@ impl Role {
             self.health.count_oom_kill(source, "ignored");
             return 0;
         }
-        let vpas = match core.index.pod(&kill.namespace, &kill.pod) {
-            Some((pod, vpas)) => {
-                let part = pod.container(&kill.container).map(|container| container.part);
-                if part.is_some_and(|part| !core.counts(part)) {
-                    return 0;
-                }
-                vpas.to_vec()
+        let mut vpas = kill.vpas.clone();
+        if let Some((pod, all)) = core.index.pod(&kill.namespace, &kill.pod) {
+            let part = pod.container(&kill.container).map(|container| container.part);
+            if part.is_some_and(|part| !core.counts(part)) {
+                return 0;
             }
-            None => kill.vpas.clone(),
-        };
-        let keys =
-            || vpas.iter().map(|name| VpaKey::new(Arc::clone(&kill.namespace), Arc::clone(name)));
-        if keys().any(|key| core.is_waiting(&key)) {
-            core.index.add_kill(kill);
-            return 0;
+            if vpas.is_empty() {
+                vpas = all.to_vec();
+            } else {
+                // One that waited may have been pointed elsewhere meanwhile.
+                vpas.retain(|name| all.contains(name));
+            }
         }
+        let key = |name: &Arc<str>| VpaKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
+        let (waiting, ready): (Vec<_>, Vec<_>) =
+            vpas.into_iter().partition(|name| core.is_waiting(&key(name)));
         let mut counted = 0;
-        for key in keys() {
+        for key in ready.iter().map(key) {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let outcome = core.fleet.take_kill(&key, (pod, container), kill.at, kill.kill, now);
+            let may_be_old = kill.source != KillSource::Update;
+            let told = (kill.at, kill.kill);
+            let outcome = core.fleet.take_kill(&key, (pod, container), told, may_be_old, now);
             let word = match outcome {
-                KillOutcome::Counted => "counted",
+                KillOutcome::Counted(_) => "counted",
                 KillOutcome::Known => "known",
                 KillOutcome::Expired => "expired",
                 KillOutcome::Refused(_) => "refused",
                 KillOutcome::Untracked => "untracked",
             };
             self.health.count_oom_kill(source, word);
-            if outcome == KillOutcome::Counted {
+            if let KillOutcome::Counted(credit) = outcome {
                 counted += 1;
                 let request = kill.kill.request.0;
                 let (at, vpa) = (kill.at, &key);
                 tracing::info!(%vpa, pod, container, %at, request, source, "OOM kill counted");
-                let used = kill.kill.request.as_f64();
+                // As upstream does: what the container is given credit for is compared, not what it had.
+                let used = credit.as_f64();
                 self.observe_quality(core, &key, container, Resource::Memory, true, used);
             }
+        }
+        if !waiting.is_empty() {
+            core.index.add_kill(Kill { vpas: waiting, ..kill });
         }
         counted
     }

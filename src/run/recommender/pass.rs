@@ -14,19 +14,24 @@ use crate::{
     api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
     observe::index::Target,
-    recommend::{Advice, estimate::Resource, status::Change},
+    recommend::{Advice, estimate::Resource, fleet::Watched, status::Change},
 };
 
 /// So many VPAs are worked out before the lock is given back.
-const PAGE: usize = 256;
+pub(super) const PAGE: usize = 256;
 
 /// Histories are looked through for what has expired no more often than that.
 const BETWEEN_EXPIRIES: Duration = Duration::from_hours(1);
+
+/// A clock that moves further than this from one pass to the next may be set back as well: what seems to have
+/// expired by it is not forgotten yet.
+const LEAP: Duration = Duration::from_hours(6);
 
 /// What passes remember of each other.
 #[derive(Debug, Default)]
 pub struct Passes {
     last_expiry: Option<Time>,
+    last_pass: Option<Time>,
     missing: HashSet<VpaKey>,
 }
 
@@ -166,7 +171,7 @@ impl Role {
                 let Some(verdict) = verdict else {
                     counts.push((
                         mode,
-                        vpa.reported.recommendation.is_some(),
+                        vpa.reported.recommendation.as_ref().is_some_and(|it| !it.is_empty()),
                         pods > 0,
                         unsupported,
                     ));
@@ -242,6 +247,11 @@ impl Role {
 
     fn forget_expired(&self, passes: &mut Passes) {
         let now = self.clock.now();
+        let last_pass = passes.last_pass.replace(now);
+        if last_pass.is_some_and(|last| now > last.later(LEAP)) {
+            tracing::warn!(at = %now, "the clock leapt forward; nothing expires for an hour");
+            passes.last_expiry = Some(now);
+        }
         let due = passes.last_expiry.is_none_or(|last| {
             // A clock that was set back must not put this off.
             now >= last.later(BETWEEN_EXPIRIES) || now < last
@@ -256,10 +266,10 @@ impl Role {
     }
 }
 
-/// After half an hour without a recommendation one line says so, and again every half hour.
+/// After half an hour without a recommendation one line says so, once until there is one.
 fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {
     const PATIENCE: Duration = Duration::from_mins(30);
-    let since = core.fleet.get(key).and_then(|watched| watched.empty_since());
+    let since = core.fleet.get(key).and_then(Watched::empty_since);
     match since {
         Some(since) if now > since.later(PATIENCE) => {
             if passes.missing.insert(key.clone()) {

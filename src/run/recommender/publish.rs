@@ -52,9 +52,15 @@ impl Source for Publisher {
                     vpa.last_written = Some(now);
                 }
             }
-            Outcome::Conflict(Some(vpa)) => core.put_vpa(vpa),
+            // One that the watch has told to be gone meanwhile must not come back.
+            Outcome::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
+                if core.put_vpa(vpa) {
+                    role.news.notify_one();
+                    role.found.notify_one();
+                }
+            }
             // What is gone will be told by the watch, and the rest is tried again.
-            Outcome::Conflict(None) | Outcome::Gone | Outcome::Fenced | Outcome::Failed { .. } => {}
+            Outcome::Conflict(_) | Outcome::Gone | Outcome::Fenced | Outcome::Failed { .. } => {}
         }
     }
 }

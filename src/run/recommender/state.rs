@@ -78,11 +78,12 @@ impl State {
 }
 
 impl Core {
-    /// A VPA appeared, changed or went.
-    pub fn change_vpa(&mut self, change: Change<VerticalPodAutoscaler>) {
+    /// A VPA appeared, changed or went. Answers whether its workload or its history is to be found: most
+    /// changes are the writes of this very process.
+    pub fn change_vpa(&mut self, change: Change<VerticalPodAutoscaler>) -> bool {
         match change {
             Change::Restart => self.index.restart_vpas(),
-            Change::Put(vpa) => self.put_vpa(&vpa),
+            Change::Put(vpa) => return self.put_vpa(&vpa),
             Change::Unreadable { namespace, name, .. } => self.index.keep_vpa(&namespace, &name),
             Change::Gone { namespace, name, .. } => {
                 self.forget(&VpaKey::new(namespace, name));
@@ -92,16 +93,19 @@ impl Core {
                     self.fleet.untrack(&key);
                     self.sent.remove(&key);
                 }
+                return true;
             }
         }
+        false
     }
 
-    /// Takes in a VPA as it is now.
-    pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) {
+    /// Takes in a VPA as it is now. Answers whether its workload or its history is to be found.
+    pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> bool {
         let (key, put) = self.index.put_vpa(vpa);
         if put == Put::Ignored {
             self.fleet.untrack(&key);
-            return;
+            self.sent.remove(&key);
+            return false;
         }
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
@@ -116,6 +120,8 @@ impl Core {
         if recommended.is_some_and(|said| !said.container_recommendations.is_empty()) {
             self.fleet.was_advised(&key);
         }
+        self.is_waiting(&key)
+            || self.index.vpa(&key).is_some_and(|known| *known.target() == Target::Unknown)
     }
 
     /// A VPA is gone.
@@ -252,14 +258,15 @@ impl Core {
         self.index.vpa(key)?.last_written
     }
 
-    /// What is to be said about a VPA now. `None` while its history is not loaded.
+    /// What is to be said about a VPA now. `None` while its history is not loaded, or while its workload is
+    /// still looked for: what was true of another one must not be said of this.
     pub fn judge(&self, key: &VpaKey, now: Time) -> Option<Verdict> {
         let vpa = self.index.vpa(key)?;
         let watched = self.fleet.get(key)?;
         let said = self.fleet.recommend(key, now)?;
         let unsupported = match vpa.target() {
             Target::Found => None,
-            Target::Unknown => Some("Cannot read targetRef"),
+            Target::Unknown => return None,
             Target::Unsupported(message) | Target::Unavailable(message) => Some(&**message),
         };
         let upstream = self.fleet.is_upstream();

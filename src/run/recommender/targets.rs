@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use plimsoll_storage::VpaKey;
 
-use super::{Role, Stop};
+use super::{Role, Stop, pass::PAGE};
 use crate::api::vpa::TargetRef;
 
 /// Answers are kept, so looking often costs little; what is new is looked for at once.
@@ -35,15 +35,23 @@ impl Role {
     }
 
     async fn find_other_targets(&self) {
-        let others: Vec<(VpaKey, TargetRef, bool)> = {
+        let mut others: Vec<(VpaKey, TargetRef, bool)> = Vec::new();
+        let mut after = None;
+        loop {
             let core = self.state.lock();
-            let other = |key: &VpaKey| {
-                let vpa = core.index.vpa(key)?;
-                let known = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
-                known.is_none().then(|| (key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0))
-            };
-            core.fleet.keys_after(None).filter_map(other).collect()
-        };
+            let mut last = None;
+            for key in core.fleet.keys_after(after.as_ref()).take(PAGE) {
+                last = Some(key.clone());
+                let Some(vpa) = core.index.vpa(key) else { continue };
+                if self.targets.resolve_known(&key.namespace, &vpa.target_ref).is_none() {
+                    others.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
+                }
+            }
+            if last.is_none() {
+                break;
+            }
+            after = last;
+        }
         let mut answers = std::pin::pin!(
             futures::stream::iter(others)
                 .map(|(key, target, in_doubt)| async move {
@@ -60,6 +68,9 @@ impl Role {
             // It may point elsewhere by now.
             if core.index.vpa(&key).is_some_and(|vpa| vpa.target_ref == target) {
                 core.take_outcome(&key, outcome);
+                if core.is_waiting(&key) {
+                    self.news.notify_one();
+                }
             }
         }
     }

@@ -1,0 +1,327 @@
+//! The fleet as its users see it: what is saved when, what comes back, and which kills count.
+
+use std::{collections::HashSet, time::Duration};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::recommend::Amounts;
+
+const START: Time = Time::from_secs(1_780_000_000);
+const MINUTE: Duration = Duration::from_mins(1);
+const AGE: Duration = Duration::from_mins(4);
+const DAY: Duration = Duration::from_hours(24);
+const KILL: OomKill = OomKill { request: Bytes(1 << 30), limit: None, usage: None };
+
+fn fleet(compat: Compat, names: &[&str]) -> Fleet {
+    let mut fleet = Fleet::new(Settings::of(compat), compat);
+    for name in names {
+        fleet.track(&vpa(name), Directives::default(), START);
+        load(&mut fleet, name);
+    }
+    fleet
+}
+
+fn load(fleet: &mut Fleet, name: &str) {
+    let sighting = fleet.sighting(&vpa(name)).expect("tracked");
+    fleet.loaded(&vpa(name), sighting);
+}
+
+fn vpa(name: &str) -> VpaKey {
+    VpaKey::new("shop", name)
+}
+
+fn key(name: &str) -> Key {
+    Key::new(vpa(name), "main")
+}
+
+fn minute(number: u32) -> Time {
+    START.later(MINUTE * number)
+}
+
+fn take(fleet: &mut Fleet, name: &str, at: Time) {
+    let (cpu, memory) = (Some(MilliCpu(100)), Some(Bytes(100 << 20)));
+    let usage = Usage { pod: "pod-0", container: "main", at, cpu, memory };
+    let taken = fleet.take_usage(&vpa(name), usage, at).expect("tracked");
+    assert_eq!((taken.cpu, taken.memory), (Some(Ok(())), Some(Ok(()))));
+}
+
+fn kill(fleet: &mut Fleet, name: &str, at: Time, now: Time) -> KillOutcome {
+    fleet.take_kill(&vpa(name), ("pod-0", "main"), (at, KILL), true, now)
+}
+
+fn due(fleet: &Fleet, now: Time) -> Vec<String> {
+    fleet.due(now, AGE, 100, &HashSet::new()).iter().map(|key| key.name.to_string()).collect()
+}
+
+fn save(fleet: &mut Fleet, name: &str, now: Time) {
+    assert!(!fleet.records(&vpa(name), now).is_empty(), "{name} has something to save");
+    fleet.saved(&vpa(name), &["main".into()], now);
+}
+
+/// What a storage holds of a workload that was seen for so many minutes.
+fn stored(minutes: u32, owner: Option<&str>) -> Snapshot {
+    let mut seen = fleet(Compat::Plimsoll, &["seen"]);
+    (0..minutes).for_each(|number| take(&mut seen, "seen", minute(number)));
+    if let Some(owner) = owner {
+        seen.set_owner(&vpa("seen"), owner);
+    }
+    seen.records(&vpa("seen"), minute(minutes)).remove(0).snapshot
+}
+
+#[test]
+fn kills_are_saved_first_and_then_what_was_saved_longest_ago() {
+    let mut fleet = fleet(Compat::Plimsoll, &["killed", "new", "old", "older", "young"]);
+    for (name, saved) in [("older", 1), ("old", 2), ("killed", 3), ("young", 9)] {
+        take(&mut fleet, name, minute(saved - 1));
+        save(&mut fleet, name, minute(saved));
+    }
+    for (name, changed) in [("older", 4), ("old", 3), ("young", 9), ("killed", 10)] {
+        take(&mut fleet, name, minute(changed));
+    }
+    assert!(matches!(kill(&mut fleet, "killed", minute(10), minute(10)), KillOutcome::Counted(_)));
+    take(&mut fleet, "new", minute(10));
+    assert_eq!(due(&fleet, minute(10)), ["killed", "new", "older", "old"], "young is too young");
+    assert_eq!(fleet.due(minute(10), AGE, 2, &HashSet::new()), [vpa("killed"), vpa("new")]);
+    assert_eq!(due(&fleet, minute(13)).last().map(String::as_str), Some("young"));
+    assert_eq!(due(&fleet, minute(1)).len(), 5, "a clock that was set back puts nothing off");
+    assert_eq!(fleet.unsaved(), (5, Some(minute(3))));
+}
+
+#[test]
+fn what_cannot_be_saved_holds_nobody_up_and_stays_due() {
+    let mut fleet = fleet(Compat::Plimsoll, &["broken", "fine"]);
+    take(&mut fleet, "broken", minute(0));
+    fleet.records(&vpa("broken"), minute(0));
+    fleet.not_saved(&vpa("broken"));
+    take(&mut fleet, "fine", minute(1));
+    save(&mut fleet, "fine", minute(1));
+    take(&mut fleet, "fine", minute(2));
+    assert_eq!(due(&fleet, minute(9)), ["fine", "broken"], "though it was never saved");
+    assert!(matches!(kill(&mut fleet, "broken", minute(9), minute(9)), KillOutcome::Counted(_)));
+    assert_eq!(due(&fleet, minute(9)), ["fine", "broken"], "though it was killed");
+    let tried = HashSet::from([vpa("broken"), vpa("fine")]);
+    assert_eq!(fleet.due(minute(9), AGE, 9, &tried), [vpa("fine")], "once a round is enough");
+    save(&mut fleet, "fine", minute(9));
+    save(&mut fleet, "broken", minute(9));
+    assert!(due(&fleet, minute(99)).is_empty());
+}
+
+#[test]
+fn a_change_during_a_save_is_saved_another_time() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    take(&mut fleet, "web", minute(0));
+    fleet.records(&vpa("web"), minute(0));
+    take(&mut fleet, "web", minute(1));
+    fleet.saved(&vpa("web"), &["main".into()], minute(1));
+    assert_eq!(fleet.unsaved(), (1, Some(minute(1))));
+    fleet.records(&vpa("web"), minute(2));
+    take(&mut fleet, "web", minute(2));
+    fleet.not_saved(&vpa("web"));
+    assert_eq!(fleet.unsaved(), (1, Some(minute(1))), "as due as it was");
+}
+
+#[test]
+fn a_save_that_was_cut_off_is_due_again() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    take(&mut fleet, "web", minute(0));
+    fleet.records(&vpa("web"), minute(0));
+    assert!(due(&fleet, minute(9)).is_empty(), "it is under way");
+    assert_eq!(fleet.unsaved().0, 1, "and not saved");
+    fleet.resume_saves();
+    assert_eq!(due(&fleet, minute(9)), ["web"]);
+}
+
+#[test]
+fn nothing_is_saved_or_said_before_the_stored_history_was_read() {
+    let mut fleet = fleet(Compat::Plimsoll, &[]);
+    fleet.track(&vpa("web"), Directives::default(), START);
+    take(&mut fleet, "web", minute(0));
+    assert!(matches!(kill(&mut fleet, "web", minute(1), minute(1)), KillOutcome::Counted(_)));
+    assert!(due(&fleet, minute(99)).is_empty());
+    assert_eq!(fleet.recommend(&vpa("web"), minute(1)), None);
+    load(&mut fleet, "web");
+    assert_eq!(due(&fleet, minute(99)), ["web"]);
+    assert!(fleet.recommend(&vpa("web"), minute(1)).is_some());
+}
+
+#[test]
+fn a_load_for_a_vpa_that_was_made_anew_meanwhile_is_not_its_own() {
+    let mut fleet = fleet(Compat::Plimsoll, &[]);
+    fleet.track(&vpa("web"), Directives::default(), START);
+    let before = fleet.sighting(&vpa("web")).expect("tracked");
+    fleet.untrack(&vpa("web"));
+    fleet.track(&vpa("web"), Directives::default(), minute(1));
+    fleet.loaded(&vpa("web"), before);
+    assert_eq!(fleet.waiting().count(), 1);
+    let before = fleet.sighting(&vpa("web")).expect("tracked");
+    fleet.set_owner(&vpa("web"), "apps/Deployment/web");
+    fleet.loaded(&vpa("web"), before);
+    assert_eq!(fleet.waiting().count(), 1, "what was read was not asked for by owner");
+    load(&mut fleet, "web");
+    assert_eq!(fleet.waiting().count(), 0);
+}
+
+#[test]
+fn an_owner_that_is_found_late_is_asked_for_something_to_inherit() {
+    let mut fleet = fleet(Compat::Plimsoll, &["bare", "endowed"]);
+    fleet.restore(&key("endowed"), &stored(60, None), minute(60)).expect("good");
+    take(&mut fleet, "bare", minute(60));
+    for name in ["bare", "endowed"] {
+        fleet.set_owner(&vpa(name), "apps/Deployment/web");
+    }
+    let waiting: Vec<_> = fleet.waiting().collect();
+    assert_eq!(waiting, [(&vpa("bare"), Some("apps/Deployment/web"))]);
+    let restored =
+        fleet.restore(&key("bare"), &stored(60, Some("apps/Deployment/web")), minute(61));
+    assert_eq!(restored, Ok(Restored::Taken));
+    let seen = fleet
+        .get(&vpa("bare"))
+        .and_then(|it| it.history().get("main"))
+        .map(|it| it.cpu_seen().count);
+    assert_eq!(seen, Some(61), "beside what was seen before");
+}
+
+#[test]
+fn another_workload_begins_anew_and_may_replace_what_is_stored() {
+    for owner in [Some("apps/Deployment/old"), None] {
+        let mut fleet = fleet(Compat::Plimsoll, &[]);
+        fleet.track(&vpa("web"), Directives::default(), START);
+        fleet.set_owner(&vpa("web"), "apps/Deployment/old");
+        fleet.restore(&key("web"), &stored(60, owner), minute(60)).expect("good");
+        load(&mut fleet, "web");
+        take(&mut fleet, "web", minute(60));
+        fleet.records(&vpa("web"), minute(60));
+
+        fleet.set_owner(&vpa("web"), "apps/Deployment/new");
+        fleet.saved(&vpa("web"), &["main".into()], minute(61));
+        assert_eq!(fleet.containers(), 0, "{owner:?}");
+        let again = fleet.restore(&key("web"), &stored(60, owner), minute(61));
+        assert_eq!(again, Ok(Restored::Expired), "{owner:?}: it is of the old workload");
+        load(&mut fleet, "web");
+        take(&mut fleet, "web", minute(62));
+        let records = fleet.records(&vpa("web"), minute(62));
+        assert!(
+            records[0].supersede,
+            "{owner:?}: a save of the old workload answers nothing for the new"
+        );
+        fleet.saved(&vpa("web"), &["main".into()], minute(62));
+        take(&mut fleet, "web", minute(63));
+        assert!(!fleet.records(&vpa("web"), minute(63))[0].supersede, "{owner:?}");
+    }
+}
+
+#[test]
+fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    (60..70).for_each(|number| take(&mut fleet, "web", minute(number)));
+    let seen = |fleet: &Fleet| {
+        fleet.get(&vpa("web")).and_then(|it| it.history().get("main")).map(|it| it.cpu_seen().count)
+    };
+    assert_eq!(fleet.adopt(&key("web"), &stored(5, None), minute(70)), Ok(Restored::Already));
+    assert_eq!(seen(&fleet), Some(10));
+    assert_eq!(fleet.adopt(&key("web"), &stored(50, None), minute(70)), Ok(Restored::Taken));
+    assert_eq!(seen(&fleet), Some(50), "in place of ours, so that nothing counts twice");
+
+    let late = START.later(DAY * 20);
+    take(&mut fleet, "web", late);
+    assert_eq!(fleet.adopt(&key("web"), &stored(100, None), late), Ok(Restored::Expired));
+    assert_eq!(seen(&fleet), Some(51), "what has expired takes the place of nothing");
+    assert!(fleet.records(&vpa("web"), late)[0].supersede, "but may be replaced");
+}
+
+#[test]
+fn a_kill_counts_once_whoever_stored_the_history() {
+    let now = minute(3000);
+    let ours = {
+        let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+        (0..3000).for_each(|number| take(&mut fleet, "web", minute(number)));
+        assert!(matches!(kill(&mut fleet, "web", minute(2999), now), KillOutcome::Counted(_)));
+        assert_eq!(kill(&mut fleet, "web", minute(2999), now), KillOutcome::Known);
+        fleet.records(&vpa("web"), now).remove(0).snapshot
+    };
+    // Upstream's checkpoints know no pods.
+    let upstream = Snapshot { replicas: Vec::new(), bump: None, ..ours.clone() };
+    for (stored, who, at, counts) in [
+        (&ours, "ours", 2999, false),
+        (&ours, "ours, a new kill", 3000, true),
+        (&upstream, "upstream's, window open", 2999, true),
+        (&upstream, "upstream's, window closed", 100, false),
+    ] {
+        let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+        fleet.restore(&key("web"), stored, now).expect("good");
+        let outcome = kill(&mut fleet, "web", minute(at), now);
+        assert_eq!(matches!(outcome, KillOutcome::Counted(_)), counts, "{who}: {outcome:?}");
+        let again = kill(&mut fleet, "web", minute(at), now);
+        assert_eq!(again, KillOutcome::Known, "{who}: it is shown for as long as the pod lives");
+    }
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    assert_eq!(kill(&mut fleet, "web", START, START.later(DAY * 9)), KillOutcome::Expired);
+    assert_eq!(kill(&mut fleet, "other", START, START), KillOutcome::Untracked);
+}
+
+#[test]
+fn a_refusal_is_news_once_and_outdated_records_are_forgotten_once_collected() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    assert!(fleet.refuse(&vpa("web")) && !fleet.refuse(&vpa("web")));
+    take(&mut fleet, "web", START);
+    let late = START.later(DAY * 9);
+    assert_eq!(fleet.forget_expired(late), [key("web")]);
+    let is_outdated =
+        |fleet: &Fleet| fleet.get(&vpa("web")).is_some_and(|it| it.history().supersedes("main"));
+    assert!(is_outdated(&fleet), "its record may go");
+    fleet.forget_outdated();
+    assert!(!is_outdated(&fleet));
+}
+
+#[test]
+fn a_fleet_says_what_a_container_should_request_and_when_it_first_did() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    let empty = fleet.recommend(&vpa("web"), minute(1)).expect("loaded");
+    assert_eq!(fleet.keep_advice(&vpa("web"), &empty, minute(1)), None);
+    take(&mut fleet, "web", minute(2));
+    let said = fleet.recommend(&vpa("web"), minute(3)).expect("loaded");
+    assert_ne!(said.containers[0].target, Amounts::default());
+    assert_eq!(fleet.keep_advice(&vpa("web"), &said, minute(3)), Some(MINUTE * 3));
+    assert_eq!(fleet.keep_advice(&vpa("web"), &said, minute(4)), None, "only the first");
+}
+
+proptest! {
+    /// However changes, kills and failures are spread: what is due is saved in turn, and nothing starves.
+    #[test]
+    fn nothing_that_is_due_starves(
+        changes in prop::collection::vec((0_usize..12, any::<bool>(), any::<bool>()), 1..80),
+    ) {
+        let names: Vec<String> = (0..12).map(|number| format!("web-{number:02}")).collect();
+        let all: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut fleet = fleet(Compat::Plimsoll, &all);
+        let mut waits = vec![0_u32; names.len()];
+        for (round, (changed, killed, fails)) in changes.into_iter().enumerate() {
+            let now = minute(u32::try_from(round).unwrap_or(0) + 1);
+            // The first two cannot be saved, as if their namespace were going away.
+            for name in names.iter().take(2).chain([&names[changed]]) {
+                if killed {
+                    kill(&mut fleet, name, now, now);
+                } else {
+                    let usage = Usage { pod: "pod-0", container: "main", at: now, cpu: Some(MilliCpu(1)), memory: None };
+                    fleet.take_usage(&vpa(name), usage, now);
+                }
+            }
+            let batch = fleet.due(now, Duration::ZERO, 2, &HashSet::new());
+            for key in &batch {
+                fleet.records(key, now);
+                let broken = *key == vpa(&names[0]) || *key == vpa(&names[1]);
+                if broken || (fails && *key == vpa(&names[2])) {
+                    fleet.not_saved(key);
+                } else {
+                    fleet.saved(key, &["main".into()], now);
+                }
+            }
+            let left = fleet.due(now, Duration::ZERO, 100, &HashSet::new());
+            for (name, wait) in names.iter().zip(&mut waits).skip(3) {
+                *wait = if left.contains(&vpa(name)) { *wait + 1 } else { 0 };
+                prop_assert!(*wait <= 2, "{name} waits for {wait} rounds");
+            }
+        }
+    }
+}

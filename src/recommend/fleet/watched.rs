@@ -1,0 +1,127 @@
+//! One VPA of the fleet: what it says about itself, what is remembered of it, and how far that is saved.
+
+use std::sync::Arc;
+
+use plimsoll_storage::Time;
+
+use super::saving::Unsaved;
+use crate::recommend::{advice::Advice, directives::Directives, history::History, policy};
+
+/// How far the stored history of a VPA has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HistoryState {
+    /// It was not read yet: nothing is recommended, and nothing is written over it.
+    #[default]
+    Waiting,
+    /// It is part of what is known.
+    Loaded,
+    /// It cannot be read, and the recommender was told to go on without.
+    Missing,
+}
+
+impl HistoryState {
+    /// As metrics and explanations name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "loading",
+            Self::Loaded => "loaded",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One VPA.
+#[derive(Debug, Default)]
+pub struct Watched {
+    pub(super) directives: Directives,
+    pub(super) created: Time,
+    /// Topmost scalable owner of the pods, once it is known.
+    pub(super) owner: Option<Box<str>>,
+    pub(super) history: History,
+    pub(super) state: HistoryState,
+    /// Which of its waits for the stored history this is, or was.
+    pub(super) sighting: u64,
+    pub(super) advice: Box<[Advice]>,
+    pub(super) advised: bool,
+    /// Since when it has had no recommendation.
+    pub(super) empty_since: Option<Time>,
+    pub(super) unsaved: Option<Unsaved>,
+    /// What is being written.
+    pub(super) saving: Option<Unsaved>,
+    pub(super) last_saved: Option<Time>,
+    /// Whether the last attempt to save it failed.
+    pub(super) failed: bool,
+    /// Whether it was told that part of it can never be saved.
+    pub(super) refused: bool,
+    pub(super) last_sample: Option<Time>,
+}
+
+impl Watched {
+    /// What it says about itself.
+    pub fn directives(&self) -> &Directives {
+        &self.directives
+    }
+
+    /// What is remembered.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// How far its stored history has come.
+    pub fn state(&self) -> HistoryState {
+        self.state
+    }
+
+    /// The topmost owner of its pods.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// What was last decided, by container.
+    pub fn advice(&self) -> &[Advice] {
+        &self.advice
+    }
+
+    /// What was last decided about a container.
+    pub fn advice_for(&self, container: &str) -> Option<&Advice> {
+        let index = self.advice.binary_search_by(|known| (*known.container).cmp(container));
+        index.ok().map(|index| &self.advice[index])
+    }
+
+    /// Whether a policy switches this container off.
+    pub fn is_off(&self, container: &str) -> bool {
+        policy::find(&self.directives.policies, container).is_some_and(|policy| policy.off)
+    }
+
+    /// When the latest sample was measured.
+    pub fn last_sample(&self) -> Option<Time> {
+        self.last_sample
+    }
+
+    /// Since when it has had no recommendation.
+    pub fn empty_since(&self) -> Option<Time> {
+        self.empty_since
+    }
+
+    pub(super) fn change(&mut self, now: Time, urgent: bool) {
+        self.unsaved = Some(match self.unsaved {
+            Some(known) => Unsaved { since: known.since, urgent: known.urgent || urgent },
+            None => Unsaved { since: now, urgent },
+        });
+    }
+
+    /// Forgets a workload for another one. What is stored of it is not to be kept for what it has seen.
+    pub(super) fn begin_anew(&mut self) {
+        let former = std::mem::take(&mut self.history);
+        for (name, _) in former.iter() {
+            self.history.outdate(Arc::clone(name));
+        }
+        for name in former.outdated() {
+            self.history.outdate(Arc::clone(name));
+        }
+        self.state = HistoryState::Waiting;
+        self.advice = Box::default();
+        // What is on its way to the storage is of the other workload.
+        (self.unsaved, self.saving) = (None, None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Leading: the election, what a new leader reads before it writes, and the heartbeat that others see.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use plimsoll_storage::VpaKey;
+
+use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, Tasks};
+use crate::{
+    act::{Beat, Election, ElectionOptions, ElectionState, Heartbeat, Verdict, lease, may},
+    compat::Compat,
+    metrics::HistoryState as Progress,
+    recommend::HistoryState,
+};
+
+impl Role {
+    /// Whether this process may write, and has read what it would write over.
+    pub(super) fn may_write(&self) -> bool {
+        self.caught_up.load(Ordering::Acquire) && self.permit.fence().is_held()
+    }
+
+    pub(super) fn start_election(
+        self: &Arc<Self>,
+        stop: &Stop,
+        tasks: &mut Tasks,
+    ) -> Option<ElectionState> {
+        let wanted = &self.config.election;
+        if !wanted.on {
+            return None;
+        }
+        let options = ElectionOptions {
+            name: match self.config.scope.shard {
+                Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
+                None => wanted.name.clone(),
+            },
+            namespace: wanted.namespace.clone(),
+            identity: lease::identity(),
+            lease_duration: wanted.lease_duration,
+            renew_deadline: wanted.renew_deadline,
+            retry_period: wanted.retry_period,
+        };
+        let fence = self.permit.fence().clone();
+        let election =
+            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
+        let state = election.state();
+        tasks.spawn(election.run(stop.stopped()));
+        Some(state)
+    }
+
+    /// Whenever this process comes to lead: takes over what others stored, before it writes anything.
+    pub(super) async fn keep_leading(self: Arc<Self>, stop: Stop) {
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.permit.fence().held() => {}
+            }
+            if self.config.election.on {
+                tracing::info!("leading");
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    // What was read is old once somebody else may have led.
+                    () = self.permit.fence().lost() => continue,
+                    () = self.catch_up() => {}
+                }
+            }
+            self.caught_up.store(true, Ordering::Release);
+            self.publish_all();
+            self.saver.wake();
+            tokio::select! {
+                // What is still to be written at the end is written under the same lead.
+                () = stop.stopped() => return,
+                () = self.permit.fence().lost() => {}
+            }
+            self.caught_up.store(false, Ordering::Release);
+            tracing::warn!("no longer leading; watching and sampling as a standby");
+        }
+    }
+
+    /// Takes over what others stored, however often it has to be tried.
+    async fn catch_up(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let keys: Vec<VpaKey> = {
+                let core = self.state.lock();
+                let known = |key: &&VpaKey| {
+                    let watched = core.fleet.get(key);
+                    watched.is_some_and(|it| it.state() == HistoryState::Loaded)
+                };
+                core.fleet.keys_after(None).filter(known).cloned().collect()
+            };
+            if keys.is_empty() {
+                return;
+            }
+            let Err(error) = self.adopt(&keys).await else { return };
+            tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Has every status looked at: whoever led before may have left some behind.
+    fn publish_all(&self) {
+        let keys: Vec<VpaKey> = self.state.lock().fleet.keys_after(None).cloned().collect();
+        for key in keys {
+            self.outbox.push(key, None);
+        }
+    }
+
+    /// Says after each pass that recommendations are fresh, for the updater.
+    pub(super) async fn keep_beating(self: Arc<Self>, stop: Stop) {
+        if self.config.compat == Compat::Upstream {
+            return;
+        }
+        let shard = self.config.scope.shard.map(|it| format!("{}-of-{}", it.index, it.count));
+        let heartbeat = Heartbeat::new(
+            self.client.clone(),
+            &self.config.election.namespace,
+            &lease::identity(),
+            &self.config.name,
+            shard.as_deref(),
+            self.config.interval,
+        )
+        .with_stats(Arc::clone(&self.stats));
+        let rules = heartbeat.rules();
+        let verdicts = tokio::select! {
+            () = stop.stopped() => return,
+            verdicts = may(&self.client, &rules) => verdicts,
+        };
+        let worst = verdicts.iter().find(|verdict| !verdict.is_allowed());
+        if let Some(verdict) = worst {
+            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                ?verdict,
+                "no heartbeat for the updater: allow {} to have one",
+                rules.join(", ")
+            );
+        }
+        let heartbeat = heartbeat.with_access(worst.cloned().unwrap_or(Verdict::Allowed));
+        let mut passes = self.passes.subscribe();
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                _ = passes.changed() => {}
+            }
+            if !self.may_write() {
+                continue;
+            }
+            let vpas = self.state.lock().fleet.len();
+            let beaten = tokio::select! {
+                () = stop.stopped() => return,
+                beaten = heartbeat.beat(&self.permit, vpas, self.progress().as_str()) => beaten,
+            };
+            match beaten {
+                Ok(Beat::Off) => return,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the heartbeat failed"),
+            }
+        }
+    }
+
+    /// How far the stored history is, all in all.
+    pub(super) fn progress(&self) -> Progress {
+        let core = self.state.lock();
+        if core.fleet.waiting().next().is_some() { Progress::Loading } else { Progress::Loaded }
+    }
+}

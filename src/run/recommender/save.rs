@@ -1,0 +1,231 @@
+//! Saving: the histories that changed, the most urgent first, and the collection of those that nobody owns.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use plimsoll_storage::{Error, Key, Record, SaveReport, Time, VpaKey};
+use tokio::time::timeout;
+
+use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
+use crate::recommend::HistoryState;
+
+/// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop
+/// cuts off has to be written again.
+const BATCH: usize = 16;
+
+/// How long a collection of orphans may take at least.
+const COLLECTION: Duration = Duration::from_mins(1);
+
+/// How long a final save may take: less than the half minute that a pod is given to end.
+const FINAL: Duration = Duration::from_secs(20);
+
+impl Role {
+    /// Writes the histories that changed, as long as this process may write.
+    pub(super) async fn keep_saving(self: Arc<Self>, stop: Stop) {
+        let mut pause = FIRST_PAUSE;
+        let mut last_collection = self.clock.now();
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.saver.woken() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if !self.may_write() {
+                continue;
+            }
+            let saved = tokio::select! {
+                () = stop.stopped() => return,
+                saved = self.save_due(self.config.checkpoint_interval, self.config.checkpoints_timeout) => saved,
+            };
+            match saved {
+                Ok(()) => pause = FIRST_PAUSE,
+                Err(error) => {
+                    tracing::warn!(%error, "history could not be saved; it stays due");
+                    tokio::select! {
+                        () = stop.stopped() => return,
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    // Orphans are collected all the same: a single record may fail for ever.
+                }
+            }
+            let now = self.clock.now();
+            let due = last_collection.later(self.config.checkpoints_gc_interval);
+            if now >= due || now < last_collection {
+                last_collection = now;
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    () = self.collect_garbage() => {}
+                }
+            }
+        }
+    }
+
+    /// Saves what is due at this age, a batch at a time, and begins no other batch once the time is over.
+    /// Nothing under way is cut off, and each call brings at least one batch further. What fails while others
+    /// succeed is left for the next time; then it goes last.
+    async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
+        let began = Instant::now();
+        let (mut tried, mut failure) = (HashSet::new(), None);
+        loop {
+            if !self.may_write() {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            let due = self.state.lock().fleet.due(now, age, BATCH, &tried);
+            if due.is_empty() {
+                return failure.map_or(Ok(()), Err);
+            }
+            let saved = self.save(&due, now).await;
+            tried.extend(due);
+            match saved? {
+                Saved::All => {}
+                Saved::Some(error) => failure = Some(error),
+                Saved::None(error) => return Err(error),
+            }
+            if began.elapsed() > limit {
+                return failure.map_or(Ok(()), Err);
+            }
+        }
+    }
+
+    async fn save(&self, due: &[VpaKey], now: Time) -> Result<Saved, Error> {
+        let Some(writer) = self.storage.writer() else { return Ok(Saved::All) };
+        let records: Vec<Record> = {
+            let mut core = self.state.lock();
+            due.iter().flat_map(|key| core.fleet.records(key, now)).collect()
+        };
+        let report = match writer.save(&records, &self.permit).await {
+            Ok(report) => report,
+            Err(error) => {
+                self.not_saved(due);
+                return Err(error);
+            }
+        };
+        self.settle(due, &records, &report, now);
+        if !report.kept_richer.is_empty() {
+            let richer: HashSet<VpaKey> =
+                report.kept_richer.iter().map(|key| key.vpa.clone()).collect();
+            let richer: Vec<VpaKey> = richer.into_iter().collect();
+            self.adopt(&richer).await?;
+        }
+        let Some(first) = report.failed.first() else { return Ok(Saved::All) };
+        let why = format!("{} records failed, {}: {}", report.failed.len(), first.what, first.why);
+        let error = Error::Unavailable { place: self.storage.name().into(), why };
+        let none = report.failed.len() == records.len();
+        Ok(if none { Saved::None(error) } else { Saved::Some(error) })
+    }
+
+    fn not_saved(&self, due: &[VpaKey]) {
+        let mut core = self.state.lock();
+        for key in due {
+            core.fleet.not_saved(key);
+        }
+    }
+
+    fn settle(&self, due: &[VpaKey], records: &[Record], report: &SaveReport, now: Time) {
+        let SaveReport { written, unchanged, kept_richer, refused, failed } = report;
+        for (outcome, count) in [
+            ("written", *written),
+            ("unchanged", *unchanged),
+            ("kept_richer", kept_richer.len()),
+            ("refused", refused.len()),
+            ("failed", failed.len()),
+        ] {
+            self.health.count_checkpoints(outcome, count as u64);
+        }
+        let why: HashMap<&str, &str> = refused.iter().map(|it| (&*it.what, &*it.why)).collect();
+        let failed: HashSet<&str> = failed.iter().map(|failed| &*failed.what).collect();
+        let mut core = self.state.lock();
+        if !why.is_empty() {
+            for record in records {
+                let what = record.key.to_string();
+                // It is refused every time; once is enough to say so.
+                if let Some(why) = why.get(&*what)
+                    && core.fleet.refuse(&record.key.vpa)
+                {
+                    tracing::warn!(what, why, "history can never be saved");
+                }
+            }
+        }
+        let mut of: HashMap<&VpaKey, (Vec<Arc<str>>, bool)> = HashMap::new();
+        for record in records {
+            let entry = of.entry(&record.key.vpa).or_default();
+            if !failed.is_empty() && failed.contains(&*record.key.to_string()) {
+                entry.1 = true;
+            } else {
+                entry.0.push(Arc::clone(&record.key.container));
+            }
+        }
+        for key in due {
+            match of.get(key) {
+                Some((_, true)) => core.fleet.not_saved(key),
+                Some((containers, false)) => core.fleet.saved(key, containers, now),
+                None => core.fleet.saved(key, &[], now),
+            }
+        }
+        drop(core);
+        self.health.checkpoints_saved(now);
+    }
+
+    /// Removes what nobody owns any more: histories of VPAs that are gone, and those that expired.
+    async fn collect_garbage(&self) {
+        let Some(writer) = self.storage.writer() else { return };
+        // Who is not told of new VPAs would take their histories for orphans.
+        if !self.feeds.vpas.is_synced() || self.feeds.vpas.is_failing() {
+            return;
+        }
+        let orphaned = |key: &Key| {
+            let core = self.state.lock();
+            if !core.index.scope().includes(&key.vpa.namespace) {
+                return false;
+            }
+            if !core.index.has_any_vpa(&key.vpa) {
+                return true;
+            }
+            // Upstream keeps those of containers that are gone.
+            let watched = core.fleet.get(&key.vpa).filter(|_| !core.fleet.is_upstream());
+            watched.is_some_and(|watched| {
+                watched.state() == HistoryState::Loaded
+                    && watched.history().get(&key.container).is_none()
+                    && watched.history().supersedes(&key.container)
+            })
+        };
+        // Its own time: a slow save before must not cost the collection.
+        let limit = self.config.checkpoints_timeout.max(COLLECTION);
+        match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
+            Ok(Ok(removed)) => {
+                self.state.lock().fleet.forget_outdated();
+                if removed > 0 {
+                    self.health.count_checkpoints("collected", removed as u64);
+                    tracing::info!(removed, "orphaned histories collected");
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "orphaned histories were not collected"),
+            Err(_) => tracing::warn!(?limit, "orphaned histories were not all collected in time"),
+        }
+    }
+
+    /// Writes everything that is not saved yet, at the end.
+    pub(super) async fn save_all(&self) {
+        if !self.may_write() {
+            return;
+        }
+        self.state.lock().fleet.resume_saves();
+        match timeout(FINAL, self.save_due(Duration::ZERO, FINAL)).await {
+            Ok(Ok(())) => tracing::info!("history saved"),
+            Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
+            Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
+        }
+    }
+}
+
+/// How much of a batch was saved.
+enum Saved {
+    All,
+    Some(Error),
+    None(Error),
+}
