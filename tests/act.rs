@@ -14,7 +14,6 @@ mod access;
 mod election;
 mod heartbeat;
 mod outbox;
-mod proxy;
 mod status;
 
 /// Long for what takes a moment, so that a busy machine fails nothing.

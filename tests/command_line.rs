@@ -353,7 +353,9 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
     );
     assert!(secret.starts_with("--password on the command line"), "{secret}");
     assert!(
-        idle.ends_with(": --stderrthreshold, --vmodule, --min-checkpoints, --profiling"),
+        idle.ends_with(
+            ": --stderrthreshold, --vmodule, --memory-saver, --min-checkpoints, --profiling"
+        ),
         "{idle}"
     );
     assert!(!format!("{log:?}").contains("hunter2"), "the log shows the password");
@@ -363,7 +365,7 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
 fn the_environment_sets_flags_and_what_is_typed_goes_before_it() {
     let set = [
         ("PLIMSOLL_FLAG_RECOMMENDER_NAME", "frugal"),
-        ("PLIMSOLL_FLAG_MEMORY_SAVER", "true"),
+        ("PLIMSOLL_FLAG_HUMANIZE_MEMORY", "true"),
         ("PLIMSOLL_FLAG_STORAGE", ""),
         ("PLIMSOLL_FLAG_PASSWORD", "hunter2"),
     ];

@@ -32,9 +32,17 @@ fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_annotations_in_the_documentation_are_those_of_the_code() {
-    let mut table = String::from("| annotation | value | what it does |\n|---|---|---|\n");
+    let known: Vec<String> = flags::recommender().into_iter().map(|flag| flag.name).collect();
+    let mut table = String::from(
+        "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
+    );
     for key in KEYS {
-        writeln!(table, "| `{}` | {} | {} |", key.name, key.wanted, key.effect).expect("fits");
+        let strangers = key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
+        assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
+        let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
+        let (name, wanted, effect, flags) = (key.name, key.wanted, key.effect, flags.join(", "));
+        writeln!(table, "| `{name}` | {wanted} | VPA | recommender | {flags} | {effect} |")
+            .expect("fits");
     }
     generated("docs/configuration.md", "annotations", &table);
 }

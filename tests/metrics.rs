@@ -58,7 +58,8 @@ fn registry() -> Registry {
     health.loop_succeeded(Time::from_secs(1_767_225_600));
     health.set_loop_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
-    health.feed("pods").objects.set(7.0);
+    health.set_feed_objects("pods", 7);
+    health.feed("pods");
     health.set_writes("status", "200", 1);
     health.set_write_queue("status", 2);
     health.count_samples("counted", 12);

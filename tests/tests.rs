@@ -9,6 +9,7 @@ mod bed_usage;
 mod command_line;
 mod crds;
 mod demo;
+mod deploy;
 mod differential;
 mod docs;
 mod explain;

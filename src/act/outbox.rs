@@ -247,8 +247,12 @@ impl Inner {
                     return Settled::Done;
                 }
                 Outcome::Gone => return Settled::Done,
-                Outcome::Conflict(Some(_)) => {}
-                Outcome::Conflict(None) => return Settled::Later(pause),
+                Outcome::Conflict(current) => {
+                    tracing::debug!(vpa = %key, "the object has changed meanwhile; its status is decided anew");
+                    if current.is_none() {
+                        return Settled::Later(pause);
+                    }
+                }
                 Outcome::Fenced => return Settled::Back,
                 Outcome::Failed { why } => {
                     // One line when it begins, not ten thousand while the server is away.

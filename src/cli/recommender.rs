@@ -76,7 +76,7 @@ pub struct RecommenderArgs {
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_OPTIONAL", hide_short_help = true, hide_env = true)]
     history_optional: bool,
-    /// Remembers only pods that a VPA is about
+    /// Accepted, without effect: histories are kept for pods of VPAs only
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_SAVER", hide_short_help = true, hide_env = true)]
     memory_saver: bool,
@@ -227,7 +227,7 @@ impl RecommenderArgs {
             ));
         }
         let mut idle = typed.among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.among(&["min_checkpoints", "profiling"]));
+        idle.extend(typed.among(&["memory_saver", "min_checkpoints", "profiling"]));
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }

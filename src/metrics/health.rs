@@ -33,7 +33,8 @@ const HISTORY: Definition = gauge(
 .labels(&["state"], "3");
 const FEED_OBJECTS: Definition =
     gauge("plimsoll_feed_objects", "Objects that a watch has told of and that are still there.")
-        .labels(&["feed"], "1 per feed");
+        .labels(&["feed"], "1 per feed")
+        .absent("the objects of that watch are not counted");
 const FEED_SYNCED: Definition =
     gauge("plimsoll_feed_synced", "1 once a watch has told of every object, 0 before.")
         .labels(&["feed"], "1 per feed");
@@ -67,7 +68,7 @@ const KILLS: Definition = counter(
 .absent(NEVER);
 const CHECKPOINTS: Definition = counter(
     "plimsoll_checkpoints_total",
-    "Records of history: loaded, skipped, saved, unchanged, kept_richer, refused, failed, collected.",
+    "Records of history: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
 )
 .labels(&["outcome"], "up to 16")
 .absent(NEVER);
@@ -127,8 +128,6 @@ pub struct Health {
 /// How one watch is. Its series are there, at zero, from the beginning.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    /// Objects that it has told of and that are still there.
-    pub objects: Arc<Gauge>,
     /// 1 once it has told of every object.
     pub synced: Arc<Gauge>,
     /// Objects that could not be read.
@@ -188,12 +187,16 @@ impl Health {
     /// The series of a watch.
     pub fn feed(&self, feed: &'static str) -> Feed {
         Feed {
-            objects: self.feed_objects.with([feed]),
             synced: self.feed_synced.with([feed]),
             malformed: self.feed_malformed.with([feed]),
             restarts: self.feed_restarts.with([feed]),
             errors: self.feed_errors.with([feed]),
         }
+    }
+
+    /// So many objects of this watch are there. Not every watch keeps count: one that does not has no series.
+    pub fn set_feed_objects(&self, feed: &'static str, objects: usize) {
+        self.feed_objects.with([feed]).set(objects as f64);
     }
 
     /// So many writes of this kind (`status`, `checkpoint`, ...) have come to this end by now.

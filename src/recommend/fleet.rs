@@ -79,6 +79,8 @@ pub enum KillOutcome {
     Known,
     /// It lies before everything that history holds.
     Expired,
+    /// It may have happened before this process began, and such kills are not wanted.
+    Ignored,
     /// The history refused it.
     Refused(Rejected),
     /// Nobody asked about that container.
@@ -318,6 +320,21 @@ impl Fleet {
         }
     }
 
+    /// Takes an out-of-memory kill that a pod showed when it was first seen: nobody may have watched when it
+    /// happened, or an earlier process may have counted it.
+    pub fn take_kill_at_first_sight(
+        &mut self,
+        key: &VpaKey,
+        whose: (&str, &str),
+        told: (Time, OomKill),
+        now: Time,
+    ) -> KillOutcome {
+        if !self.settings.fixes.has(Fix::KillsInDowntimeCount) {
+            return KillOutcome::Ignored;
+        }
+        self.take_kill(key, whose, told, true, now)
+    }
+
     /// Forgets what was kept for single pods that are gone; what they used stays.
     pub fn retain_pods(&mut self, key: &VpaKey, lives: impl Fn(&str) -> bool) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
@@ -385,11 +402,6 @@ impl Fleet {
     /// Whether the mode is upstream's.
     pub fn is_upstream(&self) -> bool {
         self.compat == Compat::Upstream
-    }
-
-    /// Whether kills that happened before this process began count.
-    pub fn counts_kills_in_downtime(&self) -> bool {
-        self.settings.fixes.has(Fix::KillsInDowntimeCount)
     }
 
     /// The rules by which a container's samples are taken.

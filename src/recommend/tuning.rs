@@ -45,6 +45,8 @@ pub struct Key {
     pub wanted: &'static str,
     /// What it does.
     pub effect: &'static str,
+    /// The flags that it goes before.
+    pub flags: &'static [&'static str],
     read: fn(&str, &mut Tuning) -> Option<()>,
 }
 
@@ -57,6 +59,11 @@ pub const KEYS: [Key; 7] = [
         name: "plimsoll.dev/profile",
         wanted: "`latency`, `batch` or `cost`",
         effect: "percentiles and margin of a named profile",
+        flags: &[
+            "target-cpu-percentile",
+            "target-memory-percentile",
+            "recommendation-margin-fraction",
+        ],
         read: |text, tuning| {
             let profile = PROFILES.iter().find(|profile| profile.name == text)?;
             *tuning = tuning.or(profile.tuning);
@@ -67,36 +74,42 @@ pub const KEYS: [Key; 7] = [
         name: "plimsoll.dev/cpu-percentile",
         wanted: PERCENTILE,
         effect: "share of the CPU samples that the target covers",
+        flags: &["target-cpu-percentile"],
         read: |text, tuning| set(&mut tuning.cpu_percentile, share(text)),
     },
     Key {
         name: "plimsoll.dev/memory-percentile",
         wanted: PERCENTILE,
         effect: "share of the memory peaks that the target covers",
+        flags: &["target-memory-percentile"],
         read: |text, tuning| set(&mut tuning.memory_percentile, share(text)),
     },
     Key {
         name: "plimsoll.dev/margin",
         wanted: "a number from 0 to 10",
         effect: "share added to every percentile",
+        flags: &["recommendation-margin-fraction"],
         read: |text, tuning| set(&mut tuning.margin, number(text, 10.0)),
     },
     Key {
         name: "plimsoll.dev/half-life",
         wanted: "a duration from 1h to 2400h",
         effect: "time after which a sample counts half",
+        flags: &["cpu-histogram-decay-half-life", "memory-histogram-decay-half-life"],
         read: |text, tuning| set(&mut tuning.half_life, half_life(text)),
     },
     Key {
         name: "plimsoll.dev/cpu-floor",
         wanted: AMOUNT,
         effect: "least CPU of each container, in place of its share of the pod's floor",
+        flags: &["pod-recommendation-min-cpu-millicores"],
         read: |text, tuning| set(&mut tuning.cpu_floor, amount(text).map(Quantity::to_cpu)),
     },
     Key {
         name: "plimsoll.dev/memory-floor",
         wanted: AMOUNT,
         effect: "least memory of each container, in place of its share of the pod's floor",
+        flags: &["pod-recommendation-min-memory-mb"],
         read: |text, tuning| set(&mut tuning.memory_floor, amount(text).map(Quantity::to_memory)),
     },
 ];

@@ -351,6 +351,9 @@ impl Role {
             let began = self.clock.now();
             let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
             self.health.set_loop_lag(Duration::from_nanos(lag.unsigned_abs()));
+            if let Some(planned) = planned {
+                note_jump(planned, began, self.config.interval);
+            }
             self.pulse.beat();
             let summary = tokio::select! {
                 () = stop.stopped() => return,
@@ -396,8 +399,8 @@ impl Role {
             let (unsaved, _) = core.fleet.unsaved();
             (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
         };
-        self.health.feed(self.feeds.vpas.name()).objects.set(vpas as f64);
-        self.health.feed(self.feeds.pods.name()).objects.set(pods as f64);
+        self.health.set_feed_objects(self.feeds.vpas.name(), vpas);
+        self.health.set_feed_objects(self.feeds.pods.name(), pods);
         self.metrics.set_requests_read(sources);
         self.health.set_leader(self.permit.fence().is_held());
         self.health.set_write_queue("status", self.outbox.len());
@@ -405,6 +408,20 @@ impl Role {
         for (kind, answer, count) in self.stats.counts() {
             self.health.set_writes(kind.as_str(), &answer.to_string(), count.writes);
         }
+    }
+}
+
+/// A clock that was corrected, or a process that did not run, explains much of what is seen next.
+fn note_jump(planned: Time, began: Time, interval: Duration) {
+    if began > planned.later(interval) {
+        let late = Duration::from_nanos(began.nanos_since(planned).unsigned_abs());
+        tracing::warn!(
+            ?late,
+            "a pass begins late: the clock was set forwards, or this process did not run"
+        );
+    } else if planned > began.later(interval) {
+        let back = Duration::from_nanos(planned.nanos_since(began).unsigned_abs());
+        tracing::warn!(?back, "the clock was set back; samples count once it is where it was");
     }
 }
 

@@ -15,8 +15,8 @@ use plimsoll_storage::{Time, VpaKey};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::proxy::{self, Proxy};
 use super::{MINUTE, bed_with_definitions, read, vpa};
+use crate::support::proxy::{self, Proxy};
 use crate::support::{Bed, wait};
 
 /// Decides that each VPA gets a condition of ours, beside those that it has.

@@ -9,7 +9,7 @@ use plimsoll_storage::VpaKey;
 use serde_json::{Value, json};
 
 use super::{bed_with_definitions, read, vpa};
-use crate::act::proxy::{self, Proxy};
+use crate::support::proxy::{self, Proxy};
 
 fn patch(key: &VpaKey, object: &VerticalPodAutoscaler, body: Value) -> StatusPatch {
     let resource_version = object.metadata.resource_version.clone().expect("a version");

@@ -2,9 +2,13 @@
 
 use plimsoll::{
     compat::{Compat, Fix},
-    recommend::{OomKill, Overrides, Reason},
+    recommend::{
+        Directives, Fleet, HistoryState, OomKill, Overrides, Reason,
+        fleet::{KillOutcome, Usage},
+    },
     units::{Bytes, LARGEST},
 };
+use plimsoll_storage::VpaKey;
 use std::time::Duration;
 
 use super::{HOUR, MIB, START, Subject, encoded_memory, minute};
@@ -170,6 +174,29 @@ fn oom_bump_rests_on_observation() {
     });
     assert!(upstream > 2000, "{upstream} Mi: each bump fed on the last");
     assert!(fixed < 800, "{fixed} Mi");
+}
+
+#[test]
+fn kills_in_downtime_count() {
+    let (upstream, fixed) = compare(Fix::KillsInDowntimeCount, |subject| {
+        let mut fleet = Fleet::new(subject.settings, Compat::default());
+        let key = VpaKey::new("shop", "web");
+        fleet.track(&key, Directives::default(), START);
+        fleet.set_history_state(&key, HistoryState::Loaded);
+        let memory = Some(Bytes(300 * MIB));
+        let usage = Usage { pod: "web-0", container: "app", at: minute(0), cpu: None, memory };
+        fleet.take_usage(&key, usage, minute(0)).expect("is tracked");
+        // The pod was killed while nobody watched, and shows it to whoever sees it first.
+        let kill = OomKill { request: Bytes(800 * MIB), limit: None, usage: None };
+        let (whose, told) = (("web-0", "app"), (minute(5), kill));
+        let outcome = fleet.take_kill_at_first_sight(&key, whose, told, minute(9));
+        let again = fleet.take_kill_at_first_sight(&key, whose, told, minute(10));
+        let said = fleet.recommend(&key, minute(10)).expect("the history is loaded");
+        let target = said.containers[0].target.memory.expect("is recommended").value();
+        (outcome, again, target > 800 * MIB)
+    });
+    assert_eq!(upstream, (KillOutcome::Ignored, KillOutcome::Ignored, false));
+    assert_eq!(fixed, (KillOutcome::Counted, KillOutcome::Known, true));
 }
 
 #[test]

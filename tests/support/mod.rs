@@ -7,6 +7,7 @@
 //!  Prometheus ── releases 2 and 3, with days of history
 //!  Upstream ── the three programs that this project replaces
 //!  Ours ── the roles of this project, as processes; Peers has recommenders of both side by side
+//!  Proxy ── a way to the API server that can be meddled with
 //!  fleet ── thousands of workloads of every kind, without controllers
 //! ```
 
@@ -25,6 +26,7 @@ pub mod ours;
 pub mod peers;
 pub mod ports;
 pub mod prometheus;
+pub mod proxy;
 pub mod slots;
 pub mod upstream;
 pub mod usage;

@@ -59,10 +59,6 @@ impl Role {
 
     fn take_kill(&self, core: &mut Core, kill: Kill, now: Time) -> u64 {
         let source = kill.source.name();
-        if kill.source == KillSource::FirstSight && !core.fleet.counts_kills_in_downtime() {
-            self.health.count_oom_kill(source, "ignored");
-            return 0;
-        }
         let mut vpas = kill.vpas.clone();
         if let Some((pod, all)) = core.index.pod(&kill.namespace, &kill.pod) {
             let part = pod.container(&kill.container).map(|container| container.part);
@@ -82,13 +78,19 @@ impl Role {
         let mut counted = 0;
         for key in ready.iter().map(key) {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let may_be_old = kill.source != KillSource::Update;
-            let told = (kill.at, kill.kill);
-            let outcome = core.fleet.take_kill(&key, (pod, container), told, may_be_old, now);
+            let (whose, told) = ((pod, container), (kill.at, kill.kill));
+            let outcome = match kill.source {
+                KillSource::FirstSight => {
+                    core.fleet.take_kill_at_first_sight(&key, whose, told, now)
+                }
+                KillSource::Update => core.fleet.take_kill(&key, whose, told, false, now),
+                KillSource::Eviction => core.fleet.take_kill(&key, whose, told, true, now),
+            };
             let word = match outcome {
                 KillOutcome::Counted(_) => "counted",
                 KillOutcome::Known => "known",
                 KillOutcome::Expired => "expired",
+                KillOutcome::Ignored => "ignored",
                 KillOutcome::Refused(_) => "refused",
                 KillOutcome::Untracked => "untracked",
             };

@@ -12,7 +12,7 @@ use crate::{
     api::vpa::{Condition, VerticalPodAutoscaler},
     observe::{
         eviction::Eviction,
-        index::{Index, Put, Target},
+        index::{Index, Put, Target, Vpa},
         pod::{Kill, KillSource, Part},
         slim::{SlimNode, SlimPod},
         target::Outcome,
@@ -191,6 +191,9 @@ impl Core {
 
     /// The search for a VPA's workload came to an end.
     pub fn take_outcome(&mut self, key: &VpaKey, outcome: Outcome) {
+        if let Some(known) = self.index.vpa(key).map(Vpa::target) {
+            note_target(key, known, &outcome);
+        }
         match outcome {
             Outcome::Found { selector, owner } => {
                 self.index.set_target(key, Target::Found, Some(selector));
@@ -288,5 +291,19 @@ impl Core {
         };
         let conditions = conditions::merge(&vpa.reported.conditions, now, &circumstances);
         Some(Verdict { said, conditions })
+    }
+}
+
+/// One line when a target breaks, and one when it is whole again.
+fn note_target(key: &VpaKey, known: &Target, outcome: &Outcome) {
+    match (known, outcome) {
+        (Target::Unsupported(known), Outcome::Unsupported { message }) if **known == **message => {}
+        (_, Outcome::Unsupported { message }) => {
+            tracing::warn!(vpa = %key, why = %message, "the workload cannot be found; what is known of it stays");
+        }
+        (Target::Unsupported(_), Outcome::Found { .. }) => {
+            tracing::info!(vpa = %key, "the workload was found");
+        }
+        _ => {}
     }
 }

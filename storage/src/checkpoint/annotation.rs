@@ -137,6 +137,7 @@ mod tests {
             window_end: Some(Time::from_secs(end)),
             usage_peak: Some(peak),
             bump_peak: None,
+            last_kill: None,
         }
     }
 

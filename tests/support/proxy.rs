@@ -1,4 +1,4 @@
-//! Owns a way to the real API server that can be made slow, deaf or unwilling, or have others write first.
+//! Owns a way to the real API server that can be made slow, deaf or unwilling, have others write first, or break off.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,20 +7,24 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use futures::StreamExt as _;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use kube::Client;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::support::ports::Port;
+use super::ports::Port;
 
 /// What happens to a request before it reaches the server: an answer instead, or nothing.
 pub type Meddle = Pin<Box<dyn Future<Output = Option<Response<Full<Bytes>>>> + Send>>;
+type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 type Meddler = dyn Fn(&Method, &str) -> Meddle + Send + Sync;
 
 /// A proxy, until it is dropped.
@@ -28,6 +32,7 @@ pub struct Proxy {
     /// A client that goes through it.
     pub client: Client,
     seen: Arc<Mutex<Vec<(Method, String, Instant)>>>,
+    cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
     _port: Port,
 }
@@ -43,20 +48,21 @@ impl Proxy {
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
         let seen: Arc<Mutex<Vec<_>>> = Arc::default();
         let meddler: Arc<Meddler> = Arc::new(meddler);
+        let (cuts, cut) = watch::channel(0);
         let task = tokio::spawn({
             let seen = Arc::clone(&seen);
             async move {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
                     let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
-                    let behind = behind.clone();
+                    let (behind, cut) = (behind.clone(), cut.clone());
                     tokio::spawn(async move {
                         let service = service_fn(move |request: Request<Incoming>| {
                             let path = request.uri().path().to_owned();
                             let method = request.method().clone();
                             let meddle = meddler(&method, &path);
                             seen.lock().expect("no panic").push((method, path, Instant::now()));
-                            respond(behind.clone(), request, meddle)
+                            respond(behind.clone(), request, meddle, cut.clone())
                         });
                         // A client that goes away is no concern of a test.
                         let _ = Builder::new(TokioExecutor::new())
@@ -70,7 +76,17 @@ impl Proxy {
         let mut config = kube::Config::new(address.parse().expect("an address"));
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client");
-        Self { client, seen, task, _port: port }
+        Self { client, seen, cuts, task, _port: port }
+    }
+
+    /// Ends all answers that are still being given: watches, above all.
+    pub fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// How many requests have arrived.
+    pub fn count(&self) -> usize {
+        self.seen.lock().expect("no panic").len()
     }
 
     /// When requests of this method to paths that end so arrived.
@@ -111,32 +127,42 @@ async fn respond(
     behind: Client,
     request: Request<Incoming>,
     meddle: Meddle,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+    mut cut: watch::Receiver<u64>,
+) -> Result<Answer, Infallible> {
+    let whole = |body: Full<Bytes>| body.map_err(|never| match never {}).boxed_unsync();
     if let Some(answer) = meddle.await {
-        return Ok(answer);
+        return Ok(answer.map(whole));
     }
     let (mut parts, body) = request.into_parts();
-    let body = body.collect().await.expect("the request is whole").to_bytes();
+    let bad = |why: String| {
+        let answer = Response::builder().status(StatusCode::BAD_GATEWAY);
+        answer.body(whole(Full::from(why))).expect("an answer")
+    };
+    // One that is given up half-way is nobody's any more.
+    let Ok(body) = body.collect().await else { return Ok(bad("half a request".into())) };
     parts.headers.remove(http::header::HOST);
     let path = parts.uri.path_and_query().expect("a path").as_str();
     parts.uri = path.parse().expect("a path is a URI");
     parts.version = http::Version::HTTP_11;
-    let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
-    let bad = |why: String| {
-        let body = Full::from(why);
-        Response::builder().status(StatusCode::BAD_GATEWAY).body(body).expect("an answer")
-    };
+    let request = Request::from_parts(parts, kube::client::Body::from(body.to_bytes().to_vec()));
+    cut.mark_unchanged();
     let answer = match behind.send(request).await {
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
     let (parts, body) = answer.into_parts();
-    Ok(match body.collect().await {
-        Ok(body) => {
-            let mut answer = Response::new(Full::from(body.to_bytes()));
-            *answer.status_mut() = parts.status;
-            answer
+    let ends = async move {
+        if cut.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
-        Err(why) => bad(why.to_string()),
-    })
+    };
+    let body = BodyExt::boxed_unsync(StreamBody::new(BodyStream::new(body).take_until(ends)));
+    let mut answer = Response::new(body);
+    *answer.status_mut() = parts.status;
+    for name in [http::header::CONTENT_TYPE, http::header::RETRY_AFTER] {
+        if let Some(value) = parts.headers.get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    Ok(answer)
 }

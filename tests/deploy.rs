@@ -1,0 +1,165 @@
+//! What is installed in a cluster: every manifest is what it says it is, and the rules in it are enough.
+
+use std::{fs, path::Path, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::ServiceAccount,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+use plimsoll::{
+    act::{Rule, Verdict, may},
+    api::VerticalPodAutoscaler,
+    cli::recommender_config,
+    clock::Clock,
+    run::recommender,
+};
+use plimsoll_storage::{Time, checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    storage::objects::defined,
+    support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use, wait},
+};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// The objects of one kind among the rules of the recommender.
+fn of_kind<K: DeserializeOwned>(kind: &str) -> Vec<K> {
+    let all = documents(&Path::new(ROOT).join("deploy/recommender/rbac.yaml"));
+    let wanted: Vec<Value> = all.into_iter().filter(|one| one["kind"] == kind).collect();
+    assert!(!wanted.is_empty(), "there is no {kind}");
+    wanted.into_iter().map(|one| serde_json::from_value(one).expect(kind)).collect()
+}
+
+/// Reads an object as its kind and writes it again: a field that the kind does not have is lost on the way.
+fn survives<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
+    let read: K =
+        serde_json::from_value(object.clone()).unwrap_or_else(|why| panic!("{why}: {object}"));
+    serde_json::to_value(read).expect("an object")
+}
+
+#[test]
+fn every_manifest_has_only_fields_that_its_kind_knows() {
+    let mut files = 0;
+    for folder in fs::read_dir(Path::new(ROOT).join("deploy")).expect("a folder").flatten() {
+        for file in fs::read_dir(folder.path()).expect("a folder").flatten() {
+            let path = file.path();
+            for object in documents(&path) {
+                let kind = object["kind"].as_str().unwrap_or_default();
+                let read = match kind {
+                    "ClusterRole" => survives::<ClusterRole>(&object),
+                    "ClusterRoleBinding" => survives::<ClusterRoleBinding>(&object),
+                    // What is in those is compared with upstream's, elsewhere.
+                    "CustomResourceDefinition" => {
+                        survives::<CustomResourceDefinition>(&object);
+                        object.clone()
+                    }
+                    "Deployment" => survives::<Deployment>(&object),
+                    "Role" => survives::<Role>(&object),
+                    "RoleBinding" => survives::<RoleBinding>(&object),
+                    "ServiceAccount" => survives::<ServiceAccount>(&object),
+                    "Kustomization" => {
+                        let resources = object["resources"].as_array().expect("resources");
+                        for name in resources.iter().filter_map(Value::as_str) {
+                            assert!(folder.path().join(name).exists(), "{name} is not there");
+                        }
+                        object.clone()
+                    }
+                    other => panic!("{}: a {other:?}", path.display()),
+                };
+                assert_eq!(read, object, "{}", path.display());
+            }
+            files += 1;
+        }
+    }
+    assert!(files >= 5, "only {files} files were read");
+}
+
+#[tokio::test]
+async fn the_rules_of_the_recommender_are_enough_to_recommend_save_lead_and_beat() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let account = bed.account("kube-system", "plimsoll-recommender").await;
+    let parameters = PostParams::default();
+    for role in of_kind::<ClusterRole>("ClusterRole") {
+        Api::all(bed.client()).create(&parameters, &role).await.expect("a role");
+    }
+    for binding in of_kind::<ClusterRoleBinding>("ClusterRoleBinding") {
+        Api::all(bed.client()).create(&parameters, &binding).await.expect("a binding");
+    }
+    for role in of_kind::<Role>("Role") {
+        let roles = Api::namespaced(bed.client(), "kube-system");
+        roles.create(&parameters, &role).await.expect("a role");
+    }
+    for binding in of_kind::<RoleBinding>("RoleBinding") {
+        let bindings = Api::namespaced(bed.client(), "kube-system");
+        bindings.create(&parameters, &binding).await.expect("a binding");
+    }
+    // What RBAC knows arrives at the server's authorizer a moment later.
+    let lease = |verb, name: &str| {
+        Rule::new(verb, "coordination.k8s.io", "leases").within("kube-system").named(name)
+    };
+    let rules = [
+        lease("update", "vpa-recommender-lease"),
+        lease("update", "plimsoll-default"),
+        Rule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers/status"),
+        lease("update", "of-somebody-else"),
+        Rule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers"),
+        Rule::new("delete", "", "pods"),
+        Rule::new("get", "", "secrets"),
+    ];
+    let expected = [true, true, true, false, false, false, false];
+    let expected = expected.map(|may| if may { Verdict::Allowed } else { Verdict::Denied });
+    wait::until("the rules hold", || async {
+        (may(&account.client, &rules).await == expected).then_some(())
+    })
+    .await;
+
+    bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let vpa = "
+metadata: {name: web}
+spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+";
+    objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+    let web = objects::deployment("web", 1, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 500 << 20 });
+
+    let clock = Clock::stepped(Time::from(wall_now()));
+    usage.at(clock.now().into());
+    let config = recommender_config(&["--address=127.0.0.1:0"]).expect("flags that make sense");
+    let running = recommender::start(config, account.client, clock.clone()).await.expect("starts");
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
+    let checkpoints = Api::<Checkpoint>::namespaced(bed.client(), &namespace);
+    let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
+    wait::until("a status, a checkpoint and both Leases are written", || async {
+        let now = clock.now().later(Duration::from_mins(1));
+        usage.at(now.into());
+        clock.step(Duration::from_mins(1));
+        vpas.get("web").await.ok()?.status?.recommendation?.container_recommendations.first()?;
+        let saved = checkpoints.list(&ListParams::default()).await.ok()?;
+        saved.items.iter().find(|one| one.status.is_some())?;
+        leases.get("vpa-recommender-lease").await.ok()?.spec?.holder_identity?;
+        leases.get("plimsoll-default").await.ok()?.spec?.renew_time.map(|_| ())
+    })
+    .await;
+    running.stop().await;
+}

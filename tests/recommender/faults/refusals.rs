@@ -1,0 +1,80 @@
+//! An API server that has no time for us: 429 to everything but usage.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::log;
+use super::stage::{MINUTE, Stage, assert_alive, metric, metric_is, targets};
+use crate::recommender::start::step;
+use crate::support::proxy::{self, Proxy};
+use crate::support::wait;
+
+const NAMES: &[&str] = &["front", "worker"];
+
+#[tokio::test]
+async fn a_server_that_answers_429_is_asked_now_and_then_and_caught_up_with_afterwards() {
+    let (log, _guard) = log::keep();
+    let Some(stage) = Stage::set(NAMES).await else { return };
+    let busy = Arc::new(AtomicBool::new(false));
+    // As Priority and Fairness answers: a word, and a second to wait. A real one lets every request through that finds
+    // it idle, however few it may have.
+    let proxy = Proxy::start(stage.client(), {
+        let busy = Arc::clone(&busy);
+        move |_, path| {
+            let refuses = busy.load(Ordering::Relaxed) && !path.contains("/metrics.k8s.io/");
+            if refuses { proxy::refuse(429, Some(1)) } else { proxy::pass() }
+        }
+    })
+    .await;
+    let clock = stage.clock();
+    // Each change is to be saved at once, so that histories meet the refusals too.
+    let flags = ["--checkpoint-interval=0s"];
+    let running = stage.start_by(proxy.client.clone(), &clock, &flags).await;
+    let address = running.address();
+    stage.live(&running, &clock, 5, MINUTE).await;
+    let before = stage.said().await;
+
+    busy.store(true, Ordering::Relaxed);
+    let (begun, asked) = (Instant::now(), proxy.count());
+    proxy.cut();
+    stage.use_always(3.0, 3000);
+    for _ in 0..10 {
+        stage.usage.at(clock.now().later(MINUTE).into());
+        step(&running, &clock, MINUTE).await;
+        assert_alive(address).await;
+    }
+    let refused = ["kind=\"status\"", "outcome=\"429\""];
+    metric_is(address, "plimsoll_writes_total", &refused, |refused| refused >= 4.0).await;
+    let feed = ["feed=\"verticalpodautoscalers\""];
+    metric_is(address, "plimsoll_feed_errors_total", &feed, |errors| errors >= 2.0).await;
+    wait::until("a save is refused", || async {
+        log.text().contains("history could not be saved").then_some(())
+    })
+    .await;
+    let (took, asked) = (begun.elapsed(), proxy.count() - asked);
+    // Eleven watches that wait longer each time, two statuses that the server asked to wait with, a save, ten reads of
+    // usage: a loop without pauses would ask thousands of times.
+    let most = 60.0 + 15.0 * took.as_secs_f64();
+    assert!((asked as f64) < most, "{asked} requests in {took:?}");
+    log.assert_line(&["a watch failed; it is tried again"]);
+    log.assert_line(&["429", "it is tried again", "front"]);
+    assert_eq!(targets(&stage.said().await), targets(&before), "nothing could be written");
+
+    stage.oom_kill("front").await;
+    busy.store(false, Ordering::Relaxed);
+    let counted = ["source=\"pod_update\"", "outcome=\"counted\""];
+    wait::within(Duration::from_mins(2), "it catches up", || async {
+        stage.live(&running, &clock, 1, MINUTE).await;
+        let counted = metric(address, "plimsoll_oom_kills_total", &counted).await;
+        let unsaved = running.unsaved();
+        (counted == 1.0 && unsaved == 0).then_some(())
+    })
+    .await;
+    let (said, _) = stage.remembered(clock.now()).await;
+    stage.says("what is stored is what is said", &said).await;
+    for (name, target) in targets(&said) {
+        assert_ne!(targets(&before)[name], target, "{name} rises");
+    }
+    running.stop().await;
+}

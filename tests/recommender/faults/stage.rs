@@ -1,0 +1,330 @@
+//! Owns what every fault happens on: a bed with workloads, their usage over days, and what is said about them.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt as _};
+use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::api::vpa::Recommendation;
+use plimsoll::cli::recommender_config;
+use plimsoll::clock::Clock;
+use plimsoll::compat::Compat;
+use plimsoll::observe::index::Index;
+use plimsoll::observe::slim::SlimPod;
+use plimsoll::recommend::fleet::KillOutcome;
+use plimsoll::recommend::{Directives, Fleet, HistoryState, Scope, status};
+use plimsoll::run::recommender::{self, Running, Summary};
+use plimsoll_storage::checkpoint::{Options, VerticalPodAutoscalerCheckpoint as Checkpoint};
+use plimsoll_storage::{Checkpoints, Time, VpaKey, Wanted};
+
+use crate::recommender::start::{passed, step};
+use crate::storage::objects::{defined, load};
+use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
+use crate::support::nodes::is_ready;
+use crate::support::noise::Noise;
+use crate::support::usage::{Curve, Use};
+use crate::support::{Bed, Usage, objects, wait};
+
+/// From one sample to the next, in days that pass in seconds.
+pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
+pub const MINUTE: Duration = Duration::from_mins(1);
+pub const MEBIBYTE: u64 = 1 << 20;
+
+/// What is said of all workloads, by name.
+pub type Said = BTreeMap<String, Recommendation>;
+
+/// A bed with workloads, of two pods each.
+pub struct Stage {
+    pub bed: Bed,
+    pub usage: Usage,
+    pub namespace: String,
+    pub names: &'static [&'static str],
+}
+
+impl Stage {
+    /// Everything runs, and a VPA is about each. `None` after noting what is missing.
+    pub async fn set(names: &'static [&'static str]) -> Option<Self> {
+        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        bed.nodes().add("node", "64", "256Gi").await;
+        let usage = Usage::serve(&bed).await;
+        let namespace = bed.namespace("web").await;
+        let stage = Self { bed, usage, namespace, names };
+        for (number, name) in names.iter().enumerate() {
+            stage.use_from(name, wave(number as u64));
+            let yaml = autoscaler(name);
+            objects::create::<VerticalPodAutoscaler>(stage.client(), &stage.namespace, &yaml).await;
+            stage.deploy(name).await;
+        }
+        for name in names {
+            let prefix = format!("{name}-");
+            stage.bed.nodes().pods(&stage.namespace, &prefix, 2, "are ready", is_ready).await;
+        }
+        Some(stage)
+    }
+
+    pub fn client(&self) -> Client {
+        self.bed.client()
+    }
+
+    /// The Deployment of a workload.
+    pub async fn deploy(&self, name: &str) {
+        let yaml = objects::deployment(name, 2, "100m", "64Mi");
+        objects::create::<Deployment>(self.client(), &self.namespace, &yaml).await;
+    }
+
+    /// What the pods of a workload use.
+    pub fn use_from(&self, name: &str, curve: impl Into<Curve>) {
+        self.usage.set_all(&self.namespace, &format!("{name}-"), "main", curve);
+    }
+
+    /// What all pods use, whenever.
+    pub fn use_always(&self, cpu: f64, mebibytes: u64) {
+        for name in self.names {
+            self.use_from(name, Use { cpu, memory: mebibytes * MEBIBYTE });
+        }
+    }
+
+    /// The pods of a workload.
+    pub async fn pods(&self, name: &str) -> Vec<Pod> {
+        let prefix = format!("{name}-");
+        self.bed.nodes().pods(&self.namespace, &prefix, 2, "are ready", is_ready).await
+    }
+
+    /// Kills the first pod of a workload for its memory, and waits until its status shows it.
+    pub async fn oom_kill(&self, name: &str) {
+        let pod = self.pods(name).await.remove(0).name_any();
+        let api = Api::<Pod>::namespaced(self.client(), &self.namespace);
+        let restarts = |pod: &Pod| {
+            let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
+            statuses.flatten().map(|status| status.restart_count).sum::<i32>()
+        };
+        let before = restarts(&api.get(&pod).await.expect("it is there"));
+        self.bed.nodes().oom_kill(&self.namespace, &pod, "main").await;
+        wait::until("the kill shows", || async {
+            api.get(&pod).await.ok().filter(|pod| restarts(pod) > before)
+        })
+        .await;
+    }
+
+    /// What the statuses say.
+    pub async fn said(&self) -> Said {
+        let said = |vpa: VerticalPodAutoscaler| {
+            let name = vpa.name_any();
+            (name, vpa.status.and_then(|status| status.recommendation).unwrap_or_default())
+        };
+        self.vpas().await.into_iter().map(said).collect()
+    }
+
+    /// All VPAs, by name.
+    pub async fn vpas(&self) -> Vec<VerticalPodAutoscaler> {
+        let api = Api::<VerticalPodAutoscaler>::namespaced(self.client(), &self.namespace);
+        wait::until("the VPAs are listed", || async {
+            Some(api.list(&ListParams::default()).await.ok()?.items)
+        })
+        .await
+    }
+
+    /// Waits until the statuses say this.
+    pub async fn says(&self, what: &str, wanted: &Said) {
+        let begun = std::time::Instant::now();
+        loop {
+            let said = self.said().await;
+            if said == *wanted {
+                return;
+            }
+            let told = |said: &Said| serde_json::to_string_pretty(said).expect("JSON");
+            assert!(
+                begun.elapsed() < Duration::from_secs(40),
+                "{what}: wanted\n{}\nbut it is\n{}",
+                told(wanted),
+                told(&said)
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The stored histories, by name.
+    pub async fn checkpoints(&self) -> Vec<Checkpoint> {
+        let api = Api::<Checkpoint>::namespaced(self.client(), &self.namespace);
+        wait::until("the checkpoints are listed", || async {
+            Some(api.list(&ListParams::default()).await.ok()?.items)
+        })
+        .await
+    }
+
+    /// The number of samples of CPU in each stored history.
+    pub async fn samples(&self) -> BTreeMap<String, u64> {
+        let options = Options { namespace: Some(self.namespace.clone()), ..Options::default() };
+        let now: Time = wall_now().into();
+        let stored = Checkpoints::new(self.client(), move || now, options);
+        let loaded = load(&stored, &Wanted::Everything).await;
+        let count = |(key, snapshot): (plimsoll_storage::Key, plimsoll_storage::Snapshot)| {
+            (key.vpa.name.to_string(), snapshot.cpu_seen.count)
+        };
+        loaded.snapshots.into_iter().map(count).collect()
+    }
+
+    /// What a recommender that begins now has to say: what the stored histories hold, and every kill that a pod still
+    /// shows. And how many kills the histories did not know.
+    pub async fn remembered(&self, now: Time) -> (Said, f64) {
+        let config = recommender_config(&[]).expect("no flags make sense");
+        let mut fleet = Fleet::new(config.settings, Compat::Plimsoll);
+        let key = |name: &str| VpaKey::new(self.namespace.as_str(), name);
+        for name in self.names {
+            let directives = Directives::new(Vec::new(), &BTreeMap::new());
+            fleet.track(&key(name), directives, now);
+            fleet.set_history_state(&key(name), HistoryState::Loaded);
+        }
+        let options = Options { namespace: Some(self.namespace.clone()), ..Options::default() };
+        let stored = Checkpoints::new(self.client(), move || now, options);
+        for (key, snapshot) in load(&stored, &Wanted::Everything).await.snapshots {
+            fleet.restore(&key, &snapshot, now).expect("what was stored is whole");
+        }
+        let mut index = Index::new(Scope::default(), "default");
+        let pods = Api::<Pod>::namespaced(self.client(), &self.namespace);
+        for pod in pods.list(&ListParams::default()).await.expect("pods") {
+            let json = serde_json::to_value(&pod).expect("JSON");
+            let slim: SlimPod = serde_json::from_value(json).expect("a pod");
+            index.put_pod(&slim);
+            for name in self.names {
+                if pod.name_any().starts_with(&format!("{name}-")) {
+                    fleet.see_container(&key(name), "main", now);
+                }
+            }
+        }
+        let mut counted = 0.0;
+        for kill in index.take_kills() {
+            for name in self.names {
+                if kill.pod.starts_with(&format!("{name}-")) {
+                    let place = (&*kill.pod, &*kill.container);
+                    let outcome = fleet.take_kill(&key(name), place, kill.at, kill.kill, now);
+                    counted += f64::from(u8::from(outcome == KillOutcome::Counted));
+                }
+            }
+        }
+        let said = |name: &&str| {
+            let said = fleet.recommend(&key(name), now).expect("its history is loaded");
+            ((*name).to_owned(), status::to_object(&said))
+        };
+        (self.names.iter().map(said).collect(), counted)
+    }
+
+    /// Starts a recommender in this process, whose requests go this way.
+    pub async fn start_by(&self, client: Client, clock: &Clock, flags: &[&str]) -> Running {
+        let mut all = vec!["--address=127.0.0.1:0", "--leader-elect=false", "--bounds-dead-band=0"];
+        all.extend(flags);
+        let config = recommender_config(&all).expect("flags that make sense");
+        let running = recommender::start(config, client, clock.clone()).await.expect("starts");
+        passed(&running, 1).await;
+        running
+    }
+
+    /// Starts one in this process.
+    pub async fn start(&self, clock: &Clock, flags: &[&str]) -> Running {
+        self.start_by(self.client(), clock, flags).await
+    }
+
+    /// A clock, and usage of the same time.
+    pub fn clock(&self) -> Clock {
+        let now = wall_now();
+        self.usage.at(now);
+        Clock::stepped(now.into())
+    }
+
+    /// Lets time go by, with samples of each step, until everything is written.
+    pub async fn live(
+        &self,
+        running: &Running,
+        clock: &Clock,
+        steps: usize,
+        by: Duration,
+    ) -> Summary {
+        let mut summary = Summary::default();
+        for _ in 0..steps {
+            self.usage.at(clock.now().later(by).into());
+            summary = step(running, clock, by).await;
+        }
+        written(running).await;
+        summary
+    }
+}
+
+/// Waits until everything that was decided is written.
+pub async fn written(running: &Running) {
+    wait::until("everything is written", || async {
+        (running.waiting_statuses() == 0).then_some(())
+    })
+    .await;
+}
+
+/// The sum of the series of a metric with all of these labels; `None` while nobody answers.
+pub async fn look(address: impl Display, name: &str, labels: &[&str]) -> Option<f64> {
+    let text = fetch(&format!("http://{address}/metrics")).await?;
+    let text = String::from_utf8_lossy(&text);
+    let of_name = text.lines().filter(|line| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    let fits = of_name.filter(|line| labels.iter().all(|label| line.contains(label)));
+    Some(fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+}
+
+/// The same, once somebody answers.
+pub async fn metric(address: impl Display + Copy, name: &str, labels: &[&str]) -> f64 {
+    wait::until("metrics are served", || look(address, name, labels)).await
+}
+
+/// Waits until a metric is as wanted.
+pub async fn metric_is(
+    address: impl Display + Copy,
+    name: &str,
+    labels: &[&str],
+    is: impl Fn(f64) -> bool,
+) -> f64 {
+    wait::until(&format!("{name} {labels:?} is as wanted"), || async {
+        look(address, name, labels).await.filter(|value| is(*value))
+    })
+    .await
+}
+
+/// Fails unless the process says that it is alive.
+pub async fn assert_alive(address: impl Display) {
+    let answer = fetch(&format!("http://{address}/livez")).await.expect("it answers");
+    assert_eq!(&*answer, b"ok\n");
+}
+
+/// Usage that goes up and down from hour to hour, and otherwise for each workload.
+pub fn wave(number: u64) -> Curve {
+    Curve::new(move |time: Timestamp| {
+        let hour = (time.as_second() / 60) as u64;
+        let mut noise = Noise::of(7, &[number, hour]);
+        let cpu = noise.between(50, 900 + 100 * number) as f64 / 1000.0;
+        Use { cpu, memory: noise.between(100, 900) * MEBIBYTE }
+    })
+}
+
+/// A VPA about the Deployment of the same name.
+pub fn autoscaler(name: &str) -> String {
+    format!(
+        "
+metadata: {{name: {name}}}
+spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
+"
+    )
+}
+
+/// The target of the first container of each.
+pub fn targets(said: &Said) -> BTreeMap<&str, (String, String)> {
+    let target = |said: &Recommendation| {
+        let target = &said.container_recommendations.first()?.target;
+        Some((target.cpu()?.to_string(), target.memory()?.to_string()))
+    };
+    said.iter().filter_map(|(name, said)| Some((name.as_str(), target(said)?))).collect()
+}
