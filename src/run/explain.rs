@@ -25,7 +25,7 @@ use crate::{
         target::Outcome,
         watch::Change,
     },
-    recommend::{Amounts, Fleet, HistoryState, Restored, Scope, Settings},
+    recommend::{Amounts, Fleet, Restored, Scope, Settings},
 };
 
 /// How long a connection may take, and how long each answer.
@@ -206,7 +206,9 @@ pub async fn explain(
         }
     }
     let mut core = state.lock();
-    core.fleet.set_history_state(&key, HistoryState::Loaded);
+    if let Some(sighting) = core.fleet.sighting(&key) {
+        core.fleet.loaded(&key, sighting);
+    }
     assemble::see_containers(&mut core, &key, now);
     Ok(assemble::report(
         config,
