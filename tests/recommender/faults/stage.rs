@@ -17,7 +17,7 @@ use plimsoll::compat::Compat;
 use plimsoll::observe::index::Index;
 use plimsoll::observe::slim::SlimPod;
 use plimsoll::recommend::fleet::KillOutcome;
-use plimsoll::recommend::{Directives, Fleet, HistoryState, Scope, status};
+use plimsoll::recommend::{Directives, Fleet, Scope, status};
 use plimsoll::run::recommender::{self, Running, Summary};
 use plimsoll_storage::checkpoint::{Options, VerticalPodAutoscalerCheckpoint as Checkpoint};
 use plimsoll_storage::{Checkpoints, Time, VpaKey, Wanted};
@@ -180,7 +180,8 @@ impl Stage {
         for name in self.names {
             let directives = Directives::new(Vec::new(), &BTreeMap::new());
             fleet.track(&key(name), directives, now);
-            fleet.set_history_state(&key(name), HistoryState::Loaded);
+            let sighting = fleet.sighting(&key(name)).expect("is tracked");
+            fleet.loaded(&key(name), sighting);
         }
         let options = Options { namespace: Some(self.namespace.clone()), ..Options::default() };
         let stored = Checkpoints::new(self.client(), move || now, options);
@@ -204,8 +205,9 @@ impl Stage {
             for name in self.names {
                 if kill.pod.starts_with(&format!("{name}-")) {
                     let place = (&*kill.pod, &*kill.container);
-                    let outcome = fleet.take_kill(&key(name), place, kill.at, kill.kill, now);
-                    counted += f64::from(u8::from(outcome == KillOutcome::Counted));
+                    let outcome =
+                        fleet.take_kill(&key(name), place, (kill.at, kill.kill), true, now);
+                    counted += f64::from(u8::from(matches!(outcome, KillOutcome::Counted(_))));
                 }
             }
         }
