@@ -173,6 +173,10 @@ fn paths_are_taken_apart_and_resolved() {
         assert!(paths.contains(&expected), "{expected} in {paths:?}");
     }
     assert!(
+        !paths.iter().any(|path| path.ends_with("::as") || path.ends_with("Size")),
+        "{paths:?}"
+    );
+    assert!(
         !paths.iter().any(|path| path.contains("tokio") || path.contains("hyper")),
         "{paths:?}"
     );
