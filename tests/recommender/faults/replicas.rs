@@ -145,9 +145,10 @@ async fn both_replicas_restarted_at_once_say_the_same_and_store_nothing_poorer()
     assert_eq!(stage.samples().await, samples, "nothing was lost, and nothing written over");
     for process in [&first, &second] {
         process.assert_line(&["history loaded", "vpas=2"]);
+        // It may be told more than once, and counted never again.
         let known = process.metric("plimsoll_oom_kills_total", &["outcome=\"known\""]).await;
         let counted = process.metric("plimsoll_oom_kills_total", &["\"counted\""]).await;
-        assert_eq!((known, counted), (1.0, 0.0), "the kill was saved, and counts once");
+        assert!(known >= 1.0 && counted == 0.0, "{known} known, {counted} counted");
     }
     // They go on, and what is stored grows.
     processes.see();
