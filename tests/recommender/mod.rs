@@ -1,5 +1,11 @@
 //! The recommender as a process, on a real control plane.
 
+mod clients;
+mod day;
 mod faults;
+mod feeds;
+mod golden;
 mod life;
+mod shards;
 pub mod start;
+mod upstream_rights;
