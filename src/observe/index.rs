@@ -224,6 +224,12 @@ impl Index {
         })
     }
 
+    /// Whether this VPA is there, and not known to be one of this recommender's.
+    pub fn is_of_others(&self, key: &VpaKey) -> bool {
+        let known = self.namespaces.get(&key.namespace);
+        known.is_some_and(|known| known.others.contains_key(&*key.name))
+    }
+
     /// All VPAs of this recommender, in no order.
     pub fn vpas(&self) -> impl Iterator<Item = (VpaKey, &Vpa)> {
         self.namespaces.iter().flat_map(|(namespace, known)| {

@@ -335,13 +335,19 @@ impl Fleet {
         self.take_kill(key, whose, told, true, now)
     }
 
-    /// Forgets what was kept for single pods that are gone; what they used stays.
-    pub fn retain_pods(&mut self, key: &VpaKey, lives: impl Fn(&str) -> bool) {
+    /// Forgets what was kept for single pods that are gone; what they used stays. Their windows count as closed from
+    /// then on, so the history is another one to those who read it without windows: it is saved again.
+    pub fn retain_pods(&mut self, key: &VpaKey, lives: impl Fn(&str) -> bool, now: Time) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
+        let mut any = false;
         for (_, container) in watched.history.iter_mut() {
             if !container.replicas().all(&lives) {
                 container.retain_replicas(&lives);
+                any = true;
             }
+        }
+        if any {
+            watched.change(now, false);
         }
     }
 

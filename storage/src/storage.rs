@@ -93,6 +93,12 @@ pub trait Sink: Send {
     /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
     /// and kills together: a kill is told from what it used by what came before it.
     fn sample(&mut self, key: &Key, sample: Sample);
+    /// Whether what is remembered of this VPA may be handed to another one for the same workload. Not while it is
+    /// another program's: then both see the same pods, and what it saw would count twice.
+    fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
+        let _ = vpa;
+        true
+    }
 }
 
 /// One record to write.

@@ -1,6 +1,12 @@
 //! The recommender as a process, on a real control plane.
 
+mod clients;
+mod day;
 mod empty;
 mod faults;
+mod feeds;
+mod golden;
 mod life;
+mod shards;
 pub mod start;
+mod upstream_rights;

@@ -176,6 +176,10 @@ impl Sink for Intake<'_> {
         }
     }
 
+    fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
+        !self.role.state.lock().index.is_of_others(vpa)
+    }
+
     fn sample(&mut self, key: &Key, _: Sample) {
         // No storage that can be chosen today keeps single samples.
         let why = "single samples cannot be taken in yet".to_owned();

@@ -110,7 +110,7 @@ impl Role {
         if self.config.compat == Compat::Upstream {
             return;
         }
-        let shard = self.config.scope.shard.map(|it| format!("{}-of-{}", it.index, it.count));
+        let shard = self.config.scope.shard.map(|it| format!("{}/{}", it.index, it.count));
         let heartbeat = Heartbeat::new(
             self.client.clone(),
             &self.config.election.namespace,

@@ -125,7 +125,7 @@ impl Role {
 
     /// Forgets what was kept for single pods that are gone.
     fn forget_pods(&self) {
-        let mut after = None;
+        let (now, mut after) = (self.clock.now(), None);
         loop {
             let mut core = self.state.lock();
             let core = &mut *core;
@@ -137,7 +137,8 @@ impl Role {
                 // A history that is not loaded brings pods of its own.
                 if !core.is_waiting(key) {
                     let index = &core.index;
-                    core.fleet.retain_pods(key, |pod| index.pod(&key.namespace, pod).is_some());
+                    let lives = |pod: &str| index.pod(&key.namespace, pod).is_some();
+                    core.fleet.retain_pods(key, lives, now);
                 }
             }
         }

@@ -65,6 +65,7 @@ impl Checkpoints {
     fn take(&self, object: Object, loading: &mut Loading<'_>, sink: &mut dyn Sink) {
         if let Content::History(history) = &object.content
             && let Some(owner) = &history.snapshot.owner
+            && sink.may_inherit_from(&object.key.vpa)
         {
             loading.note_heirs(&object, owner, history.print.richness);
         }

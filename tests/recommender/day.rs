@@ -1,0 +1,91 @@
+//! A day of a small cluster, recommended for in both modes, against the same day worked out by hand.
+
+mod cast;
+mod sides;
+
+use jiff::Timestamp;
+
+use crate::storage::objects::defined;
+use crate::support::fleet::{self, end_controllers};
+use crate::support::{Bed, Usage};
+use cast::{Cast, MEBIBYTE};
+use sides::Sides;
+
+/// Neither midnight nor a full hour.
+const MORNING: i64 = 1_772_444_833;
+const MINUTES: i64 = 60;
+
+/// 26 hours: the windows of memory peaks roll over. After each part the statuses and checkpoints of all VPAs are
+/// compared to the digit, whatever kind their target is and whatever their policies say.
+#[tokio::test]
+async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("day").await;
+    end_controllers(&bed).await;
+    let client = bed.client();
+    let mut cast = Cast::new(&namespace);
+    fleet::send(&client, [fleet::create_definition()]).await;
+    cast.create(&client).await;
+    // The first samples are a moment older than the first pass.
+    usage.show(at(MORNING), cast.samples(MORNING).iter().map(cast::Shown::sample));
+    let mut sides = Sides::start(&bed, usage, MORNING).await;
+
+    sides.begin(&mut cast).await;
+    sides.compare(&cast, "after the first pass").await;
+    sides.steps(&cast, 10 * MINUTES, 1).await;
+    sides.compare(&cast, "after ten minutes").await;
+    sides.steps(&cast, 10 * MINUTES, 35).await;
+    sides.compare(&cast, "after six hours").await;
+
+    let killed = sides.now() - 100;
+    let pod = cast.kill(&client, "deployment", "main", killed).await;
+    sides.expect_kill("deployment", &pod, "main", killed, cast.request());
+    sides.steps_until_kills(&cast).await;
+    sides.compare(&cast, "after a kill for lack of memory").await;
+    sides.steps(&cast, 10 * MINUTES, 12).await;
+    sides.compare(&cast, "two hours after the kill").await;
+
+    let killed = sides.now() - 7;
+    let pod = cast.kill(&client, "statefulset", "log", killed).await;
+    sides.expect_kill("statefulset", &pod, "log", killed, cast.request());
+    sides.steps_until_kills(&cast).await;
+    sides.compare(&cast, "after a kill where a policy says what it counts for").await;
+
+    // A pod is replaced, and a workload loses all of its pods for two hours.
+    let gone = cast.replace(&client, "replicaset").await;
+    sides.forget("replicaset", &gone);
+    for gone in cast.remove_all(&client, "daemonset").await {
+        sides.forget("daemonset", &gone);
+    }
+    sides.see_pods(cast.pods()).await;
+    sides.steps(&cast, MINUTES, 3).await;
+    sides.compare(&cast, "while a workload has no pods").await;
+    sides.steps(&cast, 10 * MINUTES, 12).await;
+    sides.compare(&cast, "after two hours without pods").await;
+    cast.bring_back(&client, "daemonset").await;
+    sides.see_pods(cast.pods()).await;
+    sides.steps(&cast, 10 * MINUTES, 1).await;
+    sides.compare(&cast, "with pods again").await;
+
+    sides.restart_ours().await;
+    sides.compare(&cast, "after a graceful restart").await;
+    sides.steps(&cast, 10 * MINUTES, 24).await;
+    sides.compare(&cast, "four hours after the restart").await;
+
+    let policy = cast::Policy { max: (Some(60), Some(300 * MEBIBYTE)), ..cast::Policy::of("*") };
+    let generation = cast.change_policy(&client, "job", vec![policy]).await;
+    sides.steps_until_generation(&cast, "job", generation).await;
+    sides.compare(&cast, "under another policy").await;
+
+    while sides.now() < MORNING + 26 * 60 * MINUTES {
+        sides.steps(&cast, 10 * MINUTES, 1).await;
+    }
+    sides.compare(&cast, "at the end of the day").await;
+    sides.stop().await;
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("a time")
+}

@@ -1,0 +1,432 @@
+//! Owns the two recommenders of the day, the model of each, and the comparison between the two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::Client;
+use plimsoll::{clock::Clock, run::recommender::Running};
+use plimsoll_storage::Time;
+use serde_json::{Map, Value, json};
+
+use super::super::golden::{Container, Policy, cpu_text, memory_text, time_text};
+use super::super::start::{passed, start};
+use super::cast::{Cast, SIDES, Shown};
+use crate::support::fetch::fetch;
+use crate::support::fleet::collection;
+use crate::support::{Bed, Usage, wait};
+
+/// Samples are that many seconds older than the pass that reads them.
+const AGE: i64 = 7;
+
+/// Both recommenders, and the clock and usage that they share.
+pub struct Sides {
+    bed: Bed,
+    usage: Usage,
+    clock: Clock,
+    sides: Vec<Side>,
+}
+
+struct Side {
+    name: &'static str,
+    running: Option<Running>,
+    /// By workload and container.
+    model: BTreeMap<(&'static str, &'static str), Container>,
+    /// When a workload's history last changed.
+    changed: BTreeMap<&'static str, i64>,
+    /// Workloads that lost a pod since the last pass.
+    forgotten: BTreeSet<&'static str>,
+    /// When a workload was first seen without pods.
+    empty_since: BTreeMap<&'static str, i64>,
+    /// Since when each VPA has a recommendation.
+    provided: BTreeMap<&'static str, String>,
+    expected: Option<Kill>,
+    /// Of the VPA whose policy is changed.
+    generation: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Kill {
+    subject: &'static str,
+    pod: String,
+    container: &'static str,
+    at: i64,
+    request: i64,
+}
+
+// === impl Sides ===
+
+impl Sides {
+    pub async fn start(bed: &Bed, usage: Usage, morning: i64) -> Self {
+        let clock = Clock::stepped(Time::from_secs(morning + AGE));
+        let mut sides = Vec::new();
+        for name in SIDES {
+            sides.push(Side {
+                name,
+                running: Some(run(bed, &clock, name).await),
+                model: BTreeMap::new(),
+                changed: BTreeMap::new(),
+                forgotten: BTreeSet::new(),
+                empty_since: BTreeMap::new(),
+                provided: BTreeMap::new(),
+                expected: None,
+                generation: 1,
+            });
+        }
+        Self { bed: bed.clone(), usage, clock, sides }
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.now().as_secs()
+    }
+
+    /// The first passes. Targets that take a question to the API server may be found after the first one, so passes
+    /// go on, a minute apart and with nothing new to see, until all VPAs have a recommendation.
+    pub async fn begin(&mut self, cast: &Cast) {
+        let morning = self.now() - AGE;
+        let shown = cast.samples(morning);
+        for side in &mut self.sides {
+            passed(side.running(), 1).await;
+        }
+        for _ in 0..10 {
+            if self.all_provided(cast).await {
+                break;
+            }
+            self.pass(60).await;
+        }
+        for side in &mut self.sides {
+            side.take(cast, &shown, morning, morning + AGE);
+        }
+        // One pass after which both have read the samples of everything.
+        self.steps(cast, 60, 1).await;
+        let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
+        for side in &mut self.sides {
+            for subject in &cast.subjects {
+                let vpa = &objects[&format!("{}-{}", subject.name, side.name)];
+                let condition = condition(vpa, "RecommendationProvided");
+                let since = condition["lastTransitionTime"].as_str().expect("a time");
+                side.provided.insert(subject.name, since.to_owned());
+            }
+        }
+    }
+
+    async fn all_provided(&self, cast: &Cast) -> bool {
+        let mut looks = 0;
+        // Writes of the pass may still be under way.
+        while looks < 40 {
+            let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
+            let provided =
+                |vpa: &Value| condition(vpa, "RecommendationProvided")["status"] == "True";
+            if objects.values().all(provided) {
+                return true;
+            }
+            let waiting = self.sides.iter().any(|side| side.running().waiting_statuses() > 0);
+            looks += if waiting { 1 } else { 10 };
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
+    }
+
+    /// Passes with new samples.
+    pub async fn steps(&mut self, cast: &Cast, by: i64, count: usize) {
+        for _ in 0..count {
+            let shown = cast.samples(self.now() + by - AGE);
+            let at = self.now() + by - AGE;
+            self.usage.show(super::at(at), shown.iter().map(Shown::sample));
+            self.pass(by).await;
+            let now = self.now();
+            for side in &mut self.sides {
+                let taken = side.take(cast, &shown, at, now);
+                let summary = side.running().passes().borrow().1;
+                assert_eq!(summary.samples, 2 * taken, "{} at {}", side.name, time_text(now));
+                let kills = side.expected.take_if(|_| summary.kills > 0);
+                assert_eq!(summary.kills, u64::from(kills.is_some()), "kills of {}", side.name);
+                if let Some(Kill { subject, pod, container, at, request }) = kills {
+                    let known = side.model.get_mut(&(subject, container)).expect("it is known");
+                    known.kill(&pod, at, request);
+                }
+            }
+        }
+    }
+
+    async fn pass(&self, by: i64) {
+        let before: Vec<_> =
+            self.sides.iter().map(|side| side.running().passes().borrow().0).collect();
+        self.clock.step(Duration::from_secs(by.unsigned_abs()));
+        for (side, before) in self.sides.iter().zip(before) {
+            passed(side.running(), before + 1).await;
+        }
+    }
+
+    /// A kill that both will hear of.
+    pub fn expect_kill(
+        &mut self,
+        subject: &'static str,
+        pod: &str,
+        container: &'static str,
+        at: i64,
+        request: i64,
+    ) {
+        for side in &mut self.sides {
+            side.expected = Some(Kill { subject, pod: pod.to_owned(), container, at, request });
+        }
+    }
+
+    /// Passes a minute apart until both have heard of the kill.
+    pub async fn steps_until_kills(&mut self, cast: &Cast) {
+        for _ in 0..60 {
+            self.steps(cast, 60, 1).await;
+            if self.sides.iter().all(|side| side.expected.is_none()) {
+                return;
+            }
+        }
+        panic!("the kill was not heard of in an hour");
+    }
+
+    /// A pod is gone.
+    pub fn forget(&mut self, subject: &'static str, pod: &str) {
+        for side in &mut self.sides {
+            side.forgotten.insert(subject);
+            for ((of, _), container) in &mut side.model {
+                if *of == subject {
+                    container.forget(pod);
+                }
+            }
+        }
+    }
+
+    /// Waits until both know of so many pods.
+    pub async fn see_pods(&self, count: usize) {
+        for side in &self.sides {
+            let address = format!("http://{}/metrics", side.running().address());
+            let line = format!("plimsoll_feed_objects{{feed=\"pods\"}} {count}\n");
+            wait::until(&format!("{} sees {count} pods", side.name), || async {
+                let text = String::from_utf8(fetch(&address).await?.to_vec()).ok()?;
+                text.contains(&line).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Passes a minute apart until both have written about this generation.
+    pub async fn steps_until_generation(&mut self, cast: &Cast, subject: &str, generation: i64) {
+        for side in &mut self.sides {
+            side.generation = generation;
+        }
+        for _ in 0..60 {
+            self.steps(cast, 60, 1).await;
+            for _ in 0..10 {
+                let objects =
+                    read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
+                let told = |side: &&str| {
+                    objects[&format!("{subject}-{side}")]["status"]["observedGeneration"]
+                        == generation
+                };
+                if SIDES.iter().all(|side| told(&side)) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        panic!("generation {generation} of {subject} was not written about in an hour");
+    }
+
+    /// Ends ours as a rolling update would, and starts it again.
+    pub async fn restart_ours(&mut self) {
+        let (bed, clock) = (self.bed.clone(), self.clock.clone());
+        let ours = &mut self.sides[0];
+        ours.running.take().expect("it runs").stop().await;
+        ours.running = Some(run(&bed, &clock, ours.name).await);
+        passed(ours.running(), 1).await;
+    }
+
+    /// Compares everything, once all writes have arrived.
+    pub async fn compare(&mut self, cast: &Cast, when: &str) {
+        let now = self.now();
+        let (mut statuses, mut checkpoints) = (BTreeMap::new(), BTreeMap::new());
+        for side in &self.sides {
+            for subject in &cast.subjects {
+                let name = format!("{}-{}", subject.name, side.name);
+                for container in subject.remembered(side.name) {
+                    let known = &side.model[&(subject.name, container)];
+                    let status = known.checkpoint(side.changed[subject.name]);
+                    let spec = json!({ "vpaObjectName": name, "containerName": container });
+                    checkpoints.insert(
+                        format!("{name}-{container}"),
+                        json!({ "spec": spec, "status": status }),
+                    );
+                }
+                statuses.insert(name, side.status(cast, subject.name));
+            }
+        }
+        let (client, namespace) = (self.bed.client(), &cast.namespace);
+        let mut differences = Vec::new();
+        let give_up = std::time::Instant::now() + Duration::from_secs(15);
+        while std::time::Instant::now() < give_up {
+            let vpas = read(&client, namespace, "verticalpodautoscalers").await;
+            let found = vpas.into_iter().map(|(name, vpa)| (name, status_of(&vpa))).collect();
+            differences = differ(&statuses, &found);
+            let found = read(&client, namespace, "verticalpodautoscalercheckpoints").await;
+            let found = found.into_iter().map(|(name, it)| (name, checkpoint_of(&it))).collect();
+            differences.extend(differ(&checkpoints, &found));
+            if differences.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{when}, {}:\n{}", time_text(now), differences.join("\n"));
+    }
+
+    pub async fn stop(self) {
+        for side in self.sides {
+            side.running.expect("it runs").stop().await;
+        }
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("it runs")
+    }
+
+    /// Takes what was shown into the model; answers of how many containers.
+    fn take(&mut self, cast: &Cast, shown: &[Shown], at: i64, now: i64) -> u64 {
+        let mut taken = 0;
+        for one in shown {
+            let subject = cast.subject(one.subject);
+            if !subject.remembered(self.name).contains(&one.container) {
+                continue;
+            }
+            let policy = Policy::find(&subject.policies, one.container);
+            let known = self.model.entry((one.subject, one.container));
+            let known = known.or_insert_with(|| Container::new(policy));
+            known.take(&one.pod, at, one.millicores(), one.bytes as i64);
+            self.changed.insert(one.subject, now);
+            taken += 1;
+        }
+        for subject in std::mem::take(&mut self.forgotten) {
+            self.changed.insert(subject, now);
+        }
+        for subject in &cast.subjects {
+            if subject.pods.is_empty() {
+                self.empty_since.entry(subject.name).or_insert(now);
+            } else {
+                self.empty_since.remove(subject.name);
+            }
+        }
+        taken
+    }
+
+    fn status(&self, cast: &Cast, name: &'static str) -> Value {
+        let subject = cast.subject(name);
+        let mut wanted: Vec<_> = subject
+            .remembered(self.name)
+            .into_iter()
+            .map(|container| (container, Policy::find(&subject.policies, container)))
+            .filter(|(_, policy)| !policy.is_some_and(|policy| policy.off))
+            .collect();
+        wanted.sort_unstable_by_key(|(container, _)| *container);
+        let count = wanted.len();
+        let containers = wanted.into_iter().map(|(container, policy)| {
+            let known = &self.model[&(name, container)];
+            let controlled = policy.map_or((true, true), |policy| policy.controlled);
+            let cpu = controlled.0.then(|| known.cpu(count, policy));
+            let memory = controlled.1.then(|| known.memory(count, policy));
+            let list = |index: usize| {
+                let mut list = Map::new();
+                list.extend(cpu.map(|all| ("cpu".to_owned(), cpu_text(all[index]).into())));
+                list.extend(memory.map(|all| ("memory".to_owned(), memory_text(all[index]).into())));
+                list
+            };
+            json!({
+                "containerName": container,
+                "lowerBound": list(0), "target": list(1), "upperBound": list(2), "uncappedTarget": list(3),
+            })
+        });
+        let mut conditions = Vec::new();
+        if let Some(since) = self.empty_since.get(name) {
+            conditions.push(json!({
+                "type": "NoPodsMatched", "status": "True", "lastTransitionTime": time_text(*since),
+                "reason": "NoPodsMatched", "message": "No pods match this VPA object",
+            }));
+        }
+        conditions.push(json!({
+            "type": "RecommendationProvided", "status": "True", "lastTransitionTime": self.provided[name],
+        }));
+        json!({
+            "recommendation": { "containerRecommendations": containers.collect::<Vec<_>>() },
+            "conditions": conditions,
+            "observedGeneration": if name == "job" { self.generation } else { 1 },
+        })
+    }
+}
+
+async fn run(bed: &Bed, clock: &Clock, name: &str) -> Running {
+    let compat = if name == "ours" { "plimsoll" } else { "upstream" };
+    let flags = [
+        &*format!("--recommender-name={name}"),
+        &*format!("--compat={compat}"),
+        // Whatever changes is written, so that it can be compared at any time.
+        "--bounds-dead-band=0",
+        "--checkpoint-interval=0s",
+        "--feature-gates=PerVPAConfig=true",
+    ];
+    start(bed, clock, &flags).await
+}
+
+/// All objects of a kind, by name, as they are on the wire.
+async fn read(client: &Client, namespace: &str, plural: &str) -> BTreeMap<String, Value> {
+    let path = collection("autoscaling.k8s.io/v1", namespace, plural);
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let list: Value = client.request(request).await.expect("a list");
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    items.into_iter().map(|item| (name(&item), item)).collect()
+}
+
+fn condition<'a>(vpa: &'a Value, kind: &str) -> &'a Value {
+    let conditions = vpa["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+}
+
+/// The status of a VPA without what says nothing.
+fn status_of(vpa: &Value) -> Value {
+    let mut status = vpa["status"].clone();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        let fields = condition.as_object_mut().expect("an object");
+        fields.retain(|_, value| !matches!(value.as_str(), Some("")));
+    }
+    status
+}
+
+/// Spec and status of a checkpoint, with the defaults of what is left out.
+fn checkpoint_of(object: &Value) -> Value {
+    let mut status = object["status"].clone();
+    for histogram in ["cpuHistogram", "memoryHistogram"] {
+        let histogram = &mut status[histogram];
+        let total = histogram["totalWeight"].as_f64().unwrap_or(0.0);
+        histogram["totalWeight"] = total.into();
+        if histogram["bucketWeights"].is_null() {
+            histogram["bucketWeights"] = json!({});
+        }
+        histogram["referenceTimestamp"] = histogram["referenceTimestamp"].take();
+    }
+    json!({ "spec": object["spec"], "status": status })
+}
+
+fn differ(expected: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> Vec<String> {
+    let mut names: Vec<_> = expected.keys().chain(found.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let one = |name: &&String| expected.get(*name) != found.get(*name);
+    let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let line = |name: &String| {
+        format!(
+            "{name}\n  expected {}\n  found    {}",
+            text(expected.get(name)),
+            text(found.get(name))
+        )
+    };
+    names.into_iter().filter(one).take(3).map(line).collect()
+}

@@ -1,0 +1,176 @@
+//! Kills for lack of memory, wherever they are told.
+
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+
+use super::stage::{MEBIBYTE, REQUEST, Stage, after_kill};
+use crate::support::{objects, wait};
+
+pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(stage: &Stage) {
+    let namespace = stage.bed.namespace("first").await;
+    stage.autoscale(&namespace, "web", "web").await;
+    let pod = stage.deploy(&namespace, "web").await;
+    stage.uses(&namespace, "web-", 0.1, 100);
+    stage.bed.nodes().oom_kill(&namespace, &pod, "main").await;
+    shows_kill(stage, &namespace, &pod).await;
+
+    let play = stage.play(&namespace, &[]).await;
+    assert_eq!(play.last().kills, 1, "found in the first list");
+    stage.says(&namespace, "web", "main", "memory", &after_kill(REQUEST)).await;
+    for _ in 0..3 {
+        assert_eq!(play.on(stage).await.kills, 0);
+    }
+    play.tells("plimsoll_oom_kills_total{outcome=\"counted\",source=\"pod_first_sight\"} 1").await;
+    let now = play.now();
+    play.stop().await;
+
+    let only = format!("--vpa-object-namespace={namespace}");
+    let play = stage.play_from(now, &[&only]).await;
+    assert_eq!(play.last().kills, 0, "it is part of the history that was loaded");
+    assert_eq!(play.on(stage).await.kills, 0);
+    stage.says(&namespace, "web", "main", "memory", &after_kill(REQUEST)).await;
+    play.stop().await;
+
+    // Upstream does not see what happened before it began.
+    stage
+        .autoscale_by(
+            &namespace,
+            "up",
+            &json!({
+                "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "recommenders": [{ "name": "up" }],
+            }),
+        )
+        .await;
+    let play = stage.play(&namespace, &["--recommender-name=up", "--compat=upstream"]).await;
+    assert_eq!(play.last().kills, 0);
+    play.stop().await;
+}
+
+pub async fn a_kill_before_any_sample_is_recommended_for(stage: &Stage) {
+    let namespace = stage.bed.namespace("quick").await;
+    stage.autoscale(&namespace, "web", "web").await;
+    let pod = stage.deploy(&namespace, "web").await;
+    let play = stage.play(&namespace, &[]).await;
+    assert_eq!(play.on(stage).await.samples, 0, "nobody knows what it uses");
+    stage.bed.nodes().oom_kill(&namespace, &pod, "main").await;
+    play.on_until_kills(stage, 1).await;
+    stage.says(&namespace, "web", "main", "memory", &after_kill(REQUEST)).await;
+    play.stop().await;
+}
+
+pub async fn an_eviction_counts_what_was_used(stage: &Stage) {
+    let namespace = stage.bed.namespace("evicted").await;
+    stage.autoscale(&namespace, "web", "web").await;
+    let pod = stage.deploy(&namespace, "web").await;
+    let play = stage.play(&namespace, &[]).await;
+    let event: Event = serde_json::from_value(json!({
+        "metadata": { "name": "evicted", "annotations": {
+            "offending_containers": "main", "offending_containers_usage": "1Gi", "starved_resource": "memory",
+        } },
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod },
+        "reason": "Evicted", "message": "a test", "type": "Warning",
+    }))
+    .expect("an event");
+    let events = Api::namespaced(stage.client(), &namespace);
+    events.create(&PostParams::default(), &event).await.expect("created");
+    play.on_until_kills(stage, 1).await;
+    stage.says(&namespace, "web", "main", "memory", &after_kill(1024 * MEBIBYTE)).await;
+    let now = play.now();
+    play.stop().await;
+
+    // The server tells of the last hour again.
+    let only = format!("--vpa-object-namespace={namespace}");
+    let play = stage.play_from(now, &[&only]).await;
+    play.tells("plimsoll_feed_synced{feed=\"evictions\"} 1").await;
+    for _ in 0..3 {
+        assert_eq!(play.on(stage).await.kills, 0, "it is known");
+    }
+    stage.says(&namespace, "web", "main", "memory", &after_kill(1024 * MEBIBYTE)).await;
+    play.stop().await;
+}
+
+pub async fn a_job_that_ends_before_its_first_sample_keeps_its_bump(stage: &Stage) {
+    let namespace = stage.bed.namespace("job").await;
+    let target = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "once" });
+    stage.autoscale_by(&namespace, "once", &json!({ "targetRef": target })).await;
+    let play = stage.play(&namespace, &[]).await;
+    let job = "
+metadata: {name: once}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: example/once, resources: {requests: {memory: 512Mi}}}
+";
+    objects::create::<Job>(stage.client(), &namespace, job).await;
+    let pod = stage.pod(&namespace, "once-").await;
+    stage.bed.nodes().oom_kill(&namespace, &pod, "main").await;
+    play.on_until_kills(stage, 1).await;
+    stage.says(&namespace, "once", "main", "memory", &after_kill(REQUEST)).await;
+    let pods = Api::<Pod>::namespaced(stage.client(), &namespace);
+    pods.delete(&pod, &DeleteParams::default().grace_period(0)).await.expect("it ended");
+    play.tells("plimsoll_feed_objects{feed=\"pods\"} 0").await;
+    // What has expired is looked for once an hour.
+    for _ in 0..6 {
+        play.on_by(stage, Duration::from_hours(4)).await;
+    }
+    wait::until("it is known that there are no pods", || async {
+        let vpa = stage.vpa(&namespace, "once").await;
+        vpa["status"].to_string().contains("NoPodsMatched").then_some(())
+    })
+    .await;
+    stage.says(&namespace, "once", "main", "memory", &after_kill(REQUEST)).await;
+    let now = play.now();
+    play.stop().await;
+
+    let only = format!("--vpa-object-namespace={namespace}");
+    let play = stage.play_from(now, &[&only]).await;
+    play.on(stage).await;
+    play.on(stage).await;
+    stage.says(&namespace, "once", "main", "memory", &after_kill(REQUEST)).await;
+    play.stop().await;
+}
+
+pub async fn a_local_storage_remembers_a_kill_over_a_restart(stage: &Stage) {
+    let namespace = stage.bed.namespace("local").await;
+    stage.autoscale(&namespace, "web", "web").await;
+    let pod = stage.deploy(&namespace, "web").await;
+    stage.uses(&namespace, "web-", 0.1, 100);
+    stage.bed.nodes().oom_kill(&namespace, &pod, "main").await;
+    shows_kill(stage, &namespace, &pod).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = format!("--storage=local:{}", folder.path().display());
+    let play = stage.play(&namespace, &[&storage]).await;
+    assert_eq!(play.last().kills, 1);
+    play.on(stage).await;
+    let now = play.now();
+    play.stop().await;
+
+    let only = format!("--vpa-object-namespace={namespace}");
+    let play = stage.play_from(now, &[&only, &storage]).await;
+    assert_eq!(play.last().kills, 0, "it is part of the history that was loaded");
+    play.on(stage).await;
+    stage.says(&namespace, "web", "main", "memory", &after_kill(REQUEST)).await;
+    play.stop().await;
+    assert_eq!(stage.checkpoints(&namespace).await, [""; 0], "history is elsewhere");
+}
+
+/// Waits until the API server shows that the pod's container was killed and runs again.
+async fn shows_kill(stage: &Stage, namespace: &str, pod: &str) {
+    let what = "was killed and runs again";
+    stage
+        .bed
+        .nodes()
+        .pod(namespace, pod, what, |pod| {
+            let statuses = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
+            statuses.into_iter().any(|status| status.restart_count == 1 && status.ready)
+        })
+        .await;
+}

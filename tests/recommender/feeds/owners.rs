@@ -1,0 +1,167 @@
+//! History that stays with its workload, whatever its pods and VPAs are called.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use plimsoll::api::VerticalPodAutoscaler;
+use serde_json::json;
+
+use super::stage::{MEBIBYTE, Stage, after_use};
+use crate::support::clock::wall_now;
+use crate::support::fleet::{Write, collection, create_definition};
+use crate::support::nodes::is_ready;
+use crate::support::wait;
+
+pub async fn a_rollout_of_a_deployment_keeps_its_history(stage: &Stage) {
+    let namespace = stage.bed.namespace("rollout").await;
+    stage.autoscale(&namespace, "web", "web").await;
+    let old = stage.deploy(&namespace, "web").await;
+    stage.uses(&namespace, "web-", 0.5, 900);
+    let play = stage.play(&namespace, &[]).await;
+    for _ in 0..5 {
+        play.on(stage).await;
+    }
+    let before = stage.counts(&namespace, "web-main", 6).await;
+
+    let deployments = Api::<Deployment>::namespaced(stage.client(), &namespace);
+    let change =
+        json!({ "spec": { "template": { "metadata": { "annotations": { "release": "2" } } } } });
+    let plain = PatchParams::default();
+    deployments.patch("web", &plain, &Patch::Merge(change)).await.expect("rolled out");
+    let new = stage.bed.nodes();
+    let is_new = |pod: &k8s_openapi::api::core::v1::Pod| is_ready(pod) && pod.name_any() != old;
+    new.pods(&namespace, "web-", 1, "is of the new release", is_new).await;
+    wait::until("the old pod is gone", || async {
+        let pods = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(stage.client(), &namespace);
+        pods.get_opt(&old).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    stage.uses(&namespace, "web-", 0.1, 100);
+    for _ in 0..3 {
+        play.on(stage).await;
+    }
+    stage.counts(&namespace, "web-main", before + 1).await;
+    stage.says(&namespace, "web", "main", "memory", &after_use(900)).await;
+    play.stop().await;
+}
+
+pub async fn a_deploy_of_a_custom_resource_keeps_its_history(stage: &Stage) {
+    stage.send(create_definition()).await;
+    let namespace = stage.bed.namespace("argo").await;
+    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout");
+    let resource = ApiResource::from_gvk(&kind);
+    let rollouts: Api<DynamicObject> = Api::namespaced_with(stage.client(), &namespace, &resource);
+    let rollout = DynamicObject::new("web", &resource).data(json!({ "spec": { "replicas": 1 } }));
+    let rollout = wait::until("the rollout is created", || async {
+        rollouts.create(&PostParams::default(), &rollout).await.ok()
+    })
+    .await;
+    let uid = rollout.uid().expect("it has one");
+    let status = json!({ "status": { "selector": "app=web" } });
+    let path = collection("argoproj.io/v1alpha1", &namespace, "rollouts");
+    stage.send(Write::patch(format!("{path}/web/status"), &status)).await;
+    let sets = collection("apps/v1", &namespace, "replicasets");
+    let set = |hash: &str| {
+        let labels = json!({ "app": "web", "pod-template-hash": hash });
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": { "name": format!("web-{hash}"), "namespace": namespace, "ownerReferences": [{
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": uid, "controller": true,
+            }] },
+            "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "main", "image": "example/web" }] },
+            } },
+        })
+    };
+    stage.send(Write::create(&*sets, &set("one"))).await;
+    stage.pod(&namespace, "web-one-").await;
+    let target = json!({ "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web" });
+    stage.autoscale_by(&namespace, "web", &json!({ "targetRef": target })).await;
+    stage.uses(&namespace, "web-", 0.5, 900);
+    let play = stage.play(&namespace, &[]).await;
+    wait::until("the rollout's pods are found", || async {
+        (play.on(stage).await.samples > 0).then_some(())
+    })
+    .await;
+    for _ in 0..3 {
+        play.on(stage).await;
+    }
+    let before = stage.counts(&namespace, "web-main", 4).await;
+
+    stage.send(Write::create(&*sets, &set("two"))).await;
+    stage.pod(&namespace, "web-two-").await;
+    let none = json!({ "spec": { "replicas": 0 } });
+    stage.send(Write::patch(format!("{sets}/web-one"), &none)).await;
+    stage.uses(&namespace, "web-", 0.1, 100);
+    play.tells("plimsoll_feed_objects{feed=\"pods\"} 1").await;
+    for _ in 0..3 {
+        play.on(stage).await;
+    }
+    stage.counts(&namespace, "web-main", before + 2).await;
+    stage.says(&namespace, "web", "main", "memory", &after_use(900)).await;
+    play.stop().await;
+}
+
+pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does_not(
+    stage: &Stage,
+) {
+    let namespace = stage.bed.namespace("heirs").await;
+    stage.deploy(&namespace, "heavy").await;
+    stage.deploy(&namespace, "light").await;
+    stage.uses(&namespace, "heavy-", 0.5, 3000);
+    stage.uses(&namespace, "light-", 0.1, 300);
+    stage.autoscale(&namespace, "first", "heavy").await;
+    let play = stage.play(&namespace, &[]).await;
+    for _ in 0..5 {
+        play.on(stage).await;
+    }
+    let before = stage.counts(&namespace, "first-main", 6).await;
+
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &namespace);
+    vpas.delete("first", &kube::api::DeleteParams::default()).await.expect("deleted");
+    stage.autoscale(&namespace, "second", "heavy").await;
+    // Nobody uses much from here on: what is recommended is remembered.
+    stage.uses(&namespace, "heavy-", 0.1, 50);
+    wait::until("the new VPA has samples", || async {
+        (play.on(stage).await.samples == 2).then_some(())
+    })
+    .await;
+    stage.counts(&namespace, "second-main", before + 1).await;
+    // What was stored may have come after the last pass.
+    play.on(stage).await;
+    stage.says(&namespace, "second", "main", "memory", &after_use(3000)).await;
+
+    let change = json!({ "spec": { "targetRef": { "name": "light" } } });
+    stage.send(Write::patch(Stage::path(&namespace, "second"), &change)).await;
+    wait::within(Duration::from_secs(60), "the VPA is about the other workload", || async {
+        play.on(stage).await;
+        let found = stage.checkpoint(&namespace, "second-main").await;
+        let count = found["status"]["totalSamplesCount"].as_u64()?;
+        (count < before).then_some(())
+    })
+    .await;
+    stage.says(&namespace, "second", "main", "memory", &after_use(300)).await;
+    play.stop().await;
+}
+
+pub async fn a_vpa_that_comes_later_is_loaded_on_first_sight(stage: &Stage) {
+    let namespace = stage.bed.namespace("later").await;
+    stage.deploy(&namespace, "web").await;
+    stage.uses(&namespace, "web-", 0.1, 100);
+    stage.store(&namespace, "web", wall_now().as_second()).await;
+    // Orphans stay for a while, so there is time to bring the VPA back.
+    let play = stage.play(&namespace, &["--checkpoints-gc-interval=1000h"]).await;
+    assert_eq!(play.on(stage).await.vpas, 0);
+    stage.autoscale(&namespace, "web", "web").await;
+    wait::until("the VPA is seen", || async { (play.on(stage).await.samples == 2).then_some(()) })
+        .await;
+    stage.counts(&namespace, "web-main", 10_081).await;
+    play.on(stage).await;
+    stage.says(&namespace, "web", "main", "memory", &after_use(4 * 1024)).await;
+    assert_eq!(after_use(4 * 1024), "4992073454", "{MEBIBYTE}: as users have seen it");
+    play.stop().await;
+}

@@ -1,0 +1,280 @@
+//! Owns what the cases about feeds have in common: a bed with usage, workloads on it, and recommenders for a namespace.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use plimsoll::{
+    api::VerticalPodAutoscaler,
+    clock::Clock,
+    run::recommender::{Running, Summary},
+};
+use plimsoll_storage::Time;
+use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
+
+use super::super::clients::{Noted, Words, read, start_with};
+use super::super::golden::{Container, memory_text, time_text};
+use super::super::start::{passed, step};
+use crate::storage::objects::defined;
+use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
+use crate::support::fleet::{self, Write, collection};
+use crate::support::nodes::is_ready;
+use crate::support::usage::Use;
+use crate::support::{Bed, Usage, objects, wait};
+
+pub const MEBIBYTE: u64 = 1 << 20;
+pub const MINUTE: Duration = Duration::from_mins(1);
+/// Memory that containers request.
+pub const REQUEST: u64 = 512 * MEBIBYTE;
+const PATIENCE: Duration = Duration::from_secs(30);
+const VPAS: &str = "verticalpodautoscalers";
+const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
+
+/// A bed with usage.
+pub struct Stage {
+    pub bed: Bed,
+    pub usage: Usage,
+    words: Words,
+    _listening: DefaultGuard,
+}
+
+/// A recommender that runs, on a clock of its own.
+pub struct Play {
+    pub running: Running,
+    clock: Clock,
+    noted: Noted,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// `None` after noting what is missing.
+    pub async fn set() -> Option<Self> {
+        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        bed.nodes().add("node", "8", "16Gi").await;
+        let usage = Usage::serve(&bed).await;
+        let (words, listening) = Words::listen();
+        Some(Self { bed, usage, words, _listening: listening })
+    }
+
+    pub fn client(&self) -> Client {
+        self.bed.client()
+    }
+
+    /// A Deployment of one pod, `main` in it, and a VPA of the same name; answers the pod once it is ready.
+    pub async fn deploy(&self, namespace: &str, name: &str) -> String {
+        let request = (REQUEST / MEBIBYTE).to_string() + "Mi";
+        let yaml = objects::deployment(name, 1, "10m", &request);
+        objects::create::<Deployment>(self.client(), namespace, &yaml).await;
+        self.pod(namespace, &format!("{name}-")).await
+    }
+
+    /// The only pod whose name begins so, once it is ready.
+    pub async fn pod(&self, namespace: &str, prefix: &str) -> String {
+        let pods = self.bed.nodes().pods(namespace, prefix, 1, "is ready", is_ready).await;
+        pods[0].metadata.name.clone().expect("pods have names")
+    }
+
+    /// A VPA for a Deployment.
+    pub async fn autoscale(&self, namespace: &str, name: &str, deployment: &str) {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment });
+        self.autoscale_by(namespace, name, &json!({ "targetRef": target })).await;
+    }
+
+    /// A VPA of that spec.
+    pub async fn autoscale_by(&self, namespace: &str, name: &str, spec: &Value) {
+        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        let yaml = object.to_string();
+        objects::create::<VerticalPodAutoscaler>(self.client(), namespace, &yaml).await;
+    }
+
+    /// What `main` uses in all pods whose name begins so.
+    pub fn uses(&self, namespace: &str, prefix: &str, cpu: f64, mebibytes: u64) {
+        let used = Use { cpu, memory: mebibytes * MEBIBYTE };
+        self.usage.set_all(namespace, prefix, "main", used);
+    }
+
+    /// A recommender for one namespace, at the end of its first pass.
+    pub async fn play(&self, namespace: &str, flags: &[&str]) -> Play {
+        let only = format!("--vpa-object-namespace={namespace}");
+        let mut all = vec![&*only];
+        all.extend(flags);
+        self.play_from(wall_now().into(), &all).await
+    }
+
+    /// A recommender that begins at that time.
+    pub async fn play_from(&self, now: Time, flags: &[&str]) -> Play {
+        let clock = Clock::stepped(now);
+        self.usage.at(now.into());
+        let mut all = vec!["--leader-elect=false", "--checkpoint-interval=0s"];
+        all.extend(flags);
+        let noted = Noted::through(self.client()).await;
+        let running = start_with(noted.client.clone(), &clock, &all).await;
+        passed(&running, 1).await;
+        Play { running, clock, noted }
+    }
+
+    /// Waits until a container's target is this amount, as it is printed.
+    pub async fn says(
+        &self,
+        namespace: &str,
+        vpa: &str,
+        container: &str,
+        resource: &str,
+        amount: &str,
+    ) {
+        let (mut vpa_then, mut last) = (Value::Null, None);
+        let give_up = std::time::Instant::now() + PATIENCE;
+        while std::time::Instant::now() < give_up {
+            vpa_then = self.vpa(namespace, vpa).await;
+            last = target(&vpa_then, container, resource);
+            if last.as_deref() == Some(amount) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!(
+            "{vpa} in {namespace}: {resource} of {container} is {last:?}, not {amount}\n{vpa_then}\n{}",
+            self.words.tail()
+        );
+    }
+
+    pub async fn vpa(&self, namespace: &str, name: &str) -> Value {
+        named(read(&self.client(), namespace, VPAS).await, name)
+    }
+
+    /// A checkpoint; null when there is none.
+    pub async fn checkpoint(&self, namespace: &str, name: &str) -> Value {
+        named(read(&self.client(), namespace, CHECKPOINTS).await, name)
+    }
+
+    pub async fn checkpoints(&self, namespace: &str) -> Vec<String> {
+        let all = read(&self.client(), namespace, CHECKPOINTS).await;
+        all.iter().filter_map(|it| Some(it["metadata"]["name"].as_str()?.to_owned())).collect()
+    }
+
+    /// Waits until a checkpoint has at least so many samples, and answers how many.
+    pub async fn counts(&self, namespace: &str, checkpoint: &str, least: u64) -> u64 {
+        wait::until(&format!("{checkpoint} has {least} samples"), || async {
+            let found = self.checkpoint(namespace, checkpoint).await;
+            found["status"]["totalSamplesCount"].as_u64().filter(|count| *count >= least)
+        })
+        .await
+    }
+
+    /// Writes a checkpoint as another program would: a week of one core, and of 4 GiB.
+    pub async fn store(&self, namespace: &str, vpa: &str, now: i64) {
+        let histogram = |bucket: &str| {
+            json!({
+                "referenceTimestamp": time_text(now / 86_400 * 86_400),
+                "bucketWeights": { bucket: 10_000 }, "totalWeight": 1000.0,
+            })
+        };
+        let object = json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscalerCheckpoint",
+            "metadata": { "name": format!("{vpa}-main"), "namespace": namespace },
+            "spec": { "vpaObjectName": vpa, "containerName": "main" },
+            "status": {
+                "version": "v3", "lastUpdateTime": time_text(now - 60),
+                "firstSampleStart": time_text(now - 7 * 86_400), "lastSampleStart": time_text(now - 60),
+                "totalSamplesCount": 10_080, "cpuHistogram": histogram("36"), "memoryHistogram": histogram("63"),
+            },
+        });
+        let checkpoints = collection("autoscaling.k8s.io/v1", namespace, CHECKPOINTS);
+        self.send(Write::create(checkpoints, &object)).await;
+    }
+
+    pub async fn send(&self, write: Write) {
+        fleet::send(&self.client(), [write]).await;
+    }
+
+    /// The path of a VPA.
+    pub fn path(namespace: &str, vpa: &str) -> String {
+        format!("{}/{vpa}", collection("autoscaling.k8s.io/v1", namespace, VPAS))
+    }
+}
+
+// === impl Play ===
+
+impl Play {
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// A pass a minute later, with samples of then.
+    pub async fn on(&self, stage: &Stage) -> Summary {
+        self.on_by(stage, MINUTE).await
+    }
+
+    /// A pass that much later, with samples of then.
+    pub async fn on_by(&self, stage: &Stage, by: Duration) -> Summary {
+        stage.usage.at(self.clock.now().later(by).into());
+        step(&self.running, &self.clock, by).await
+    }
+
+    /// The summary of the last pass.
+    pub fn last(&self) -> Summary {
+        self.running.passes().borrow().1
+    }
+
+    /// Passes a minute apart until this many kills have counted, the last pass included.
+    pub async fn on_until_kills(&self, stage: &Stage, kills: u64) {
+        let mut counted = self.last().kills;
+        for _ in 0..100 {
+            if counted >= kills {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            counted += self.on(stage).await.kills;
+        }
+        assert_eq!(counted, kills, "kills that counted");
+    }
+
+    /// Waits until a line of the metrics is there.
+    pub async fn tells(&self, line: &str) {
+        let address = format!("http://{}/metrics", self.running.address());
+        wait::until(&format!("metrics have {line}"), || async {
+            let text = String::from_utf8(fetch(&address).await?.to_vec()).ok()?;
+            text.lines().any(|known| known == line).then_some(())
+        })
+        .await;
+    }
+
+    /// The objects that it has written.
+    pub fn writes(&self) -> Vec<String> {
+        let kind = |path: &str| path.split('/').skip(2).collect::<Vec<_>>().join("/");
+        self.noted.writes().iter().map(|path| kind(path)).collect()
+    }
+
+    pub async fn stop(self) {
+        self.running.stop().await;
+    }
+}
+
+/// A container's target.
+pub fn target(vpa: &Value, container: &str, resource: &str) -> Option<String> {
+    let all = vpa["status"]["recommendation"]["containerRecommendations"].as_array()?;
+    let one = all.iter().find(|one| one["containerName"] == container)?;
+    Some(one["target"][resource].as_str()?.to_owned())
+}
+
+/// The target of a container of which a kill is known, and no more use than it requested.
+pub fn after_kill(used: u64) -> String {
+    let mut container = Container::new(None);
+    container.kill("pod", 0, used as i64);
+    memory_text(container.memory(1, None)[1])
+}
+
+/// The target of a container that always used so much.
+pub fn after_use(mebibytes: u64) -> String {
+    let mut container = Container::new(None);
+    container.take("pod", 0, 1, (mebibytes * MEBIBYTE) as i64);
+    memory_text(container.memory(1, None)[1])
+}
+
+fn named(all: Vec<Value>, name: &str) -> Value {
+    all.into_iter().find(|object| object["metadata"]["name"] == name).unwrap_or_default()
+}

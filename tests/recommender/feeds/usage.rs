@@ -1,0 +1,126 @@
+//! Where usage comes from, whose it is, and what it takes for bounds to be written anew.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use plimsoll_storage::Time;
+use serde_json::json;
+
+use super::stage::{MEBIBYTE, Play, Stage, after_use, target};
+use crate::support::clock::wall_now;
+use crate::support::usage::Use;
+use crate::support::{objects, wait};
+
+pub async fn a_native_sidecar_is_recommended_for_unless_its_gate_is_shut(stage: &Stage) {
+    for (flags, has_sidecar) in [(&[][..], true), (&["--feature-gates=NativeSidecar=false"], false)]
+    {
+        let namespace = stage.bed.namespace("sidecar").await;
+        let web = "
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      initContainers:
+      - {name: setup, image: example/setup}
+      - {name: mesh, image: example/mesh, restartPolicy: Always}
+      containers:
+      - {name: main, image: example/web}
+";
+        objects::create::<Deployment>(stage.client(), &namespace, web).await;
+        let pod = stage.pod(&namespace, "web-").await;
+        stage.autoscale(&namespace, "web", "web").await;
+        for container in ["main", "mesh", "setup"] {
+            let used = Use { cpu: 0.1, memory: 700 * MEBIBYTE };
+            stage.usage.set(&namespace, &pod, container, used);
+        }
+        let play = stage.play(&namespace, flags).await;
+        let samples = play.on(stage).await.samples;
+        assert_eq!(samples, if has_sidecar { 4 } else { 2 }, "of CPU and memory");
+        stage.says(&namespace, "web", "main", "memory", &after_use(700)).await;
+        let vpa = stage.vpa(&namespace, "web").await;
+        let of_sidecar = target(&vpa, "mesh", "memory");
+        assert_eq!(of_sidecar, has_sidecar.then(|| after_use(700)));
+        assert_eq!(target(&vpa, "setup", "memory"), None, "it ends before the others begin");
+        play.stop().await;
+    }
+}
+
+pub async fn external_metrics_are_taken_also_one_alone(stage: &Stage) {
+    let cpu = "--external-metrics-cpu-metric=used_cores";
+    let memory = "--external-metrics-memory-metric=used_bytes";
+    for (flags, samples) in [(&[cpu, memory][..], 2), (&[memory], 1)] {
+        let namespace = stage.bed.namespace("external").await;
+        let pod = stage.deploy(&namespace, "web").await;
+        stage.autoscale(&namespace, "web", "web").await;
+        let labels = [("app", "web"), ("pod", &*pod), ("name", "main")];
+        stage.usage.set_external(&namespace, "used_cores", &labels, 2.0);
+        let bytes = (700 * MEBIBYTE) as f64;
+        stage.usage.set_external(&namespace, "used_bytes", &labels, bytes);
+        let mut all = vec!["--use-external-metrics"];
+        all.extend(flags);
+        let play = stage.play(&namespace, &all).await;
+        let summary = play.on(stage).await;
+        assert_eq!((summary.pods, summary.samples), (1, samples));
+        stage.says(&namespace, "web", "main", "memory", &after_use(700)).await;
+        // 2 cores lie in the bucket up to 2.093; a metric that is not there is not taken for no use at all.
+        let (of_cpu, count) = if samples == 2 { ("2406m", 2) } else { ("25m", 0) };
+        stage.says(&namespace, "web", "main", "cpu", of_cpu).await;
+        wait::until("it is saved", || async {
+            let found = stage.checkpoint(&namespace, "web-main").await;
+            let counted = found["status"]["totalSamplesCount"].as_u64().unwrap_or(0);
+            (found["status"]["version"] == "v3" && counted == count).then_some(())
+        })
+        .await;
+        play.stop().await;
+    }
+}
+
+pub async fn drifting_bounds_are_not_written_unless_upstreams_writes_are_wanted(stage: &Stage) {
+    let namespace = stage.bed.namespace("drift").await;
+    stage.deploy(&namespace, "web").await;
+    stage.uses(&namespace, "web-", 1.0, 4 * 1024);
+    let start: Time = wall_now().into();
+    for name in ["ours", "theirs"] {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let spec = json!({ "targetRef": target, "recommenders": [{ "name": name }] });
+        stage.autoscale_by(&namespace, name, &spec).await;
+        stage.store(&namespace, name, start.as_secs()).await;
+    }
+    let only = format!("--vpa-object-namespace={namespace}");
+    for (name, compat) in [("ours", "plimsoll"), ("theirs", "upstream")] {
+        let (name_flag, mode) =
+            (format!("--recommender-name={name}"), format!("--compat={compat}"));
+        let play = stage.play_from(start, &[&only, &name_flag, &mode]).await;
+        play.on(stage).await;
+        let upper = |vpa: &serde_json::Value| {
+            vpa["status"]["recommendation"]["containerRecommendations"][0]["upperBound"].to_string()
+        };
+        let first = written(stage, &play, &namespace, name).await;
+        let mut changed = 0;
+        for _ in 0..15 {
+            changed += play.on(stage).await.changed;
+        }
+        let last = written(stage, &play, &namespace, name).await;
+        let version = |vpa: &serde_json::Value| vpa["metadata"]["resourceVersion"].clone();
+        if compat == "plimsoll" {
+            assert_eq!(changed, 0, "nothing but bounds has moved");
+            assert_eq!(version(&first), version(&last), "nothing was written");
+        } else {
+            assert_eq!(changed, 15, "the upper bound moves every minute");
+            assert_ne!(upper(&first), upper(&last));
+        }
+        play.stop().await;
+    }
+}
+
+/// The VPA, once nothing about it waits to be written.
+async fn written(stage: &Stage, play: &Play, namespace: &str, name: &str) -> serde_json::Value {
+    wait::until("everything is written", || async {
+        if play.running.waiting_statuses() > 0 {
+            return None;
+        }
+        let vpa = stage.vpa(namespace, name).await;
+        target(&vpa, "main", "memory").map(|_| vpa)
+    })
+    .await
+}

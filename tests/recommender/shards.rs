@@ -1,0 +1,98 @@
+//! Two shards of a recommender on one cluster.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+
+use super::clients::{Noted, start_with};
+use super::start::{passed, step};
+use crate::storage::objects::defined;
+use crate::support::clock::wall_now;
+use crate::support::nodes::is_ready;
+use crate::support::{Bed, objects, wait};
+
+const NAMESPACES: usize = 12;
+
+/// No metrics API is needed: the containers were killed before anybody looked, which makes a history as well.
+#[tokio::test]
+async fn two_shards_never_write_the_same_object_and_together_miss_none() {
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let mut namespaces = Vec::new();
+    for _ in 0..NAMESPACES {
+        let namespace = bed.namespace("shared").await;
+        let web = objects::deployment("web", 1, "10m", "64Mi");
+        objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+        let vpa = "
+metadata: {name: web}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  recommenders: [{name: sharded}]
+";
+        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+        namespaces.push(namespace);
+    }
+    for namespace in &namespaces {
+        let pods = bed.nodes().pods(namespace, "web-", 1, "is ready", is_ready).await;
+        bed.nodes().oom_kill(namespace, &pods[0].name_any(), "main").await;
+    }
+
+    let leases = bed.namespace("leases").await;
+    let clock = Clock::stepped(wall_now().into());
+    let mut shards = Vec::new();
+    let ways = [Noted::through(bed.client()).await, Noted::through(bed.client()).await];
+    for (index, way) in ways.iter().enumerate() {
+        let flags = [
+            &*format!("--shard={}/2", index + 1),
+            "--recommender-name=sharded",
+            "--leader-elect-resource-name=sharded",
+            &*format!("--leader-elect-resource-namespace={leases}"),
+            // The bed is shared, and others keep checkpoints without VPAs there.
+            "--checkpoints-gc-interval=10000h",
+            "--checkpoint-interval=0s",
+            "--bounds-dead-band=0",
+        ];
+        shards.push(start_with(way.client.clone(), &clock, &flags).await);
+    }
+    let mut vpas = 0;
+    for shard in &shards {
+        passed(shard, 1).await;
+        vpas += step(shard, &clock, Duration::from_mins(1)).await.vpas;
+    }
+    assert_eq!(vpas, NAMESPACES, "each VPA is one shard's");
+
+    let mut expected = BTreeSet::new();
+    for namespace in &namespaces {
+        expected.insert(format!("namespaces/{namespace}/verticalpodautoscalers/web"));
+        expected
+            .insert(format!("namespaces/{namespace}/verticalpodautoscalercheckpoints/web-main"));
+    }
+    let shares = wait::until("everything is written", || async {
+        let shares = ways.each_ref().map(Noted::writes);
+        let all: BTreeSet<_> = shares.iter().flatten().cloned().collect();
+        (all == expected).then_some(shares)
+    })
+    .await;
+    let both: Vec<_> = shares[0].intersection(&shares[1]).collect();
+    assert_eq!(both, [""; 0], "written by both");
+    assert!(shares.iter().all(|share| !share.is_empty()), "both have a share");
+
+    let api = Api::<Lease>::namespaced(bed.client(), &leases);
+    let expected =
+        ["plimsoll-sharded-1-of-2", "plimsoll-sharded-2-of-2", "sharded-1-of-2", "sharded-2-of-2"];
+    let found = wait::until("there are leases and heartbeats", || async {
+        let found = api.list(&ListParams::default()).await.ok()?.items;
+        (found.len() >= expected.len()).then_some(found)
+    })
+    .await;
+    let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, expected, "two leases and two heartbeats");
+    for shard in shards {
+        shard.stop().await;
+    }
+}
