@@ -204,6 +204,14 @@ fn are_same(name: &str, values: &[Option<String>; 2]) -> bool {
     if values[0] == values[1] {
         return true;
     }
+    // A weight at the very middle between two parts of ten thousand is rounded by its last bit, and a share too
+    // small for half a part is not there at all. Upstream adds what it read from a checkpoint to what it saw since
+    // at each save; ours is one sum all along.
+    if name.contains(".bucketWeights.") {
+        let part = |value: &Option<String>| value.as_deref().map_or(Ok(0), str::parse::<i64>);
+        let [Ok(one), Ok(other)] = [part(&values[0]), part(&values[1])] else { return false };
+        return (one - other).abs() <= 1;
+    }
     let [Some(one), Some(other)] = values else { return false };
     let (Ok(one), Ok(other)) = (one.parse::<f64>(), other.parse::<f64>()) else { return false };
     name.ends_with("totalWeight") && (one - other).abs() <= ROUNDING * one.abs()
@@ -224,4 +232,11 @@ fn a_digit_that_differs_is_found_and_a_rounded_sum_is_none() {
     assert_eq!(found.len(), 2);
     assert!(found[1].to_string().contains("127m"), "{}", found[1]);
     assert_eq!(compare(one(), Fields::new()).len(), 2);
+    let parts = |parts: &str| -> Fields {
+        [("memoryHistogram.bucketWeights.48".to_owned(), parts.to_owned())].into()
+    };
+    assert_eq!(compare(parts("2808"), parts("2809")), []);
+    assert_eq!(compare(parts("1"), Fields::new()), []);
+    assert_eq!(compare(parts("2808"), parts("2810")).len(), 1);
+    assert_eq!(compare(parts("2"), Fields::new()).len(), 1);
 }
