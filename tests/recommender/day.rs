@@ -32,7 +32,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
     usage.show(at(MORNING), cast.samples(MORNING).iter().map(cast::Shown::sample));
     let mut sides = Sides::start(&bed, usage, MORNING).await;
 
-    sides.begin(&mut cast).await;
+    sides.begin(&cast).await;
     sides.compare(&cast, "after the first pass").await;
     sides.steps(&cast, 10 * MINUTES, 1).await;
     sides.compare(&cast, "after ten minutes").await;
@@ -41,7 +41,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
 
     let killed = sides.now() - 100;
     let pod = cast.kill(&client, "deployment", "main", killed).await;
-    sides.expect_kill("deployment", &pod, "main", killed, cast.request());
+    sides.expect_kill("deployment", &pod, "main", killed, cast::REQUEST);
     sides.steps_until_kills(&cast).await;
     sides.compare(&cast, "after a kill for lack of memory").await;
     sides.steps(&cast, 10 * MINUTES, 12).await;
@@ -49,7 +49,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
 
     let killed = sides.now() - 7;
     let pod = cast.kill(&client, "statefulset", "log", killed).await;
-    sides.expect_kill("statefulset", &pod, "log", killed, cast.request());
+    sides.expect_kill("statefulset", &pod, "log", killed, cast::REQUEST);
     sides.steps_until_kills(&cast).await;
     sides.compare(&cast, "after a kill where a policy says what it counts for").await;
 

@@ -72,15 +72,15 @@ spec:
         expected
             .insert(format!("namespaces/{namespace}/verticalpodautoscalercheckpoints/web-main"));
     }
-    let shares = wait::until("everything is written", || async {
-        let shares = ways.each_ref().map(Noted::writes);
-        let all: BTreeSet<_> = shares.iter().flatten().cloned().collect();
-        (all == expected).then_some(shares)
+    let parts = wait::until("everything is written", || async {
+        let parts = ways.each_ref().map(Noted::writes);
+        let all: BTreeSet<_> = parts.iter().flatten().cloned().collect();
+        (all == expected).then_some(parts)
     })
     .await;
-    let both: Vec<_> = shares[0].intersection(&shares[1]).collect();
+    let both: Vec<_> = parts[0].intersection(&parts[1]).collect();
     assert_eq!(both, [""; 0], "written by both");
-    assert!(shares.iter().all(|share| !share.is_empty()), "both have a share");
+    assert!(parts.iter().all(|share| !share.is_empty()), "both have a share");
 
     let api = Api::<Lease>::namespaced(bed.client(), &leases);
     let expected =

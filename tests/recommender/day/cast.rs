@@ -11,7 +11,8 @@ use crate::support::usage::Sample;
 
 /// Bytes.
 pub const MEBIBYTE: i64 = 1 << 20;
-const REQUEST: i64 = 512 * MEBIBYTE;
+/// Memory that containers request.
+pub const REQUEST: i64 = 512 * MEBIBYTE;
 /// A container that starts before the others and goes on beside them.
 pub const SIDECAR: &str = "mesh";
 /// A container that runs before the others, and ends.
@@ -114,11 +115,6 @@ impl Cast {
         Self { namespace: namespace.to_owned(), subjects }
     }
 
-    /// Memory that containers request.
-    pub const fn request(&self) -> i64 {
-        REQUEST
-    }
-
     /// Creates everything.
     pub async fn create(&self, client: &Client) {
         let workloads: Vec<_> =
@@ -186,7 +182,7 @@ impl Cast {
         let killed = json!({ "terminated": {
             "reason": "OOMKilled", "exitCode": 137, "startedAt": time_text(at - 60), "finishedAt": time_text(at),
         } });
-        fleet::send(client, [self.status(subject, pod, Some((container, killed)))]).await;
+        fleet::send(client, [self.status(subject, pod, Some(&(container, killed)))]).await;
         subject.pod_name(pod)
     }
 
@@ -270,9 +266,9 @@ impl Cast {
         Write::create(collection("v1", &self.namespace, "pods"), &object)
     }
 
-    fn status(&self, subject: &Subject, pod: u64, killed: Option<(&str, Value)>) -> Write {
+    fn status(&self, subject: &Subject, pod: u64, killed: Option<&(&str, Value)>) -> Write {
         let status = |name: &str| {
-            let last = killed.as_ref().filter(|(container, _)| *container == name);
+            let last = killed.filter(|(container, _)| *container == name);
             json!({
                 "name": name, "image": "example/any", "imageID": "example/any", "ready": true,
                 "restartCount": u8::from(last.is_some()),

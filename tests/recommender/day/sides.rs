@@ -23,7 +23,7 @@ pub struct Sides {
     bed: Bed,
     usage: Usage,
     clock: Clock,
-    sides: Vec<Side>,
+    both: Vec<Side>,
 }
 
 struct Side {
@@ -72,7 +72,7 @@ impl Sides {
                 generation: 1,
             });
         }
-        Self { bed: bed.clone(), usage, clock, sides }
+        Self { bed: bed.clone(), usage, clock, both: sides }
     }
 
     pub fn now(&self) -> i64 {
@@ -84,7 +84,7 @@ impl Sides {
     pub async fn begin(&mut self, cast: &Cast) {
         let morning = self.now() - AGE;
         let shown = cast.samples(morning);
-        for side in &mut self.sides {
+        for side in &mut self.both {
             passed(side.running(), 1).await;
         }
         for _ in 0..10 {
@@ -93,13 +93,13 @@ impl Sides {
             }
             self.pass(60).await;
         }
-        for side in &mut self.sides {
+        for side in &mut self.both {
             side.take(cast, &shown, morning, morning + AGE);
         }
         // One pass after which both have read the samples of everything.
         self.steps(cast, 60, 1).await;
         let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
-        for side in &mut self.sides {
+        for side in &mut self.both {
             for subject in &cast.subjects {
                 let vpa = &objects[&format!("{}-{}", subject.name, side.name)];
                 let condition = condition(vpa, "RecommendationProvided");
@@ -119,7 +119,7 @@ impl Sides {
             if objects.values().all(provided) {
                 return true;
             }
-            let waiting = self.sides.iter().any(|side| side.running().waiting_statuses() > 0);
+            let waiting = self.both.iter().any(|side| side.running().waiting_statuses() > 0);
             looks += if waiting { 1 } else { 10 };
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -134,7 +134,7 @@ impl Sides {
             self.usage.show(super::at(at), shown.iter().map(Shown::sample));
             self.pass(by).await;
             let now = self.now();
-            for side in &mut self.sides {
+            for side in &mut self.both {
                 let taken = side.take(cast, &shown, at, now);
                 let summary = side.running().passes().borrow().1;
                 assert_eq!(summary.samples, 2 * taken, "{} at {}", side.name, time_text(now));
@@ -150,9 +150,9 @@ impl Sides {
 
     async fn pass(&self, by: i64) {
         let before: Vec<_> =
-            self.sides.iter().map(|side| side.running().passes().borrow().0).collect();
+            self.both.iter().map(|side| side.running().passes().borrow().0).collect();
         self.clock.step(Duration::from_secs(by.unsigned_abs()));
-        for (side, before) in self.sides.iter().zip(before) {
+        for (side, before) in self.both.iter().zip(before) {
             passed(side.running(), before + 1).await;
         }
     }
@@ -166,7 +166,7 @@ impl Sides {
         at: i64,
         request: i64,
     ) {
-        for side in &mut self.sides {
+        for side in &mut self.both {
             side.expected = Some(Kill { subject, pod: pod.to_owned(), container, at, request });
         }
     }
@@ -175,7 +175,7 @@ impl Sides {
     pub async fn steps_until_kills(&mut self, cast: &Cast) {
         for _ in 0..60 {
             self.steps(cast, 60, 1).await;
-            if self.sides.iter().all(|side| side.expected.is_none()) {
+            if self.both.iter().all(|side| side.expected.is_none()) {
                 return;
             }
         }
@@ -184,7 +184,7 @@ impl Sides {
 
     /// A pod is gone.
     pub fn forget(&mut self, subject: &'static str, pod: &str) {
-        for side in &mut self.sides {
+        for side in &mut self.both {
             side.forgotten.insert(subject);
             for ((of, _), container) in &mut side.model {
                 if *of == subject {
@@ -196,7 +196,7 @@ impl Sides {
 
     /// Waits until both know of so many pods.
     pub async fn see_pods(&self, count: usize) {
-        for side in &self.sides {
+        for side in &self.both {
             let address = format!("http://{}/metrics", side.running().address());
             let line = format!("plimsoll_feed_objects{{feed=\"pods\"}} {count}\n");
             wait::until(&format!("{} sees {count} pods", side.name), || async {
@@ -209,7 +209,7 @@ impl Sides {
 
     /// Passes a minute apart until both have written about this generation.
     pub async fn steps_until_generation(&mut self, cast: &Cast, subject: &str, generation: i64) {
-        for side in &mut self.sides {
+        for side in &mut self.both {
             side.generation = generation;
         }
         for _ in 0..60 {
@@ -221,7 +221,7 @@ impl Sides {
                     objects[&format!("{subject}-{side}")]["status"]["observedGeneration"]
                         == generation
                 };
-                if SIDES.iter().all(|side| told(&side)) {
+                if SIDES.iter().all(told) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -233,7 +233,7 @@ impl Sides {
     /// Ends ours as a rolling update would, and starts it again.
     pub async fn restart_ours(&mut self) {
         let (bed, clock) = (self.bed.clone(), self.clock.clone());
-        let ours = &mut self.sides[0];
+        let ours = &mut self.both[0];
         ours.running.take().expect("it runs").stop().await;
         ours.running = Some(run(&bed, &clock, ours.name).await);
         passed(ours.running(), 1).await;
@@ -243,7 +243,7 @@ impl Sides {
     pub async fn compare(&mut self, cast: &Cast, when: &str) {
         let now = self.now();
         let (mut statuses, mut checkpoints) = (BTreeMap::new(), BTreeMap::new());
-        for side in &self.sides {
+        for side in &self.both {
             for subject in &cast.subjects {
                 let name = format!("{}-{}", subject.name, side.name);
                 for container in subject.remembered(side.name) {
@@ -277,7 +277,7 @@ impl Sides {
     }
 
     pub async fn stop(self) {
-        for side in self.sides {
+        for side in self.both {
             side.running.expect("it runs").stop().await;
         }
     }
