@@ -174,6 +174,8 @@ pub struct Election {
     fence: Fence,
     stats: Arc<WriteStats>,
     observed: Observed,
+    /// Since when the lease is gone that another one had.
+    absent: Option<Instant>,
     /// As this process wrote it last, when nobody is known to have written since.
     own: Option<Lease>,
     seen: watch::Sender<Seen>,
@@ -198,6 +200,7 @@ impl Election {
             fence,
             stats: Arc::default(),
             observed: Observed::default(),
+            absent: None,
             own: None,
             seen: watch::Sender::new(seen),
         }
@@ -275,7 +278,18 @@ impl Election {
         if expires.is_some_and(|expires| now < expires) {
             return Ok(Step::Waits(expires));
         }
-        let Some(lease) = lease else { return self.create().await };
+        let Some(lease) = lease else {
+            // Somebody may have taken it since this process looked last, and hold it still: whoever has seen
+            // the lease of another one waits as long as any holder may count on it.
+            if self.observed.is_of_another(&self.options.identity) {
+                let expires = *self.absent.get_or_insert(now) + self.options.lease_duration;
+                if now < expires {
+                    return Ok(Step::Waits(Some(expires)));
+                }
+            }
+            return self.create().await;
+        };
+        self.absent = None;
         Ok(self.claim(&lease).await?.map_or(Step::Waits(None), Step::Held))
     }
 

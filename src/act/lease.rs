@@ -35,6 +35,12 @@ impl Observed {
         self.looked = Some(answered);
     }
 
+    /// Whether a record was seen that this contender did not write last.
+    pub fn is_of_another(&self, identity: &str) -> bool {
+        let record = self.record.as_ref();
+        record.is_some_and(|record| record.holder_identity.as_deref() != Some(identity))
+    }
+
     /// When the record may be taken from its holder, who has not been seen to renew it since. `None` when
     /// it need not be taken from anybody.
     pub fn expires(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
