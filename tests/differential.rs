@@ -149,7 +149,7 @@ async fn play(round: &Round) {
         "{STEPS} steps with {quiet} quiet points in {:.1?}, at most {worst:.1?}",
         begun.elapsed()
     );
-    play.have_read_the_same(round.seed).await;
+    play.have_read_the_same(round.seed, compare::TIED).await;
 
     for racer in &play.racers {
         play.peers.stop(racer).await;
@@ -163,7 +163,7 @@ async fn play(round: &Round) {
         play.read_by_both(2).await;
         play.settled(round.seed, step).await;
     }
-    play.have_read_the_same(round.seed).await;
+    play.have_read_the_same(round.seed, compare::FADED).await;
     println!("{} fields compared, {} recommendations at most", play.fields, play.recommended);
     assert_eq!(quiet, 10);
     assert!(play.recommended > round.workloads * 2 / 3, "{} recommended", play.recommended);
@@ -258,10 +258,10 @@ impl Play {
     }
 
     /// Waits until both have saved the same, down to the last sample that was shown.
-    async fn have_read_the_same(&self, seed: u64) {
+    async fn have_read_the_same(&self, seed: u64, light: i64) {
         let begun = Instant::now();
         loop {
-            let found = compare::checkpoints(&self.bed.client()).await;
+            let found = compare::checkpoints(&self.bed.client(), light).await;
             let missing: Vec<_> = self
                 .cluster
                 .shown
