@@ -8,6 +8,7 @@ use super::{
     histogram::Axis,
     histogram::Histogram,
     policy::Overrides,
+    pool::Pool,
     settings::Rules,
     window::{self, Rejected, Source},
 };
@@ -38,9 +39,9 @@ pub struct ContainerHistory {
     pub(super) half_lives: HalfLives,
     /// Whether what a storage remembered is part of this.
     pub(super) restored: bool,
-    /// Whether the references of what came back (CPU, memory) move with the next sample. Upstream keeps what
-    /// it read apart from what it sees, and measures both by the reference of the latter.
-    pub(super) catches_up: [bool; 2],
+    /// What came back, under upstream's rules: it is kept apart from what is seen, and both are pooled each
+    /// time that somebody looks.
+    pub(super) apart: Option<Box<Pool>>,
 }
 
 /// The peaks of whichever replica was largest in its window.
@@ -79,7 +80,7 @@ impl ContainerHistory {
             owner: None,
             half_lives: rules.half_lives(),
             restored: false,
-            catches_up: [false; 2],
+            apart: None,
         }
     }
 
@@ -100,9 +101,6 @@ impl ContainerHistory {
             return Err(Rejected::OutOfOrder);
         }
         replica.last_cpu = Some(at);
-        if std::mem::take(&mut self.catches_up[0]) {
-            self.cpu.catch_up(rules.cpu_axis(), at);
-        }
         self.cpu.add(rules.cpu_axis(), usage.as_cores(), CPU_WEIGHT, at);
         see(&mut self.cpu_seen, at);
         Ok(())
@@ -232,7 +230,8 @@ impl ContainerHistory {
             let empty = histogram.is_empty(axis.buckets);
             (!empty).then(|| histogram.percentile(axis.buckets, 1.0))
         };
-        (top(&self.cpu, rules.cpu_axis()), top(&self.memory, rules.memory_axis()))
+        let pool = self.pooled(rules);
+        (top(pool.cpu(), rules.cpu_axis()), top(pool.memory(), rules.memory_axis()))
     }
 
     /// Whether the history lies so far back that it says nothing any more.
@@ -266,8 +265,10 @@ impl ContainerHistory {
         self.adopt(now, rules);
         remembered.adopt(now, rules);
         let axis = rules.memory_axis();
-        let first = [self.cpu.reference().is_none(), self.memory.reference().is_none()];
-        self.catches_up = [0, 1].map(|which| first[which] && remembered.catches_up[which]);
+        match (&mut self.apart, remembered.apart.take()) {
+            (Some(ours), Some(theirs)) => ours.merge(&theirs, rules),
+            (ours, theirs) => *ours = ours.take().or(theirs),
+        }
         self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
         self.memory.merge(axis, &remembered.memory);
         match (&mut self.fleet, remembered.fleet.take()) {
@@ -324,6 +325,10 @@ impl ContainerHistory {
         window::lift(&mut self.memory, memory, &self.replicas);
         self.memory.change_half_life(memory, new_memory, now);
         window::lower(&mut self.memory, new_memory, &self.replicas);
+        if let Some(apart) = self.apart.as_deref_mut() {
+            apart.cpu.change_half_life(cpu, new_cpu, now);
+            apart.memory.change_half_life(memory, new_memory, now);
+        }
         if let Some(Fleet { peaks, window }) = self.fleet.as_deref_mut() {
             window::lift(peaks, memory, std::slice::from_ref(window));
             peaks.change_half_life(memory, new_memory, now);
@@ -368,10 +373,6 @@ impl ContainerHistory {
     ) -> Result<bool, Rejected> {
         self.adopt(at, rules);
         let (axis, sample) = (rules.memory_axis(), (at, usage, source));
-        if std::mem::take(&mut self.catches_up[1]) {
-            // The pods did not come back either, so this sample opens a window.
-            self.memory.catch_up(axis, at.later(rules.interval));
-        }
         let replica = find_or_add(&mut self.replicas, replica);
         let peaks = &mut self.memory;
         let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;

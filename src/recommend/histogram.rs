@@ -254,15 +254,6 @@ impl Histogram {
         self.shrink(to.buckets);
     }
 
-    /// Moves the reference to where an empty histogram would have it after a sample of this time, unless it
-    /// lies there or later.
-    pub fn catch_up(&mut self, axis: Axis<'_>, at: Time) {
-        let Some(half_life) = nanos(axis.half_life) else { return };
-        if self.reference.is_some_and(|reference| reference < round_to_multiple(at, half_life)) {
-            self.shift(axis, at);
-        }
-    }
-
     /// What a sample of this time weighs, relative to one at the reference. Moves the reference first
     /// when numbers would grow too large.
     fn fade(&mut self, axis: Axis<'_>, at: Time) -> f64 {

@@ -23,6 +23,7 @@ pub mod fleet;
 pub mod histogram;
 pub mod history;
 pub mod policy;
+pub mod pool;
 pub mod recommendation;
 pub mod remembered;
 pub mod room;

@@ -115,7 +115,7 @@ impl Desk<'_> {
         let settings = self.settings;
         let tuning = self.tuning();
         let shares = shares(&settings.cpu, tuning.cpu_percentile);
-        let reads = container.cpu.percentiles(rules.cpu_axis().buckets, shares);
+        let reads = container.pooled(rules).cpu().percentiles(rules.cpu_axis().buckets, shares);
         let readings = readings(shares, reads, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = Chain {
@@ -150,7 +150,7 @@ impl Desk<'_> {
         let tuning = self.tuning();
         let buckets = rules.memory_axis().buckets;
         let shares = shares(&settings.memory, tuning.memory_percentile);
-        let reads = container.memory.percentiles(buckets, shares);
+        let reads = container.pooled(rules).memory().percentiles(buckets, shares);
         let fleet = container.fleet.as_ref().filter(|_| settings.per_replica_peaks);
         let fleet = fleet.map(|fleet| fleet.peaks.percentiles(buckets, shares));
         // Confidence of memory rests on CPU samples as well, unless there are next to none.

@@ -8,6 +8,7 @@ use super::{
     buckets::Buckets,
     container::{ContainerHistory, Fleet},
     histogram::{Axis, Histogram},
+    pool::Pool,
     settings::Rules,
     window,
 };
@@ -27,7 +28,9 @@ impl ContainerHistory {
     /// Everything there is to remember, as of `now`.
     pub fn to_snapshot(&self, now: Time, rules: &Rules) -> Snapshot {
         let (_, axis) = self.axes(rules);
-        let mut closed = self.memory.clone();
+        let pool = self.pooled(rules);
+        let (cpu, memory) = (pool.cpu(), pool.memory());
+        let mut closed = memory.clone();
         let open = window::subtract_open(&mut closed, axis, &self.replicas, now);
         let standard = |histogram: &Histogram, buckets: fn(Scheme) -> &'static Buckets| {
             let rebucketed = histogram.rebucketed(buckets(rules.scheme), buckets(Scheme::Standard));
@@ -36,13 +39,13 @@ impl ContainerHistory {
         let (cpu_standard, memory_closed) = match rules.scheme {
             Scheme::Standard => (None, open.then(|| closed.to_weights(Scheme::Standard))),
             Scheme::Fine => {
-                (Some(standard(&self.cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
+                (Some(standard(cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
             }
         };
         Snapshot {
             owner: self.owner.clone(),
-            cpu: self.cpu.to_weights(rules.scheme),
-            memory: self.memory.to_weights(rules.scheme),
+            cpu: cpu.to_weights(rules.scheme),
+            memory: memory.to_weights(rules.scheme),
             cpu_standard,
             memory_closed,
             fleet: self.fleet.as_ref().map(|fleet| fleet.peaks.to_weights(rules.scheme)),
@@ -77,9 +80,14 @@ impl ContainerHistory {
         let kept = snapshot.half_lives.filter(|_| exact).unwrap_or_else(|| rules.half_lives());
         history.half_lives = kept;
         let (cpu_axis, memory_axis) = history.axes(rules);
-        history.cpu = return_of.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_axis, &[])?;
-        history.memory =
+        let cpu = return_of.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_axis, &[])?;
+        let memory =
             return_of.histogram("memory", memory, Buckets::memory, memory_axis, &replicas)?;
+        if exact || windows_survive {
+            (history.cpu, history.memory) = (cpu, memory);
+        } else {
+            history.apart = Some(Box::new(Pool { cpu, memory }));
+        }
         if let (Some(peaks), Some(window), true) =
             (&snapshot.fleet, &snapshot.fleet_window, rules.per_replica_peaks)
         {
@@ -100,7 +108,6 @@ impl ContainerHistory {
             history.bump = snapshot.bump;
         }
         history.restored = true;
-        history.catches_up = [!exact; 2];
         history.adopt(now, rules);
         Ok(history)
     }

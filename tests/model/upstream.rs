@@ -10,7 +10,7 @@ use std::{
 
 use plimsoll::{
     compat::Compat,
-    recommend::{OomKill, Rules, Settings},
+    recommend::{ContainerHistory, History, OomKill, Restored, Rules, Settings},
     units::{Bytes, MilliCpu},
 };
 use plimsoll_storage::{
@@ -143,22 +143,57 @@ fn compare(theirs: &HistogramCheckpoint, ours: &plimsoll_storage::Weights, case:
     }
 }
 
-#[test]
-fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
+/// Ends a process of ours and starts it anew: nothing is left but what a checkpoint says, which is answered as JSON.
+fn restart(subject: &mut Subject, now: Time) -> String {
+    let rules = subject.rules();
+    let history = subject.history.get("app").expect("is known");
+    let status = checkpoint::status_from_snapshot(&history.to_snapshot(now, &rules), now);
+    let status = status.expect("standard buckets");
+    let snapshot = checkpoint::snapshot_from_status(&status).expect("what was written is read");
+    let remembered = ContainerHistory::from_snapshot(&snapshot, now, &rules).expect("is sound");
+    subject.history = History::default();
+    let restored = subject.history.restore("app".into(), remembered, now, &rules);
+    assert_eq!(restored, Restored::Taken);
+    serde_json::to_string(&status).expect("is plain data")
+}
+
+/// A life as ours lives it: which samples it took, and what is left in the end. Writes down for upstream's what happened.
+fn live(case: u64, restarts: bool, lines: &mut String) -> (Subject, Vec<bool>, Time) {
+    let mut subject = Subject::new(Compat::Upstream);
+    let (settings, config) = flags(case);
+    subject.settings = settings;
+    let rules = subject.rules();
+    let events = life(case);
+    let half = events.len() / 2;
+    let mut accepted = Vec::new();
+    let mut now = START;
+    for (index, event) in events.iter().enumerate() {
+        now = now.max(event.at);
+        // Nothing is kept of a container without a CPU sample, or one that was last seen long ago.
+        let known = subject.history.get("app").filter(|app| !app.is_expired(now, &rules));
+        if restarts && index == half && known.is_some_and(|app| app.cpu_seen().count > 0) {
+            let found = restart(&mut subject, now);
+            writeln!(lines, r#"{{"do":"return","checkpoint":{found}}}"#).expect("fits");
+        }
+        let Event { kind, pod, at, amount } = event;
+        let (what, at) = (format!("{kind:?}").to_lowercase(), at.as_nanos());
+        writeln!(lines, r#"{{"do":"{what}","pod":"{pod}","at":{at},"amount":{amount}}}"#)
+            .expect("fits");
+        accepted.push(take(&mut subject, event, &rules));
+    }
+    writeln!(lines, r#"{{"do":"end","config":{config}}}"#).expect("fits");
+    (subject, accepted, events.last().expect("has events").at)
+}
+
+fn compare_lives(restarts: bool) {
     let program = match xtask::parts::autoscaler_model() {
         Ok(program) => program,
         Err(reason) => return not_run(format!("{reason:#}")),
     };
     let mut lines = String::new();
-    for case in 0..CASES {
-        for Event { kind, pod, at, amount } in life(case) {
-            let (what, at) = (format!("{kind:?}").to_lowercase(), at.as_nanos());
-            writeln!(lines, r#"{{"do":"{what}","pod":"{pod}","at":{at},"amount":{amount}}}"#)
-                .expect("fits");
-        }
-        let (_, config) = flags(case);
-        writeln!(lines, r#"{{"do":"end","config":{config}}}"#).expect("fits");
-    }
+    let lives: Vec<_> = (0..CASES).map(|case| live(case, restarts, &mut lines)).collect();
+    let returned = lines.matches(r#""do":"return""#).count();
+    assert!(if restarts { returned > 300 } else { returned == 0 }, "{returned} restarts");
     let mut child = Command::new(program)
         .arg("replay")
         .stdin(Stdio::piped())
@@ -173,20 +208,13 @@ fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
 
     let answers = String::from_utf8(output.stdout).expect("is text");
     let mut compared = 0;
-    for (case, answer) in (0..CASES).zip(answers.lines()) {
+    for ((case, answer), (subject, accepted, now)) in (0..CASES).zip(answers.lines()).zip(lives) {
         let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
-        let mut subject = Subject::new(Compat::Upstream);
-        subject.settings = flags(case).0;
-        let rules = subject.rules();
-        let events = life(case);
-        let accepted: Vec<bool> =
-            events.iter().map(|event| take(&mut subject, event, &rules)).collect();
         assert_eq!(accepted, theirs.accepted, "case {case}");
-        let now = events.last().expect("has events").at;
         assert_eq!(subject.cpu_numbers(now), theirs.cpu, "case {case}");
         assert_eq!(subject.memory_numbers(now), theirs.memory, "case {case}");
         let history = subject.history.get("app").expect("is known");
-        let snapshot = history.to_snapshot(now, &rules);
+        let snapshot = history.to_snapshot(now, &subject.rules());
         compare(&theirs.checkpoint.cpu_histogram, &snapshot.cpu, case);
         compare(&theirs.checkpoint.memory_histogram, &snapshot.memory, case);
         let count = u64::try_from(theirs.checkpoint.total_samples_count).expect("is a count");
@@ -194,4 +222,14 @@ fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
         compared += 1;
     }
     assert_eq!(compared, CASES);
+}
+
+#[test]
+fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
+    compare_lives(false);
+}
+
+#[test]
+fn lives_go_on_after_a_restart_as_with_upstreams_own_code() {
+    compare_lives(true);
 }

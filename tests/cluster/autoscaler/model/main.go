@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	vpatypes "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/logic"
 	vpamodel "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/model"
 )
@@ -47,10 +48,22 @@ func defaults() logic.RecommendationConfig {
 type container struct {
 	aggregate *vpamodel.AggregateContainerState
 	pods      map[string]*vpamodel.ContainerState
+	// What came back from a checkpoint: upstream keeps it apart.
+	initial *vpamodel.AggregateContainerState
 }
 
 func newContainer() *container {
-	return &container{vpamodel.NewAggregateContainerState(), map[string]*vpamodel.ContainerState{}}
+	return &container{aggregate: vpamodel.NewAggregateContainerState(), pods: map[string]*vpamodel.ContainerState{}}
+}
+
+// pooled is what a pass recommends from, and what it saves.
+func (c *container) pooled() *vpamodel.AggregateContainerState {
+	pool := vpamodel.NewAggregateContainerState()
+	pool.MergeContainerState(c.aggregate)
+	if c.initial != nil {
+		pool.MergeContainerState(c.initial)
+	}
+	return pool
 }
 
 func (c *container) pod(name string) *vpamodel.ContainerState {
@@ -65,13 +78,16 @@ func (c *container) add(pod string, at time.Time, amount int64, resource vpamode
 }
 
 // event is one line of a case: {"do":"cpu|memory|oom","pod":"p","at":unix nanoseconds,"amount":n}. A line with
-// "do":"end" and the flags in "config" prints the numbers and begins the next case.
+// "do":"end" and the flags in "config" prints the numbers and begins the next case. One with "do":"return" is a restart
+// that finds only the checkpoint.
 type event struct {
 	Do     string                     `json:"do"`
 	Pod    string                     `json:"pod"`
 	At     int64                      `json:"at"`
 	Amount int64                      `json:"amount"`
 	Config logic.RecommendationConfig `json:"config"`
+	// What is found after a restart.
+	Checkpoint vpatypes.VerticalPodAutoscalerCheckpointStatus `json:"checkpoint"`
 }
 
 type numbers struct {
@@ -102,12 +118,20 @@ func replay() {
 			result.Accepted = append(result.Accepted, app.add(e.Pod, at, e.Amount, vpamodel.ResourceMemory))
 		case "oom":
 			result.Accepted = append(result.Accepted, app.pod(e.Pod).RecordOOM(at, vpamodel.ResourceAmount(e.Amount)) == nil)
+		case "return":
+			app = newContainer()
+			app.initial = vpamodel.NewAggregateContainerState()
+			if err := app.initial.LoadFromCheckpoint(&e.Checkpoint); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
 		case "end":
-			recommended := logic.CreatePodResourceRecommender(e.Config).GetRecommendedPodResources(vpamodel.ContainerNameToAggregateStateMap{"app": app.aggregate})["app"]
+			pool := app.pooled()
+			recommended := logic.CreatePodResourceRecommender(e.Config).GetRecommendedPodResources(vpamodel.ContainerNameToAggregateStateMap{"app": pool})["app"]
 			for i, r := range []vpamodel.Resources{recommended.Target, recommended.LowerBound, recommended.UpperBound} {
 				result.CPU[i], result.Memory[i] = int64(r[vpamodel.ResourceCPU]), int64(r[vpamodel.ResourceMemory])
 			}
-			checkpoint, err := app.aggregate.SaveToCheckpoint()
+			checkpoint, err := pool.SaveToCheckpoint()
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
