@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo xtask bench scale                                        1,000 VPAs, default flags, 6 minutes each
-//! cargo xtask bench scale --vpas 10000 --minutes 16 --flag=--kube-api-qps=1000 --flag=--kube-api-burst=1000
+//! cargo xtask bench scale --vpas 10000 --minutes 16 --upstream-minutes 6 --flag=--kube-api-qps=1000 --flag=--kube-api-burst=1000
 //! cargo xtask bench scale --vpas 200 --minutes 3 --only upstream
 //! ```
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -53,6 +53,9 @@ struct Arguments {
     /// How long each recommender works
     #[arg(long, default_value_t = 6)]
     minutes: u64,
+    /// How long upstream's works, if not as long: it needs minutes for a pass over thousands
+    #[arg(long)]
+    upstream_minutes: Option<u64>,
     /// One of the two only
     #[arg(long)]
     only: Option<Only>,
@@ -121,7 +124,8 @@ async fn measure(
     let recommender = peers.start(side, &name, &flags);
     let id = peers.id(&recommender);
     let begun = Instant::now();
-    let (whole, mut shown) = (Duration::from_mins(arguments.minutes), begun);
+    let own = arguments.upstream_minutes.filter(|_| side == Side::Upstream);
+    let (whole, mut shown) = (Duration::from_mins(own.unwrap_or(arguments.minutes)), begun);
     let mut passes = Passes::default();
     let mut killed = None;
     let mut looks = interval(LOOK);

@@ -1,6 +1,7 @@
 //! Draws the cluster of a differential: workloads of every kind, their twin VPAs, and what becomes of their pods.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -10,10 +11,14 @@ use super::policies;
 use crate::support::fleet::{self, Kind, Run, Workload, Write, collection};
 use crate::support::noise::Noise;
 use crate::support::usage::Sample;
+use crate::support::wait;
 
 /// The twins of a workload differ in name and in the recommender that they name.
 pub const TWINS: [&str; 2] = ["left", "right"];
+const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
+/// Long for a pass of a second on a machine that does a lot else.
+pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What is wrong with a VPA's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ struct Subject {
 pub struct Cluster {
     seed: u64,
     subjects: Vec<Subject>,
+    /// Its pod comes and goes after everything else has: who has seen that has seen everything.
+    marker: Subject,
     /// Samples shown so far of each container that a recommender keeps, by namespace, workload and container.
     pub shown: BTreeMap<(String, String, String), u64>,
 }
@@ -114,15 +121,24 @@ impl Cluster {
                 bytes: noise.between(1, 3_000) * MEBIBYTE,
             }
         };
-        Self { seed, subjects: (0..count).map(subject).collect(), shown: BTreeMap::new() }
+        let marker = Subject {
+            trouble: None,
+            pods: Vec::new(),
+            next: 0,
+            workload: Workload { name: "marker".to_owned(), ..subject(0).workload },
+            ..subject(0)
+        };
+        let subjects = (0..count).map(subject).collect();
+        Self { seed, subjects, marker, shown: BTreeMap::new() }
     }
 
     /// Creates everything.
     pub async fn create(&self, client: &Client) {
-        let owners = self.subjects.iter().flat_map(|subject| subject.workload.owners());
+        let all = || self.subjects.iter().chain([&self.marker]);
+        let owners = all().flat_map(|subject| subject.workload.owners());
         fleet::send(client, owners).await;
         let pods = self.pods().map(|(subject, pod)| subject.workload.pod(pod.number));
-        let statuses = self.subjects.iter().flat_map(|subject| subject.workload.statuses());
+        let statuses = all().flat_map(|subject| subject.workload.statuses());
         fleet::send(client, pods.chain(statuses)).await;
         let running = self.pods().map(|(subject, pod)| subject.workload.running(pod.number, &[]));
         fleet::send(client, running.chain(self.vpas())).await;
@@ -133,7 +149,7 @@ impl Cluster {
     }
 
     fn vpas(&self) -> impl Iterator<Item = Write> {
-        self.subjects.iter().enumerate().flat_map(|(index, subject)| {
+        self.subjects.iter().chain([&self.marker]).enumerate().flat_map(|(index, subject)| {
             let mut noise = Noise::of(self.seed, &[2, index as u64]);
             let (spec, annotations) = policies::draw(&mut noise, &subject.workload.containers);
             TWINS.map(|twin| vpa(subject, twin, &spec, &annotations))
@@ -143,7 +159,7 @@ impl Cluster {
     /// What all containers use at a step.
     pub fn step(&mut self, step: u64) -> Vec<Shown> {
         let mut shown = Vec::new();
-        for (index, subject) in self.subjects.iter().enumerate() {
+        for (index, subject) in self.subjects.iter().chain([&self.marker]).enumerate() {
             let Workload { namespace, name, containers, has_init, .. } = &subject.workload;
             for pod in &subject.pods {
                 let mut noise = Noise::of(self.seed, &[3, index as u64, pod.number, step]);
@@ -199,6 +215,38 @@ impl Cluster {
         }
         fleet::send(client, first).await;
         fleet::send(client, then).await;
+        self.mark(client).await;
+    }
+
+    /// Lets the marker's pod come or go, and waits until both VPAs say so.
+    async fn mark(&mut self, client: &Client) {
+        let Subject { workload, pods, next, .. } = &mut self.marker;
+        if let Some(pod) = pods.pop() {
+            fleet::send(client, [workload.gone(pod.number)]).await;
+        } else {
+            fleet::send(client, [workload.pod(*next)]).await;
+            fleet::send(client, [workload.running(*next, &[])]).await;
+            pods.push(Pod { number: *next, runs: Vec::new() });
+            *next += 1;
+        }
+        let wanted = pods.is_empty();
+        let vpas = collection("autoscaling.k8s.io/v1", &workload.namespace, VPAS);
+        let say_so = || async {
+            for twin in TWINS {
+                let path = format!("{vpas}/{}-{twin}", workload.name);
+                let request = http::Request::get(path).body(Vec::new()).expect("a request");
+                let vpa: Value = client.request(request).await.expect("the API server answers");
+                let conditions = vpa["status"]["conditions"].as_array()?;
+                let is_alone = |condition: &Value| {
+                    condition["type"] == "NoPodsMatched" && condition["status"] == "True"
+                };
+                if conditions.iter().any(is_alone) != wanted {
+                    return None;
+                }
+            }
+            Some(())
+        };
+        wait::within(PATIENCE, "both have seen the pod of the marker come or go", say_so).await;
     }
 }
 
@@ -270,6 +318,6 @@ fn vpa(subject: &Subject, twin: &str, spec: &Value, annotations: &Value) -> Writ
         },
         "spec": spec,
     });
-    let path = collection("autoscaling.k8s.io/v1", &workload.namespace, "verticalpodautoscalers");
+    let path = collection("autoscaling.k8s.io/v1", &workload.namespace, VPAS);
     Write::create(path, &object)
 }

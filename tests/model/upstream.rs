@@ -191,7 +191,7 @@ fn compare_lives(restarts: bool) {
         Err(reason) => return not_run(format!("{reason:#}")),
     };
     let mut lines = String::new();
-    let lives: Vec<_> = (0..CASES).map(|case| live(case, restarts, &mut lines)).collect();
+    let ours: Vec<_> = (0..CASES).map(|case| live(case, restarts, &mut lines)).collect();
     let returned = lines.matches(r#""do":"return""#).count();
     assert!(if restarts { returned > 300 } else { returned == 0 }, "{returned} restarts");
     let mut child = Command::new(program)
@@ -208,7 +208,7 @@ fn compare_lives(restarts: bool) {
 
     let answers = String::from_utf8(output.stdout).expect("is text");
     let mut compared = 0;
-    for ((case, answer), (subject, accepted, now)) in (0..CASES).zip(answers.lines()).zip(lives) {
+    for ((case, answer), (subject, accepted, now)) in (0..CASES).zip(answers.lines()).zip(ours) {
         let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
         assert_eq!(accepted, theirs.accepted, "case {case}");
         assert_eq!(subject.cpu_numbers(now), theirs.cpu, "case {case}");
