@@ -9,13 +9,13 @@ use std::{
     },
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_storage::{Storage, local::Local};
 
 use super::{
     Exit, crash,
     model::ModelArgs,
-    output::{self, Problem},
+    output::{self, Form, Problem},
     progress::Progress,
     terminal::Terminal,
 };
@@ -48,21 +48,12 @@ pub struct DemoArgs {
         default_value = "text",
         hide_env_values = true
     )]
-    output: Output,
+    output: Form,
     /// Keep the recommender's history in this directory, which must hold none yet
     #[arg(long, env = "PLIMSOLL_FLAG_KEEP_STORE", value_name = "DIR", hide_env_values = true)]
     keep_store: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
-}
-
-/// Form of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// For programs
-    Json,
 }
 
 fn parse_days(text: &str) -> Result<u32, String> {
@@ -77,18 +68,14 @@ pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, Problem> {
     let DemoArgs { seed, days, output, keep_store, model } = arguments;
     let config = Config { seed, days, store: keep_store, settings: model.settings() };
     match output {
-        Output::Text => output::say(&text::opening(&config, &terminal.look))?,
+        Form::Text => output::say(&text::opening(&config, &terminal.look))?,
         // Standard output is for the data alone.
-        Output::Json => output::note(&format!("living {days} virtual days twice, seed {seed}")),
+        Form::Json => output::note(&format!("living {days} virtual days twice, seed {seed}")),
     }
     let report = live(&config, terminal)?;
     let result = match output {
-        Output::Text => text::outcome(&report, &terminal.look),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&report)
-                .map_err(|error| Problem::new(Exit::Internal, format!("report: {error}")))?;
-            json + "\n"
-        }
+        Form::Text => text::outcome(&report, &terminal.look),
+        Form::Json => output::json(&report)?,
     };
     output::say(&result)?;
     Ok(Exit::Fine)

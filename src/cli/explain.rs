@@ -9,17 +9,15 @@ use clap::{ArgAction, Args, ValueEnum};
 
 use super::{
     Exit,
+    caps::CapArgs,
     gates::{Gate, Gates},
     model::ModelArgs,
-    output::{self, Problem, on_one_line},
+    output::{self, Form, Problem, on_one_line},
     terminal::Terminal,
-    value,
 };
 use crate::{
     clock::Clock,
     explain::text,
-    quantity::Quantity,
-    recommend::Amounts,
     run::{
         config::StorageChoice,
         explain::{self, ExplainConfig},
@@ -62,7 +60,7 @@ pub struct ExplainArgs {
     /// What to print
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: Output,
+    output: Form,
     /// Where the recommender keeps its history: `checkpoint`, or `local[:DIR]`
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
@@ -71,20 +69,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "GATES", action = ArgAction::Append)]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_short_help = true, hide_env = true)]
     feature_gates: Vec<Gates>,
-    /// The recommender keeps recommendations within the largest node
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_CAP_TO_LARGEST_NODE", hide_short_help = true, hide_env = true)]
-    cap_to_largest_node: bool,
-    /// Most CPU for all containers of a pod together
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_CPU")]
-    pod_recommendation_max_allowed_cpu: Option<Quantity>,
-    /// Most memory for all containers of a pod together
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
-    pod_recommendation_max_allowed_memory: Option<Quantity>,
+    #[command(flatten)]
+    caps: CapArgs,
     #[command(flatten)]
     model: ModelArgs,
 }
@@ -95,15 +81,6 @@ enum Kind {
     /// A VerticalPodAutoscaler
     #[value(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
     Vpa,
-}
-
-/// Form of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// For programs
-    Json,
 }
 
 /// `shop/web` or `web`.
@@ -147,11 +124,8 @@ impl ExplainArgs {
             settings,
             storage: self.storage.clone(),
             native_sidecars: gates.open(Gate::NativeSidecar, compat),
-            cap_to_largest_node: self.cap_to_largest_node,
-            pod_cap: Amounts {
-                cpu: self.pod_recommendation_max_allowed_cpu.filter(|most| !most.is_zero()),
-                memory: self.pod_recommendation_max_allowed_memory.filter(|most| !most.is_zero()),
-            },
+            cap_to_largest_node: self.caps.to_largest_node(),
+            pod_cap: self.caps.pod(),
         })
     }
 }
@@ -175,12 +149,8 @@ pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem
     drop(waiting);
     let report = explained.map_err(|error| failed(error.to_string()))?;
     output::say(&match arguments.output {
-        Output::Text => text::render(&report, &terminal.look),
-        Output::Json => {
-            let json = serde_json::to_string_pretty(&report)
-                .map_err(|error| Problem::new(Exit::Internal, format!("report: {error}")))?;
-            json + "\n"
-        }
+        Form::Text => text::render(&report, &terminal.look),
+        Form::Json => output::json(&report)?,
     })?;
     Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Findings })
 }

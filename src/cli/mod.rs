@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Every flag has an environment twin
 //! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
 
+mod caps;
 mod cluster;
 mod crash;
 mod crds;

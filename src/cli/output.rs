@@ -3,7 +3,19 @@
 
 use std::io::{self, Write as _};
 
+use clap::ValueEnum;
+use serde::Serialize;
+
 use super::Exit;
+
+/// Form of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
 
 /// Why a command ends before its end.
 #[derive(Debug)]
@@ -49,6 +61,13 @@ pub fn on_one_line(text: &str) -> String {
         }
     }
     line
+}
+
+/// A result for programs.
+pub fn json(report: &impl Serialize) -> Result<String, Problem> {
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| Problem::new(Exit::Internal, format!("report: {error}")))?;
+    Ok(json + "\n")
 }
 
 /// Writes a result, at once.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{
     Exit,
+    caps::CapArgs,
     cluster::ClusterArgs,
     election::ElectionArgs,
     gates::{Gate, Gates},
@@ -19,8 +20,7 @@ use super::{
 };
 use crate::{
     compat::Compat,
-    quantity::Quantity,
-    recommend::{Amounts, Scope, Shard},
+    recommend::{Scope, Shard},
     run::{
         self, RecommenderConfig,
         config::{Address, ObjectMetrics, StorageChoice, UsageSource},
@@ -42,7 +42,6 @@ Examples:
 /// Watches workloads and writes how much each should request
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct RecommenderArgs {
     /// Name by which VPAs choose this recommender; `default` also has those that choose none
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -101,20 +100,8 @@ pub struct RecommenderArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = value::share)]
     #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
     bounds_dead_band: f64,
-    /// Keeps recommendations within the largest node
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_CAP_TO_LARGEST_NODE", hide_short_help = true, hide_env = true)]
-    cap_to_largest_node: bool,
-    /// Most CPU for all containers of a pod together
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_CPU")]
-    pod_recommendation_max_allowed_cpu: Option<Quantity>,
-    /// Most memory for all containers of a pod together
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
-    pod_recommendation_max_allowed_memory: Option<Quantity>,
+    #[command(flatten)]
+    caps: CapArgs,
     /// Features by name, as in PerVPAConfig=true,NativeSidecar=false
     #[arg(long, value_name = "GATES")]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
@@ -207,11 +194,8 @@ impl RecommenderArgs {
             object_metrics: self.object_metrics,
             bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
             native_sidecars: gates.open(Gate::NativeSidecar, compat),
-            cap_to_largest_node: self.cap_to_largest_node,
-            pod_cap: Amounts {
-                cpu: self.pod_recommendation_max_allowed_cpu.filter(|most| !most.is_zero()),
-                memory: self.pod_recommendation_max_allowed_memory.filter(|most| !most.is_zero()),
-            },
+            cap_to_largest_node: self.caps.to_largest_node(),
+            pod_cap: self.caps.pod(),
             history_optional: self.history_optional,
             log: self.log.log(),
         })
