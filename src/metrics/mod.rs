@@ -24,7 +24,7 @@ pub mod value;
 pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
 pub use health::{Health, HistoryState};
-pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, Restriction, VpaRow};
+pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, VpaRow};
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use registry::{Registry, Scrape};

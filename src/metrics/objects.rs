@@ -9,7 +9,7 @@ use super::{
     health::HistoryState,
     text::{write_header, write_row},
 };
-use crate::recommend::{Reason, estimate::Resource};
+use crate::recommend::{Figures, Reason, estimate::Resource};
 
 /// The `kind` of the objects.
 const VPA: &str = "vpa";
@@ -17,42 +17,26 @@ const VPA: &str = "vpa";
 /// How many objects a page should have: enough to make a lock worth taking, few enough to give it back soon.
 pub const PAGE: usize = 64;
 
-/// What is told of one resource of one container. CPU is in cores, memory in bytes.
+/// What is told of one resource of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerRow<'a> {
-    /// Namespace of the VPA.
-    pub namespace: &'a str,
-    /// Name of the VPA.
-    pub name: &'a str,
+    /// The VPA.
+    pub vpa: &'a VpaKey,
     /// Name of the container.
     pub container: &'a str,
     /// Which resource.
     pub resource: Resource,
-    /// The target.
-    pub target: f64,
-    /// The lower bound.
-    pub lower: f64,
-    /// The upper bound.
-    pub upper: f64,
-    /// The target as it would be without the policy's limits.
-    pub uncapped: f64,
-    /// The request as pods have it now, if any is known.
+    /// What was decided last.
+    pub figures: Figures,
+    /// The request as pods have it now, in cores or bytes, if any is known.
     pub request: Option<f64>,
-    /// The largest use of late, if any was seen.
-    pub usage_peak: Option<f64>,
-    /// Confidence: how many days of samples there are.
-    pub confidence: f64,
-    /// What keeps the target from being another one.
-    pub reason: Option<Restriction>,
 }
 
 /// What is told of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaRow<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
+    /// Which one.
+    pub vpa: &'a VpaKey,
     /// Its update mode, `Recreate` if it has none.
     pub update_mode: &'a str,
     /// How far its history is.
@@ -74,71 +58,6 @@ pub trait Objects: Send + Sync {
         after: Option<&VpaKey>,
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<VpaKey>;
-}
-
-/// What keeps a number from being another one: the words of `restricted_scaling{reason}`, of conditions and events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restriction {
-    /// The policy's minimum.
-    MinAllowed,
-    /// The policy's maximum.
-    MaxAllowed,
-    /// The maximum for the whole cluster.
-    GlobalMaxAllowed,
-    /// The floor.
-    Floor,
-    /// The largest multiple of the target that the upper bound may be.
-    UpperBoundFactor,
-    /// The largest node.
-    NodeCap,
-    /// The limit for all containers of a pod together.
-    PodCap,
-}
-
-impl Restriction {
-    /// All there are.
-    pub const ALL: [Self; 7] = [
-        Self::MinAllowed,
-        Self::MaxAllowed,
-        Self::GlobalMaxAllowed,
-        Self::Floor,
-        Self::UpperBoundFactor,
-        Self::NodeCap,
-        Self::PodCap,
-    ];
-
-    /// The restriction that a reason is, if it is one.
-    pub const fn of(reason: Reason) -> Option<Self> {
-        match reason {
-            Reason::NoData | Reason::Usage | Reason::OomBump | Reason::LargestReplica => None,
-            Reason::Floor => Some(Self::Floor),
-            Reason::UpperBoundFactor => Some(Self::UpperBoundFactor),
-            Reason::MinAllowed => Some(Self::MinAllowed),
-            Reason::MaxAllowed => Some(Self::MaxAllowed),
-            Reason::GlobalMaxAllowed => Some(Self::GlobalMaxAllowed),
-            Reason::NodeCap => Some(Self::NodeCap),
-            Reason::PodCap => Some(Self::PodCap),
-        }
-    }
-
-    /// Its word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MinAllowed => "min_allowed",
-            Self::MaxAllowed => "max_allowed",
-            Self::GlobalMaxAllowed => "global_max_allowed",
-            Self::Floor => "floor",
-            Self::UpperBoundFactor => "upper_bound_factor",
-            Self::NodeCap => "node_cap",
-            Self::PodCap => "pod_cap",
-        }
-    }
-}
-
-impl fmt::Display for Restriction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
 }
 
 /// Which series of single objects there are.
@@ -243,32 +162,32 @@ static PASSES: [Pass; 10] = [
             "What is measured. Of a VPA: the largest use of a container of late.",
         )
         .absent("no use was seen"),
-        rows: Rows::Container(|row| row.usage_peak),
+        rows: Rows::Container(|row| row.figures.peak),
     },
     Pass {
         definition: of_container(
             "plimsoll_low",
             "Below this something is done. Of a VPA: the lower bound, below which a request is raised.",
         ),
-        rows: Rows::Container(|row| Some(row.lower)),
+        rows: Rows::Container(|row| Some(row.figures.lower)),
     },
     Pass {
         definition: of_container(
             "plimsoll_high",
             "Above this something is done. Of a VPA: the upper bound, above which a request is cut.",
         ),
-        rows: Rows::Container(|row| Some(row.upper)),
+        rows: Rows::Container(|row| Some(row.figures.upper)),
     },
     Pass {
         definition: of_container("plimsoll_target", "What it should be. Of a VPA: the target."),
-        rows: Rows::Container(|row| Some(row.target)),
+        rows: Rows::Container(|row| Some(row.figures.target)),
     },
     Pass {
         definition: of_container(
             "plimsoll_proposal",
             "What it would be without limits. Of a VPA: the uncapped target.",
         ),
-        rows: Rows::Container(|row| Some(row.uncapped)),
+        rows: Rows::Container(|row| Some(row.figures.uncapped)),
     },
     Pass {
         definition: of_container(
@@ -284,7 +203,7 @@ static PASSES: [Pass; 10] = [
             "How much the numbers rest on. Of a VPA: days of samples.",
         )
         .unit("days"),
-        rows: Rows::Container(|row| Some(row.confidence)),
+        rows: Rows::Container(|row| Some(f64::from(row.figures.confidence))),
     },
     Pass {
         definition: gauge(
@@ -332,26 +251,29 @@ impl ObjectScrape {
         let state = &objects.state;
         let next = match rows {
             Rows::Info => state.vpas(after.as_ref(), &mut |vpa| {
-                let VpaRow { namespace, name, update_mode, history_state, .. } = vpa;
+                let VpaRow { vpa: VpaKey { namespace, name }, update_mode, history_state, .. } =
+                    vpa;
                 row(&[history_state.as_str(), VPA, name, namespace, update_mode], 1.0);
             }),
-            Rows::Vpa(read) => state.vpas(after.as_ref(), &mut |vpa| {
-                if let Some(value) = read(&vpa) {
-                    row(&[VPA, vpa.name, vpa.namespace], value);
+            Rows::Vpa(read) => state.vpas(after.as_ref(), &mut |of| {
+                if let Some(value) = read(&of) {
+                    row(&[VPA, &of.vpa.name, &of.vpa.namespace], value);
                 }
             }),
             Rows::Container(read) => state.containers(after.as_ref(), &mut |of| {
                 if let Some(value) = read(&of) {
-                    let resource = name(of.resource);
-                    row(&[of.container, VPA, of.name, of.namespace, resource], value);
+                    let resource = word(of.resource);
+                    let VpaKey { namespace, name } = of.vpa;
+                    row(&[of.container, VPA, name, namespace, resource], value);
                 }
             }),
             Rows::Restrictions => state.containers(after.as_ref(), &mut |of| {
-                for restriction in Restriction::ALL {
-                    let holds = of.reason == Some(restriction);
+                for reason in Reason::RESTRICTIONS {
+                    let holds = of.figures.reason == reason;
                     if holds || objects.cardinality == Cardinality::All {
-                        let (reason, resource) = (restriction.as_str(), name(of.resource));
-                        let labels = [of.container, VPA, of.name, of.namespace, reason, resource];
+                        let (reason, resource) = (reason.name(), word(of.resource));
+                        let VpaKey { namespace, name } = of.vpa;
+                        let labels = [of.container, VPA, name, namespace, reason, resource];
                         row(&labels, f64::from(u8::from(holds)));
                     }
                 }
@@ -366,33 +288,9 @@ impl ObjectScrape {
     }
 }
 
-const fn name(resource: Resource) -> &'static str {
+const fn word(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "cpu",
         Resource::Memory => "memory",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_restriction_and_its_reason_have_the_same_word() {
-        for reason in [
-            Reason::NoData,
-            Reason::Usage,
-            Reason::OomBump,
-            Reason::LargestReplica,
-            Reason::Floor,
-            Reason::UpperBoundFactor,
-            Reason::MinAllowed,
-            Reason::MaxAllowed,
-            Reason::GlobalMaxAllowed,
-        ] {
-            let restriction = Restriction::of(reason);
-            assert_eq!(restriction.is_some(), reason.restricts(), "{reason}");
-            assert!(restriction.is_none_or(|word| word.to_string() == reason.to_string()));
-        }
     }
 }

@@ -167,7 +167,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Those that hold a number back, as metrics list them.
+    /// Those without which a number would be another one, as metrics list them.
     pub const RESTRICTIONS: [Self; 7] = [
         Self::Floor,
         Self::UpperBoundFactor,
@@ -193,20 +193,6 @@ impl Reason {
             Self::NodeCap => "node_cap",
             Self::PodCap => "pod_cap",
         }
-    }
-
-    /// Whether the number would be another one without this limit.
-    pub const fn restricts(self) -> bool {
-        matches!(
-            self,
-            Self::Floor
-                | Self::UpperBoundFactor
-                | Self::MinAllowed
-                | Self::MaxAllowed
-                | Self::GlobalMaxAllowed
-                | Self::NodeCap
-                | Self::PodCap
-        )
     }
 }
 

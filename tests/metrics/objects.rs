@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use plimsoll::{
     metrics::{
-        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, Registry, Restriction,
-        VpaRow, objects::PAGE,
+        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, Registry, VpaRow,
+        objects::PAGE,
     },
-    recommend::estimate::Resource,
+    recommend::{Figures, Reason, estimate::Resource},
 };
 use plimsoll_storage::VpaKey;
 
@@ -22,24 +22,31 @@ impl Fleet {
         Self(vpas)
     }
 
-    fn page(&self, after: Option<&VpaKey>, mut visit: impl FnMut(usize, &str)) -> Option<VpaKey> {
+    fn page(
+        &self,
+        after: Option<&VpaKey>,
+        mut visit: impl FnMut(usize, &VpaKey),
+    ) -> Option<VpaKey> {
         let first = after.map_or(0, |key| {
             key.name.trim_start_matches("vpa-").parse::<usize>().expect("a key of ours") + 1
         });
         let end = (first + PAGE).min(self.0);
         for number in first..end {
-            visit(number, &format!("vpa-{number:06}"));
+            visit(number, &key(number));
         }
-        (end < self.0).then(|| VpaKey::new("team", format!("vpa-{:06}", end - 1)))
+        (end < self.0).then(|| key(end - 1))
     }
+}
+
+fn key(number: usize) -> VpaKey {
+    VpaKey::new("team", format!("vpa-{number:06}"))
 }
 
 impl Objects for Fleet {
     fn vpas(&self, after: Option<&VpaKey>, visit: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
-        self.page(after, |number, name| {
+        self.page(after, |number, vpa| {
             visit(VpaRow {
-                namespace: "team",
-                name,
+                vpa,
                 update_mode: "Auto",
                 history_state: HistoryState::Loaded,
                 staleness_seconds: (number % 10 != 0).then_some(12.5),
@@ -52,21 +59,23 @@ impl Objects for Fleet {
         after: Option<&VpaKey>,
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<VpaKey> {
-        self.page(after, |number, name| {
+        self.page(after, |number, vpa| {
+            let restricted = number % 10 == 0;
             for resource in [Resource::Cpu, Resource::Memory] {
                 visit(ContainerRow {
-                    namespace: "team",
-                    name,
+                    vpa,
                     container: "main",
                     resource,
-                    target: 0.25,
-                    lower: 0.125,
-                    upper: 1e6,
-                    uncapped: 0.5,
-                    request: (number % 10 != 0).then_some(0.1),
-                    usage_peak: Some(if number % 10 == 0 { f64::NAN } else { 0.2 }),
-                    confidence: 8.0,
-                    reason: (number % 10 == 0).then_some(Restriction::MaxAllowed),
+                    figures: Figures {
+                        target: 0.25,
+                        lower: 0.125,
+                        upper: 1e6,
+                        uncapped: 0.5,
+                        peak: Some(if restricted { f64::NAN } else { 0.2 }),
+                        confidence: 8.0,
+                        reason: if restricted { Reason::MaxAllowed } else { Reason::Usage },
+                    },
+                    request: (!restricted).then_some(0.1),
                 });
             }
         })
@@ -103,7 +112,7 @@ fn a_restriction_is_one_while_it_holds_and_zero_otherwise() {
     let text = text(200, Cardinality::All);
     let family = "plimsoll_restricted_scaling";
     assert_eq!(count(&text, family, "} 1"), 40);
-    assert_eq!(count(&text, family, "} 0"), 200 * 2 * Restriction::ALL.len() - 40);
+    assert_eq!(count(&text, family, "} 0"), 200 * 2 * Reason::RESTRICTIONS.len() - 40);
     assert_eq!(count(&text, family, "reason=\"max_allowed\",resource=\"cpu\"} 1"), 20);
 }
 

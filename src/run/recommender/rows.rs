@@ -6,9 +6,7 @@ use plimsoll_storage::VpaKey;
 
 use super::Role;
 use crate::{
-    metrics::{
-        ContainerRow, HistoryState as Progress, Objects, Restriction, VpaRow, objects::PAGE,
-    },
+    metrics::{ContainerRow, HistoryState as Progress, Objects, VpaRow, objects::PAGE},
     observe::pod::Requests,
     recommend::{HistoryState, estimate::Resource},
 };
@@ -24,13 +22,13 @@ impl Objects for Rows {
         let core = role.state.lock();
         let mut last = None;
         for key in core.fleet.keys_after(after).take(PAGE) {
+            last = Some(key.clone());
             let (Some(watched), Some(vpa)) = (core.fleet.get(key), core.index.vpa(key)) else {
                 continue;
             };
             let sample = watched.last_sample();
             visit(VpaRow {
-                namespace: &key.namespace,
-                name: &key.name,
+                vpa: key,
                 update_mode: vpa.mode.unwrap_or_default().as_str(),
                 history_state: match watched.state() {
                     HistoryState::Waiting => Progress::Loading,
@@ -39,7 +37,6 @@ impl Objects for Rows {
                 },
                 staleness_seconds: sample.map(|at| now.nanos_since(at).max(0) as f64 / 1e9),
             });
-            last = Some(key.clone());
         }
         last
     }
@@ -69,18 +66,11 @@ impl Objects for Rows {
                 ] {
                     let Some(figures) = advice.of(resource) else { continue };
                     visit(ContainerRow {
-                        namespace: &key.namespace,
-                        name: &key.name,
+                        vpa: key,
                         container: &advice.container,
                         resource,
-                        target: figures.target,
-                        lower: figures.lower,
-                        upper: figures.upper,
-                        uncapped: figures.uncapped,
+                        figures: *figures,
                         request,
-                        usage_peak: figures.peak,
-                        confidence: f64::from(figures.confidence),
-                        reason: Restriction::of(figures.reason),
                     });
                 }
             }
