@@ -17,9 +17,6 @@ use crate::{
     recommend::{Advice, estimate::Resource, fleet::Watched, status::Change},
 };
 
-/// So many VPAs are worked out before the lock is given back.
-pub(super) const PAGE: usize = 256;
-
 /// Histories are looked through for what has expired no more often than that.
 const BETWEEN_EXPIRIES: Duration = Duration::from_hours(1);
 
@@ -81,9 +78,7 @@ impl Role {
 
     /// Follows the targets that can be followed without asking anybody.
     pub(super) fn find_known_targets(&self) {
-        let all: Vec<VpaKey> = self.state.lock().fleet.keys_after(None).cloned().collect();
-        for page in all.chunks(PAGE) {
-            let mut core = self.state.lock();
+        self.state.each_page(|core, page| {
             for key in page {
                 let Some(vpa) = core.index.vpa(key) else { continue };
                 let known = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
@@ -91,21 +86,14 @@ impl Role {
                     core.take_outcome(key, outcome);
                 }
             }
-        }
+        });
     }
 
     /// Every container of a pod that matches has a history from then on.
     fn see_containers(&self, now: Time) {
-        let mut after = None;
-        loop {
-            let mut core = self.state.lock();
-            let core = &mut *core;
-            let page: Vec<VpaKey> =
-                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
-            let Some(last) = page.last() else { return };
-            after = Some(last.clone());
-            let mut names: Vec<Arc<str>> = Vec::new();
-            for key in &page {
+        let mut names: Vec<Arc<str>> = Vec::new();
+        self.state.each_page(|core, page| {
+            for key in page {
                 names.clear();
                 for (_, pod) in core.index.pods_of(key) {
                     let counted = pod.containers.iter().filter(|one| core.counts(one.part));
@@ -120,20 +108,14 @@ impl Role {
                     core.fleet.see_container(key, name, now);
                 }
             }
-        }
+        });
     }
 
     /// Forgets what was kept for single pods that are gone.
     fn forget_pods(&self) {
-        let (now, mut after) = (self.clock.now(), None);
-        loop {
-            let mut core = self.state.lock();
-            let core = &mut *core;
-            let page: Vec<VpaKey> =
-                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
-            let Some(last) = page.last() else { return };
-            after = Some(last.clone());
-            for key in &page {
+        let now = self.clock.now();
+        self.state.each_page(|core, page| {
+            for key in page {
                 // A history that is not loaded brings pods of its own.
                 if !core.is_waiting(key) {
                     let index = &core.index;
@@ -141,28 +123,22 @@ impl Role {
                     core.fleet.retain_pods(key, lives, now);
                 }
             }
-        }
+        });
     }
 
     /// Works out every VPA, and hands those whose status is to be written to the outbox.
     fn decide(&self, passes: &mut Passes, summary: &mut Summary) {
         let config = &self.config;
-        let (mut counts, mut after) = (Vec::new(), None);
+        let mut counts = Vec::new();
         let may_write = self.may_write();
         {
             let mut core = self.state.lock();
             let room = core.find_room(config.cap_to_largest_node, config.pod_cap);
             core.fleet.set_room(room);
         }
-        loop {
+        self.state.each_page(|core, page| {
             let now = self.clock.now();
-            let mut core = self.state.lock();
-            let core = &mut *core;
-            let page: Vec<VpaKey> =
-                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
-            let Some(last) = page.last() else { break };
-            after = Some(last.clone());
-            for key in &page {
+            for key in page {
                 let verdict = core.judge(key, now);
                 let Some(vpa) = core.index.vpa(key) else { continue };
                 let mode = vpa.mode;
@@ -204,7 +180,7 @@ impl Role {
                 self.observe_changes(core, key, &old, mode.map(UpdateMode::as_str), pods);
                 note_missing(passes, core, key, now);
             }
-        }
+        });
         let core = self.state.lock();
         passes.missing.retain(|key| core.fleet.get(key).is_some());
         self.metrics.set_container_states(core.fleet.containers());

@@ -28,6 +28,9 @@ use crate::{
     units::{Bytes, MilliCpu},
 };
 
+/// So many VPAs are looked at before the lock is given back.
+const PAGE: usize = 256;
+
 /// The state behind its lock.
 #[derive(Debug)]
 pub struct State(Mutex<Core>);
@@ -74,6 +77,22 @@ impl State {
     pub fn lock(&self) -> MutexGuard<'_, Core> {
         // A panic would have ended the process.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Visits all VPAs in order, a page at a time: others get their turn between two pages.
+    pub fn each_page(&self, mut visit: impl FnMut(&mut Core, &[VpaKey])) {
+        let mut after: Option<VpaKey> = None;
+        loop {
+            let mut core = self.lock();
+            let page: Vec<VpaKey> =
+                core.fleet.keys_after(after.as_ref()).take(PAGE).cloned().collect();
+            visit(&mut core, &page);
+            drop(core);
+            after = page.into_iter().next_back();
+            if after.is_none() {
+                return;
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use plimsoll_storage::VpaKey;
 
-use super::{Role, Stop, pass::PAGE};
+use super::{Role, Stop};
 use crate::api::vpa::TargetRef;
 
 /// Answers are kept, so looking often costs little; what is new is looked for at once.
@@ -36,22 +36,14 @@ impl Role {
 
     async fn find_other_targets(&self) {
         let mut others: Vec<(VpaKey, TargetRef, bool)> = Vec::new();
-        let mut after = None;
-        loop {
-            let core = self.state.lock();
-            let mut last = None;
-            for key in core.fleet.keys_after(after.as_ref()).take(PAGE) {
-                last = Some(key.clone());
+        self.state.each_page(|core, page| {
+            for key in page {
                 let Some(vpa) = core.index.vpa(key) else { continue };
                 if self.targets.resolve_known(&key.namespace, &vpa.target_ref).is_none() {
                     others.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
                 }
             }
-            if last.is_none() {
-                break;
-            }
-            after = last;
-        }
+        });
         let mut answers = std::pin::pin!(
             futures::stream::iter(others)
                 .map(|(key, target, in_doubt)| async move {
