@@ -454,12 +454,7 @@ impl Election {
     }
 
     fn count(&self, answer: &kube::Result<Lease>, sent: Instant) {
-        let answer = match answer {
-            Ok(_) => Answer::Code(200),
-            Err(kube::Error::Api(status)) => Answer::Code(status.code),
-            Err(_) => Answer::None,
-        };
-        self.stats.count(WriteKind::Lease, answer, sent.elapsed());
+        self.stats.count(WriteKind::Lease, Answer::of(answer), sent.elapsed());
     }
 
     fn saw(&self, lease: &Lease) {

@@ -211,12 +211,7 @@ impl Heartbeat {
     }
 
     fn count(&self, answer: &kube::Result<Lease>, sent: Instant) {
-        let answer = match answer {
-            Ok(_) => Answer::Code(200),
-            Err(kube::Error::Api(status)) => Answer::Code(status.code),
-            Err(_) => Answer::None,
-        };
-        self.stats.count(WriteKind::Heartbeat, answer, sent.elapsed());
+        self.stats.count(WriteKind::Heartbeat, Answer::of(answer), sent.elapsed());
     }
 
     fn refused(&self, why: kube::Error) -> HeartbeatError {

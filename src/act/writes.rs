@@ -39,6 +39,17 @@ pub enum Answer {
     Fenced,
 }
 
+impl Answer {
+    /// What a request came to.
+    pub fn of<T>(answer: &kube::Result<T>) -> Self {
+        match answer {
+            Ok(_) => Self::Code(200),
+            Err(kube::Error::Api(status)) => Self::Code(status.code),
+            Err(_) => Self::None,
+        }
+    }
+}
+
 impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
