@@ -1,5 +1,7 @@
 //! From the target of a VPA to its pods, on a real API server: what is asked, how often, and what is said.
 
+mod rig;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,207 +11,15 @@ use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
-use plimsoll::api::vpa::TargetRef;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use plimsoll::observe::answers::{Answer, Answers};
-use plimsoll::observe::controllers::{
-    Controller, Controllers, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet,
-    SlimReplicationController, SlimStatefulSet,
-};
 use plimsoll::observe::scale::{Gate, Lifetimes};
 use plimsoll::observe::selector::Selector;
 use plimsoll::observe::target::{Outcome, Targets};
 use serde_json::json;
-use tokio::sync::watch;
 
+use self::rig::{Rig, cron_job, found, job, owned, selecting, target, workload};
 use crate::support::{Bed, objects, wait};
-
-/// A namespace, and targets that are followed in it.
-struct Rig {
-    bed: Bed,
-    namespace: String,
-    controllers: Arc<Controllers>,
-    targets: Targets,
-    /// Requests that came to the gate.
-    calls: Arc<AtomicUsize>,
-    /// Whether the gate is open.
-    open: watch::Sender<bool>,
-}
-
-// === impl Rig ===
-
-impl Rig {
-    async fn new(bed: Bed, lifetimes: Lifetimes) -> Self {
-        let namespace = bed.namespace("target").await;
-        let (calls, (open, opened)) = (Arc::new(AtomicUsize::new(0)), watch::channel(true));
-        let counted = Arc::clone(&calls);
-        let gate: Gate = Arc::new(move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            let mut opened = opened.clone();
-            // An error means that the test is over.
-            async move { opened.wait_for(|open| *open).map(drop).await }.boxed()
-        });
-        let controllers = Arc::new(Controllers::new());
-        let targets = Targets::new(bed.client(), Arc::clone(&controllers), gate, lifetimes);
-        Self { bed, namespace, controllers, targets, calls, open }
-    }
-
-    /// Reads all controllers of the namespace, as a watch would.
-    async fn read(&self) {
-        self.read_kind::<SlimDaemonSet>().await;
-        self.read_kind::<SlimDeployment>().await;
-        self.read_kind::<SlimReplicaSet>().await;
-        self.read_kind::<SlimStatefulSet>().await;
-        self.read_kind::<SlimReplicationController>().await;
-        self.read_kind::<SlimJob>().await;
-        self.read_kind::<SlimCronJob>().await;
-        assert!(self.controllers.is_complete());
-    }
-
-    async fn read_kind<K>(&self)
-    where
-        K: Controller + kube::Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug,
-    {
-        let api = Api::<K>::namespaced(self.bed.client(), &self.namespace);
-        self.controllers.restart(K::KIND);
-        for object in api.list(&ListParams::default()).await.expect("readable") {
-            self.controllers.put(&object);
-        }
-        self.controllers.complete(K::KIND);
-    }
-
-    async fn resolve(&self, api_version: &str, kind: &str, name: &str) -> Outcome {
-        self.targets.resolve(&self.namespace, &target(api_version, kind, name)).await
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::Relaxed)
-    }
-
-    /// What it says about a target that leads nowhere.
-    async fn complaint(&self, api_version: &str, kind: &str, name: &str) -> String {
-        match self.resolve(api_version, kind, name).await {
-            Outcome::Unsupported { message } => message,
-            other => panic!("{api_version} {kind} {name}: {other:?}"),
-        }
-    }
-
-    /// Creates a definition whose kind can be scaled or not, and waits until its objects can be created.
-    async fn define(&self, group: &str, kind: &str, scale: bool) {
-        let plural = format!("{}s", kind.to_lowercase());
-        let mut version = json!({
-            "name": "v1", "served": true, "storage": true,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            "subresources": {"status": {}},
-        });
-        if scale {
-            version["subresources"]["scale"] = json!({
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            });
-        }
-        let definition = serde_json::from_value(json!({
-            "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group, "scope": "Namespaced", "versions": [version],
-                "names": {"plural": plural, "kind": kind},
-            },
-        }));
-        let definition: CustomResourceDefinition = definition.expect("a definition");
-        let api = Api::<CustomResourceDefinition>::all(self.bed.client());
-        api.create(&PostParams::default(), &definition).await.expect("a new definition");
-        wait::until("the kind is served", || async {
-            self.api(group, kind).list(&ListParams::default()).await.ok()
-        })
-        .await;
-    }
-
-    fn api(&self, group: &str, kind: &str) -> Api<DynamicObject> {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        Api::namespaced_with(self.bed.client(), &self.namespace, &resource)
-    }
-
-    /// Creates an object that selects its pods so, and returns its uid.
-    async fn custom(&self, group: &str, kind: &str, name: &str, selector: &str) -> String {
-        let object = serde_json::from_value(json!({
-            "apiVersion": format!("{group}/v1"), "kind": kind,
-            "metadata": {"name": name}, "spec": {"replicas": 1},
-        }));
-        let object: DynamicObject = object.expect("an object");
-        let api = self.api(group, kind);
-        let created = wait::until("the object is created", || async {
-            api.create(&PostParams::default(), &object).await.ok()
-        })
-        .await;
-        self.select(group, kind, name, selector).await;
-        created.metadata.uid.expect("it was created")
-    }
-
-    async fn select(&self, group: &str, kind: &str, name: &str, selector: &str) {
-        let status = json!({"status": {"replicas": 1, "selector": selector}});
-        self.api(group, kind)
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .expect("a status");
-    }
-
-    /// How often the API server was asked for scales of a group, by its own account.
-    async fn scales_read(&self, group: &str) -> u32 {
-        let request = http::Request::get("/metrics").body(Vec::new()).expect("a request");
-        let text = self.bed.client().request_text(request).await.expect("metrics");
-        let lines = text.lines().filter(|line| {
-            line.starts_with("apiserver_request_total{")
-                && line.contains(&format!("group=\"{group}\""))
-                && line.contains("subresource=\"scale\"")
-        });
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u32>().ok()).sum()
-    }
-}
-
-fn target(api_version: &str, kind: &str, name: &str) -> TargetRef {
-    let api_version = (!api_version.is_empty()).then(|| api_version.to_owned());
-    TargetRef { api_version, kind: kind.to_owned(), name: name.to_owned() }
-}
-
-fn found(selector: &str, owner: &str) -> Outcome {
-    let selector = Selector::parse(selector).expect("a selector");
-    Outcome::Found { selector, owner: owner.into() }
-}
-
-fn owned(api_version: &str, kind: &str, name: &str, uid: &str) -> String {
-    format!(
-        "ownerReferences: [{{apiVersion: {api_version}, kind: {kind}, name: {name}, uid: {uid}, controller: true}}]"
-    )
-}
-
-/// A workload without pods, with these labels and whatever else stands in its metadata.
-fn workload(name: &str, metadata: &str, spec: &str) -> String {
-    format!(
-        "{{metadata: {{name: {name}, {metadata}}}, spec: {{{spec}, template: {{metadata: {{labels: {{app: {name}}}}}, \
-         spec: {{containers: [{{name: main, image: example/main}}]}}}}}}}}"
-    )
-}
-
-fn selecting(name: &str) -> String {
-    format!("selector: {{matchLabels: {{app: {name}}}}}")
-}
-
-fn job(name: &str, metadata: &str) -> String {
-    workload(name, metadata, "suspend: true")
-        .replace("containers:", "restartPolicy: Never, containers:")
-}
-
-fn cron_job(name: &str) -> String {
-    format!(
-        "{{metadata: {{name: {name}}}, spec: {{schedule: '0 0 1 1 *', suspend: true, jobTemplate: {}}}}}",
-        job("unused", "")
-            .replace("app: unused", &format!("app: {name}"))
-            .replace("name: unused, ", "")
-    )
-}
 
 #[tokio::test]
 async fn every_well_known_kind_leads_to_its_pods_without_a_request() {

@@ -1,5 +1,8 @@
 //! The election: takes and renews a Lease, and holds the fence exactly as long as the Lease is certain.
 
+mod options;
+mod state;
+
 use std::{
     future::Future,
     sync::Arc,
@@ -15,12 +18,16 @@ use tokio::sync::watch;
 
 use crate::{
     act::{
-        Fence, Rule, WriteStats, jitter,
+        Fence, WriteStats, jitter,
         lease::{self, Observed},
         writes::{Answer, WriteKind},
     },
     clock::Clock,
 };
+
+pub use self::options::{ElectionError, ElectionOptions};
+use self::state::Seen;
+pub use self::state::{ElectionState, Standing};
 
 /// A standby looks at least this often, whatever its retry period: a handover shall not take longer than 2 s.
 const LONGEST_LOOK: Duration = Duration::from_millis(800);
@@ -28,143 +35,6 @@ const LONGEST_LOOK: Duration = Duration::from_millis(800);
 const LOOK_SPREAD: f64 = 0.5;
 /// How long a stop waits for the answer of a request under way, and then for the release.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-
-/// An election, by the names and with the meanings of upstream's flags.
-#[derive(Clone, Debug)]
-pub struct ElectionOptions {
-    /// Name of the Lease.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// What this process calls itself; see [`lease::identity`].
-    pub identity: String,
-    /// How long others leave a Lease alone that is not renewed.
-    pub lease_duration: Duration,
-    /// How long the holder counts on a renewal.
-    pub renew_deadline: Duration,
-    /// Time between two renewals.
-    pub retry_period: Duration,
-}
-
-/// Why an election cannot be run with such times.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ElectionError {
-    /// Two processes could believe that they lead.
-    #[error(
-        "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
-    )]
-    DeadlineTooLong {
-        /// As given.
-        lease_duration: Duration,
-        /// As given.
-        renew_deadline: Duration,
-    },
-    /// One late renewal would cost the lease.
-    #[error(
-        "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
-    )]
-    RetriesTooRare {
-        /// As given.
-        renew_deadline: Duration,
-        /// As given.
-        retry_period: Duration,
-    },
-    /// Nothing would ever be renewed.
-    #[error("the retry period of an election must be more than zero: leave it at 2s")]
-    NoRetryPeriod,
-}
-
-impl ElectionOptions {
-    /// Whether the times go together; client-go's rules.
-    pub fn check(&self) -> Result<(), ElectionError> {
-        let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
-        if lease_duration <= renew_deadline {
-            return Err(ElectionError::DeadlineTooLong { lease_duration, renew_deadline });
-        }
-        if renew_deadline <= retry_period.mul_f64(1.2) {
-            return Err(ElectionError::RetriesTooRare { renew_deadline, retry_period });
-        }
-        if retry_period.is_zero() {
-            return Err(ElectionError::NoRetryPeriod);
-        }
-        Ok(())
-    }
-
-    /// The rules that an election needs, and upstream's role has.
-    pub fn rules(&self) -> [Rule; 3] {
-        let rule = |verb| Rule::new(verb, "coordination.k8s.io", "leases").within(&self.namespace);
-        [rule("create"), rule("get").named(&self.name), rule("update").named(&self.name)]
-    }
-}
-
-/// How a contender stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It has not seen the Lease yet.
-    Starting,
-    /// It holds the Lease.
-    Leading,
-    /// Another one holds it, or nobody for the moment.
-    Standby,
-    /// RBAC does not let it; one line that says which rule to add.
-    Forbidden(Arc<str>),
-    /// The server does not answer as it should; one line that says how.
-    Unreachable(Arc<str>),
-}
-
-/// How an election stands, for logs, metrics and probes. Clones follow the same election.
-#[derive(Clone, Debug)]
-pub struct ElectionState {
-    fence: Fence,
-    seen: watch::Receiver<Seen>,
-}
-
-#[derive(Clone, Debug)]
-struct Seen {
-    standing: Standing,
-    holder: Option<Arc<str>>,
-    transitions: i32,
-}
-
-impl ElectionState {
-    /// Whether this process may write now.
-    pub fn is_leader(&self) -> bool {
-        self.fence.is_held()
-    }
-
-    /// How this process stands.
-    pub fn standing(&self) -> Standing {
-        match self.seen.borrow().standing.clone() {
-            Standing::Leading if !self.fence.is_held() => {
-                Standing::Unreachable("the lease was not renewed in time".into())
-            }
-            standing => standing,
-        }
-    }
-
-    /// Who holds the Lease, as it was last seen.
-    pub fn holder(&self) -> Option<Arc<str>> {
-        self.seen.borrow().holder.clone()
-    }
-
-    /// How often the Lease went from one to another, as it was last seen.
-    pub fn transitions(&self) -> i32 {
-        self.seen.borrow().transitions
-    }
-
-    /// Waits until the first answer, or the first failure, and says how things stand then.
-    pub async fn decided(&self) -> Standing {
-        let mut seen = self.seen.clone();
-        // An election that is gone decides nothing any more; what it saw last still holds.
-        let _ = seen.wait_for(|seen| seen.standing != Standing::Starting).await;
-        self.standing()
-    }
-
-    /// Waits until holder or standing differ from what they were. `false` when the election has ended.
-    pub async fn changed(&mut self) -> bool {
-        self.seen.changed().await.is_ok()
-    }
-}
 
 /// A contender.
 #[derive(Debug)]
@@ -478,31 +348,5 @@ impl Election {
             seen.standing = standing;
             changes
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_that_let_two_lead_are_refused() {
-        let options = |lease, deadline, retry| ElectionOptions {
-            name: "lease".into(),
-            namespace: "ns".into(),
-            identity: "a".into(),
-            lease_duration: Duration::from_millis(lease),
-            renew_deadline: Duration::from_millis(deadline),
-            retry_period: Duration::from_millis(retry),
-        };
-        assert_eq!(options(15_000, 10_000, 2_000).check(), Ok(()));
-        for (lease, deadline, retry, words) in [
-            (10_000, 10_000, 2_000, "longer than the renew deadline"),
-            (15_000, 2_400, 2_000, "1.2 retry periods"),
-            (15_000, 10_000, 0, "more than zero"),
-        ] {
-            let why = options(lease, deadline, retry).check().expect_err(words).to_string();
-            assert!(why.contains(words), "{why}");
-        }
     }
 }

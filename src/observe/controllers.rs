@@ -1,7 +1,5 @@
 //! Owns what is known of the seven well-known kinds of controllers: which pods each selects, and who owns it.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -11,14 +9,13 @@ use serde::de::DeserializeOwned;
 use super::selector::{Selector, SelectorError};
 
 mod objects;
+mod record;
 
 pub use objects::{
     ByLabels, BySelector, ByTemplate, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
     SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
 };
-
-/// Between the parts of a record: no name, version or selector of the API holds it.
-const SEPARATOR: char = '\0';
+use record::{Record, key};
 
 /// The kinds that everybody has and that are watched. They are known by the name of the kind alone: the version
 /// that somebody names with it is of no account.
@@ -94,11 +91,6 @@ struct Records {
     older: BTreeSet<Record>,
     complete: bool,
 }
-
-/// One controller in one allocation, because a cluster keeps ten old ReplicaSets for each Deployment:
-/// `namespace/name`, the owner's version, kind and name, and the selector. It is found by the first part.
-#[derive(Debug)]
-struct Record(Box<str>);
 
 // === impl WellKnown ===
 
@@ -189,7 +181,7 @@ impl Controllers {
         let records = &mut kinds[K::KIND as usize];
         let older = records.older.take(record.key());
         let newer = records.newer.get(record.key());
-        let changed = newer.or(older.as_ref()).is_none_or(|known| known.0 != record.0);
+        let changed = newer.or(older.as_ref()).is_none_or(|known| !known.says_the_same(&record));
         records.newer.replace(record);
         changed
     }
@@ -245,71 +237,6 @@ impl Controllers {
         self.kinds.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-// === impl Record ===
-
-impl Record {
-    fn of<K: Controller>(controller: &K) -> Self {
-        let meta = controller.meta();
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let mut text = key(namespace, meta.name.as_deref().unwrap_or_default());
-        let owner = Owner::of(meta.owner_references.as_deref().unwrap_or_default());
-        for part in owner.map_or_else(Default::default, |o| [o.api_version, o.kind, o.name]) {
-            text.push(SEPARATOR);
-            text.push_str(&part);
-        }
-        match controller.selector() {
-            Ok(selector) => text.extend(["\0", selector.as_str()]),
-            Err(why) => {
-                let kind = K::KIND.name();
-                tracing::warn!(kind, namespace, name = meta.name, %why, "selector cannot be read");
-            }
-        }
-        Self(text.into())
-    }
-
-    fn key(&self) -> &str {
-        self.0.split(SEPARATOR).next().unwrap_or_default()
-    }
-
-    fn known(&self) -> Known {
-        let mut parts = self.0.split(SEPARATOR).skip(1);
-        let [api_version, kind, name]: [Box<str>; 3] = [parts.next(), parts.next(), parts.next()]
-            .map(|part| Box::from(part.unwrap_or_default()));
-        let owner = (!name.is_empty()).then_some(Owner { api_version, kind, name });
-        Known { selector: parts.next().map(Selector::of_canonical), owner }
-    }
-}
-
-fn key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
-}
-
-impl Borrow<str> for Record {
-    fn borrow(&self) -> &str {
-        self.key()
-    }
-}
-
-impl Ord for Record {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(other.key())
-    }
-}
-
-impl PartialOrd for Record {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Record {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Record {}
 
 #[cfg(test)]
 mod tests {

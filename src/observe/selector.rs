@@ -1,4 +1,4 @@
-//! Owns labels and label selectors as compact text: which pods a workload means, in the words of the API.
+//! Owns label selectors as compact text: which pods a workload means, in the words of the API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,19 +6,15 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+mod labels;
 mod reading;
 
+pub use labels::Labels;
 pub use reading::SelectorError;
 use reading::{expression, one_of, requirement};
 
-/// Between a key, its value and the next key: no label of the API holds it.
-const SEPARATOR: char = '\0';
 /// A query that no pod can match, in the words of the API, so that it can be sent there like any other.
 const NOTHING: &str = "!plimsoll.dev/nothing,plimsoll.dev/nothing";
-
-/// The labels of one object, sorted, in one allocation that clones share.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Arc<str>);
 
 /// Which objects are meant, as the canonical text of an API query in one allocation that clones share. Two
 /// selectors that were written differently but list the same requirements are equal.
@@ -41,57 +37,6 @@ enum Test<'a> {
     NoneOf(&'a str),
     Above(i64),
     Below(i64),
-}
-
-// === impl Labels ===
-
-impl Labels {
-    /// The value of that label.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter().find(|(found, _)| *found == key).map(|(_, value)| value)
-    }
-
-    /// Key and value of each label, sorted by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut parts = self.0.split_terminator(SEPARATOR);
-        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl From<&BTreeMap<String, String>> for Labels {
-    fn from(labels: &BTreeMap<String, String>) -> Self {
-        let mut text = String::new();
-        for (key, value) in labels {
-            // The API has no such labels; one would shift all that follow.
-            if !key.contains(SEPARATOR) && !value.contains(SEPARATOR) {
-                text.extend([key.as_str(), "\0", value.as_str(), "\0"]);
-            }
-        }
-        Self(text.into())
-    }
-}
-
-impl From<BTreeMap<String, String>> for Labels {
-    fn from(labels: BTreeMap<String, String>) -> Self {
-        Self::from(&labels)
-    }
-}
-
-impl Default for Labels {
-    fn default() -> Self {
-        Self("".into())
-    }
-}
-
-impl fmt::Debug for Labels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
-    }
 }
 
 // === impl Selector ===
@@ -391,14 +336,6 @@ matchExpressions:
         assert!(Selector::everything().matches(&pod) && !Selector::everything().is_nothing());
         assert_eq!(Selector::of_labels(&map(&[])), Selector::everything());
         assert!(Selector::of_labels(&map(&[("a", "b,c")])).is_nothing());
-    }
-
-    #[test]
-    fn labels_are_found_by_key() {
-        let pod = labels(&[("b", ""), ("a", "1"), ("c", "3")]);
-        assert_eq!(pod.iter().collect::<Vec<_>>(), [("a", "1"), ("b", ""), ("c", "3")]);
-        assert_eq!((pod.get("b"), pod.get("c"), pod.get("1")), (Some(""), Some("3"), None));
-        assert!(Labels::default().is_empty() && labels(&[]).get("").is_none());
     }
 
     fn value() -> impl Strategy<Value = String> {

@@ -18,6 +18,7 @@ mod rows;
 mod save;
 pub(super) mod state;
 mod targets;
+mod turn;
 
 use std::{
     fmt,
@@ -28,16 +29,14 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use kube::{Client, Config, config::KubeConfigOptions};
-use plimsoll_storage::{Checkpoints, Local, Storage, Time};
+use plimsoll_storage::{Checkpoints, Local, Storage};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
 };
 
 pub use self::pass::Summary;
-use self::{
-    feeds::Feeds, pass::Passes, probes::Pulse, publish::Publisher, rows::Rows, state::State,
-};
+use self::{feeds::Feeds, probes::Pulse, publish::Publisher, rows::Rows, state::State};
 use super::config::{ObjectMetrics as Wanted, RecommenderConfig, StorageChoice};
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
@@ -48,9 +47,6 @@ use crate::{
     recommend::Fleet,
     serve::Admin,
 };
-
-/// How long the first pass waits for the stored history; then it begins to sample without.
-const HISTORY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pauses after a storage that cannot be reached.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -330,54 +326,6 @@ impl Role {
         }))
     }
 
-    /// The loop: a pass at once when everything is read, and then one every interval.
-    async fn turn(self: Arc<Self>, stop: Stop) {
-        tokio::select! {
-            () = stop.stopped() => return,
-            () = self.feeds.synced() => {}
-        }
-        let patience = Instant::now() + HISTORY_PATIENCE;
-        // One load seldom brings all: some targets take a question to find.
-        while Instant::now() < patience && self.state.lock().fleet.waiting().next().is_some() {
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = self.loaded.notified() => {}
-                () = tokio::time::sleep_until(patience.into()) => {}
-            }
-        }
-        let mut passes = Passes::default();
-        let mut planned: Option<Time> = None;
-        loop {
-            let began = self.clock.now();
-            let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
-            self.health.set_loop_lag(Duration::from_nanos(lag.unsigned_abs()));
-            if let Some(planned) = planned {
-                note_jump(planned, began, self.config.interval);
-            }
-            self.pulse.beat();
-            let summary = tokio::select! {
-                () = stop.stopped() => return,
-                summary = self.pass(&mut passes) => summary,
-            };
-            self.pulse.beat();
-            self.health.loop_succeeded(self.clock.now());
-            tracing::debug!(?summary, "pass done");
-            self.passes.send_modify(|(count, last)| {
-                *count += 1;
-                *last = summary;
-            });
-            // Counted from now if the clock was set: neither a burst of passes nor a long silence.
-            let (now, interval) = (self.clock.now(), self.config.interval);
-            let next = began.later(interval);
-            let next = if next < now || next > now.later(interval) { now } else { next };
-            planned = Some(next);
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = self.clock.sleep_until(next) => {}
-            }
-        }
-    }
-
     /// Counts what was found since the last pass: nobody else may see it any more.
     fn take_last_kills(&self) {
         let now = self.clock.now();
@@ -408,20 +356,6 @@ impl Role {
         for (kind, answer, count) in self.stats.counts() {
             self.health.set_writes(kind.as_str(), &answer.to_string(), count.writes);
         }
-    }
-}
-
-/// A clock that was corrected, or a process that did not run, explains much of what is seen next.
-fn note_jump(planned: Time, began: Time, interval: Duration) {
-    if began > planned.later(interval) {
-        let late = Duration::from_nanos(began.nanos_since(planned).unsigned_abs());
-        tracing::warn!(
-            ?late,
-            "a pass begins late: the clock was set forwards, or this process did not run"
-        );
-    } else if planned > began.later(interval) {
-        let back = Duration::from_nanos(planned.nanos_since(began).unsigned_abs());
-        tracing::warn!(?back, "the clock was set back; samples count once it is where it was");
     }
 }
 

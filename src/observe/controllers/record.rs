@@ -1,0 +1,87 @@
+//! Owns the record of one controller: all that is known of it, in one allocation.
+
+use std::{borrow::Borrow, cmp::Ordering};
+
+use super::{Controller, Known, Owner};
+use crate::observe::selector::Selector;
+
+/// Between the parts of a record: no name, version or selector of the API holds it.
+const SEPARATOR: char = '\0';
+
+/// One controller in one allocation, because a cluster keeps ten old ReplicaSets for each Deployment:
+/// `namespace/name`, the owner's version, kind and name, and the selector. It is found by the first part.
+#[derive(Debug)]
+pub(super) struct Record(Box<str>);
+
+// === impl Record ===
+
+impl Record {
+    pub fn of<K: Controller>(controller: &K) -> Self {
+        let meta = controller.meta();
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let mut text = key(namespace, meta.name.as_deref().unwrap_or_default());
+        let owner = Owner::of(meta.owner_references.as_deref().unwrap_or_default());
+        for part in owner.map_or_else(Default::default, |o| [o.api_version, o.kind, o.name]) {
+            text.push(SEPARATOR);
+            text.push_str(&part);
+        }
+        match controller.selector() {
+            Ok(selector) => text.extend(["\0", selector.as_str()]),
+            Err(why) => {
+                let kind = K::KIND.name();
+                tracing::warn!(kind, namespace, name = meta.name, %why, "selector cannot be read");
+            }
+        }
+        Self(text.into())
+    }
+
+    /// What it is found by.
+    pub fn key(&self) -> &str {
+        self.0.split(SEPARATOR).next().unwrap_or_default()
+    }
+
+    /// Whether both say the same, not only of the same controller.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// What it says.
+    pub fn known(&self) -> Known {
+        let mut parts = self.0.split(SEPARATOR).skip(1);
+        let [api_version, kind, name]: [Box<str>; 3] = [parts.next(), parts.next(), parts.next()]
+            .map(|part| Box::from(part.unwrap_or_default()));
+        let owner = (!name.is_empty()).then_some(Owner { api_version, kind, name });
+        Known { selector: parts.next().map(Selector::of_canonical), owner }
+    }
+}
+
+/// Where that controller is found.
+pub(super) fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+impl Borrow<str> for Record {
+    fn borrow(&self) -> &str {
+        self.key()
+    }
+}
+
+impl Ord for Record {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+impl PartialOrd for Record {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Record {}

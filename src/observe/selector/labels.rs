@@ -1,0 +1,79 @@
+//! Owns the labels of an object as compact text.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// Between a key, its value and the next key: no label of the API holds it.
+const SEPARATOR: char = '\0';
+
+/// The labels of one object, sorted, in one allocation that clones share.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<str>);
+
+// === impl Labels ===
+
+impl Labels {
+    /// The value of that label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(found, _)| *found == key).map(|(_, value)| value)
+    }
+
+    /// Key and value of each label, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut parts = self.0.split_terminator(SEPARATOR);
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<&BTreeMap<String, String>> for Labels {
+    fn from(labels: &BTreeMap<String, String>) -> Self {
+        let mut text = String::new();
+        for (key, value) in labels {
+            // The API has no such labels; one would shift all that follow.
+            if !key.contains(SEPARATOR) && !value.contains(SEPARATOR) {
+                text.extend([key.as_str(), "\0", value.as_str(), "\0"]);
+            }
+        }
+        Self(text.into())
+    }
+}
+
+impl From<BTreeMap<String, String>> for Labels {
+    fn from(labels: BTreeMap<String, String>) -> Self {
+        Self::from(&labels)
+    }
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        Labels::from(pairs.iter().map(owned).collect::<BTreeMap<_, _>>())
+    }
+
+    #[test]
+    fn labels_are_found_by_key() {
+        let pod = labels(&[("b", ""), ("a", "1"), ("c", "3")]);
+        assert_eq!(pod.iter().collect::<Vec<_>>(), [("a", "1"), ("b", ""), ("c", "3")]);
+        assert_eq!((pod.get("b"), pod.get("c"), pod.get("1")), (Some(""), Some("3"), None));
+        assert!(Labels::default().is_empty() && labels(&[]).get("").is_none());
+    }
+}
