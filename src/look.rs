@@ -35,6 +35,11 @@ pub const YELLOW: &str = "33";
 /// What is wrong.
 pub const RED: &str = "31";
 
+/// Longer lines are hard to read, however wide a terminal is.
+const LONGEST_LINE: usize = 100;
+/// Where the text beside a label begins.
+const INDENT: usize = 16;
+
 impl Look {
     /// Text in a colour, where colours are wanted.
     pub fn paint(&self, code: &str, text: &str) -> String {
@@ -47,6 +52,20 @@ impl Look {
         let note =
             if note.is_empty() { String::new() } else { self.paint(DIM, &format!("  {note}")) };
         put(out, format_args!("\n{}{note}", self.paint(BOLD, title)));
+    }
+
+    /// Text in lines that fit and read well, beside something that takes so many columns.
+    pub fn wrap(&self, text: &str, beside: usize) -> Vec<String> {
+        wrap(text, self.width.min(LONGEST_LINE).saturating_sub(beside))
+    }
+
+    /// A label, and a text beside it in as many lines as it takes.
+    pub fn paragraph(&self, out: &mut String, label: &str, text: &str) {
+        for (index, line) in self.wrap(text, INDENT).iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            let label = self.paint(DIM, &format!("{label:<width$}", width = INDENT - 5));
+            put(out, format_args!("    {label} {line}"));
+        }
     }
 
     /// Whichever of the two can be shown.

@@ -6,7 +6,6 @@ use plimsoll_storage::Time;
 
 use super::{
     report::{Agreement, Numbers, Resource},
-    text::paragraph,
     walk::{Walk, Which, step},
 };
 use crate::{
@@ -43,7 +42,7 @@ pub(super) fn resource(out: &mut String, look: &Look, kind: Kind, resource: &Res
         Agreement::Unwritten => (DIM, ""),
     };
     row(out, "worked out", recomputed, &look.paint(code, word));
-    let mut line = |label: &str, text: &str| paragraph(out, look, label, text);
+    let mut line = |label: &str, text: &str| look.paragraph(out, label, text);
     line("requested", &requested(requests));
     line("evidence", &evidence(chain, at));
     for (label, which) in

@@ -5,12 +5,9 @@ use super::{
     report::{Container, Form, LeftOut, Report, StoredRecord},
 };
 use crate::{
-    look::{BOLD, DIM, Look, RED, YELLOW, put, wrap},
+    look::{BOLD, DIM, Look, RED, YELLOW, put},
     recommend::estimate::Resource as Kind,
 };
-
-/// Where the text beside a label begins.
-const INDENT: usize = 16;
 
 /// The whole report.
 pub fn render(report: &Report, look: &Look) -> String {
@@ -23,16 +20,6 @@ pub fn render(report: &Report, look: &Look) -> String {
     conditions(&mut out, report, look);
     remarks(&mut out, report, look);
     out
-}
-
-/// A label, and a text beside it in as many lines as it takes.
-pub(super) fn paragraph(out: &mut String, look: &Look, label: &str, text: &str) {
-    let lines = wrap(text, look.width.min(100) - INDENT);
-    for (index, line) in lines.iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        let label = look.paint(DIM, &format!("{label:<width$}", width = INDENT - 5));
-        put(out, format_args!("    {label} {line}"));
-    }
 }
 
 fn head(out: &mut String, report: &Report, look: &Look) {
@@ -58,12 +45,12 @@ fn head(out: &mut String, report: &Report, look: &Look) {
         },
         report.recommender,
     );
-    for line in wrap(&words, look.width.min(100)) {
+    for line in look.wrap(&words, 0) {
         put(out, format_args!("{}", look.paint(DIM, &line)));
     }
     if let Some(message) = &target.message {
         put(out, format_args!(""));
-        for line in wrap(message, look.width.min(100)) {
+        for line in look.wrap(message, 0) {
             put(out, format_args!("{}", look.paint(YELLOW, &line)));
         }
     }
@@ -84,11 +71,11 @@ fn one(out: &mut String, report: &Report, container: &Container, look: &Look) {
         &format!("in {}", pods(container.pods)),
     );
     let record = report.history.records.iter().find(|one| one.container == container.name);
-    paragraph(out, look, "history", &record.map_or_else(nothing_stored, |it| stored(it, report)));
+    look.paragraph(out, "history", &record.map_or_else(nothing_stored, |it| stored(it, report)));
     for kill in &container.kills {
         let counted = if kill.counted { "counted" } else { "not in the stored history" };
         let text = format!("of {}, {}: {counted}", kill.pod, ago(kill.at, report.at));
-        paragraph(out, look, "OOM kill", &text);
+        look.paragraph(out, "OOM kill", &text);
     }
     for (kind, what) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
         if let Some(what) = what {
@@ -135,7 +122,7 @@ fn left_out(out: &mut String, report: &Report, look: &Look) {
             "stale" => "it has left the pods, others are alive without it (stale)",
             _ => "the status has it, but nothing is stored of it and no pod has it now",
         };
-        paragraph(out, look, container, why);
+        look.paragraph(out, container, why);
     }
 }
 
@@ -157,7 +144,7 @@ fn conditions(out: &mut String, report: &Report, look: &Look) {
             "outdated" => text.push(" [in the status, but no longer so]".to_owned()),
             _ => {}
         }
-        for (index, line) in wrap(&text.concat(), look.width.min(100) - 6).iter().enumerate() {
+        for (index, line) in look.wrap(&text.concat(), 6).iter().enumerate() {
             put(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
         }
     }
@@ -187,7 +174,7 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
 }
 
 fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
-    for (index, line) in wrap(text, look.width.min(100) - 4).iter().enumerate() {
+    for (index, line) in look.wrap(text, 4).iter().enumerate() {
         put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }
 }

@@ -7,6 +7,7 @@ use plimsoll_storage::Time;
 use super::{
     definition::{Definition, counter, gauge},
     family::Family,
+    labels::HistoryState,
     registry::Registry,
     value::{Counter, Gauge},
 };
@@ -78,32 +79,6 @@ const CHECKPOINTS_SAVED: Definition = gauge(
 )
 .unit("seconds")
 .absent("none has succeeded yet");
-
-/// How far history is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HistoryState {
-    /// It is being read.
-    #[default]
-    Loading,
-    /// It was read, or there was none.
-    Loaded,
-    /// It could not be read.
-    Failed,
-}
-
-impl HistoryState {
-    /// All there are.
-    pub const ALL: [Self; 3] = [Self::Loading, Self::Loaded, Self::Failed];
-
-    /// Its word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Loading => "loading",
-            Self::Loaded => "loaded",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 /// How a role's loop is.
 #[derive(Debug)]

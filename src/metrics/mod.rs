@@ -13,6 +13,7 @@
 pub mod definition;
 pub mod family;
 pub mod health;
+pub mod labels;
 pub mod objects;
 pub mod process;
 pub mod quality;
@@ -23,7 +24,8 @@ pub mod value;
 
 pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
-pub use health::{Health, HistoryState};
+pub use health::Health;
+pub use labels::HistoryState;
 pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, VpaRow};
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};

@@ -6,7 +6,7 @@ use plimsoll_storage::VpaKey;
 
 use super::{
     definition::{Definition, gauge},
-    health::HistoryState,
+    labels::HistoryState,
     text::{write_header, write_row},
 };
 use crate::recommend::{Figures, Reason, estimate::Resource};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     definition::{Definition, counter, histogram},
     family::Family,
-    recommender::{MODES_OR_NONE, flag, known_mode},
+    labels::{MODES_OR_NONE, flag, known_mode},
     registry::Registry,
     value::{Counter, Histogram},
 };

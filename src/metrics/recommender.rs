@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     definition::{Definition, counter, gauge, histogram},
     family::{Family, OVERFLOW},
+    labels::{MODES, flag, known_mode},
     quality::{Quality, QualitySample, RecommendationChange},
     registry::Registry,
     value::{Counter, Gauge, Histogram},
@@ -71,10 +72,6 @@ const REQUESTS_READ: Definition = counter(
 .labels(&["source"], "4")
 .absent("none was read there");
 
-/// In the order of their names. Unset is none of them.
-const MODES: [&str; 6] = ["Auto", "InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
-/// How many values a label `update_mode` may have: those, none and `other`.
-pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
 /// The only one in which objects are served; the other two have their series because upstream's have.
 const API: &str = "v1";
 const APIS: [&str; 3] = [API, "v1beta1", "v1beta2"];
@@ -231,13 +228,4 @@ fn labels<'a>(api: &'a str, vpa: &VpaTraits<'a>) -> [&'a str; 5] {
         flag(vpa.unsupported_config),
         vpa.update_mode.unwrap_or_default(),
     ]
-}
-
-/// A mode as a label: those that nobody knows share one, or whoever writes objects could add series for ever.
-pub(super) fn known_mode(mode: &str) -> &str {
-    if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW }
-}
-
-pub(super) const fn flag(value: bool) -> &'static str {
-    if value { "true" } else { "false" }
 }

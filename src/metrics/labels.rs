@@ -1,0 +1,45 @@
+//! The words of labels that several families have.
+
+use super::family::OVERFLOW;
+
+/// Update modes, in the order of their names. Unset is none of them.
+pub(super) const MODES: [&str; 6] =
+    ["Auto", "InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
+/// How many values a label `update_mode` may have: those, none and `other`.
+pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
+
+/// How far history is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HistoryState {
+    /// It is being read.
+    #[default]
+    Loading,
+    /// It was read, or there was none.
+    Loaded,
+    /// It could not be read.
+    Failed,
+}
+
+impl HistoryState {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Loading, Self::Loaded, Self::Failed];
+
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Loaded => "loaded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A mode as a label: those that nobody knows share one, or whoever writes objects could add series for ever.
+pub(super) fn known_mode(mode: &str) -> &str {
+    if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW }
+}
+
+/// Whether something is so.
+pub(super) const fn flag(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
