@@ -8,7 +8,7 @@ use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use plimsoll_storage::Time;
 use serde_json::json;
 
-use super::start::{passed, start, step, vpa};
+use super::start::{passed, start, step, vpa, written};
 use crate::storage::objects::defined;
 use crate::support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use, wait};
 
@@ -58,10 +58,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     })
     .await;
     assert_eq!(is_provided(&emptied), Some("False"));
-    wait::until("everything is written", || async {
-        (running.waiting_statuses() == 0).then_some(())
-    })
-    .await;
+    written(&running).await;
     let still = step(&running, &clock, MINUTE).await;
     assert_eq!(still.changed, 0, "what was written is what was wanted");
     running.stop().await;

@@ -6,7 +6,6 @@
 mod clocks;
 mod conflicts;
 mod kill;
-mod log;
 mod outage;
 mod process;
 mod refusals;
@@ -14,3 +13,5 @@ mod replicas;
 mod stage;
 mod target;
 mod usage;
+
+use super::log;

@@ -6,9 +6,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use plimsoll_storage::Time;
 
-use super::start::{passed, start, step, vpa};
+use super::start::{passed, start, step, vpa, written};
 use crate::storage::objects::defined;
-use crate::support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use, wait};
+use crate::support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const MEBIBYTE: u64 = 1 << 20;
@@ -53,10 +53,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
         target(vpa) == Some(("350m".into(), "600Mi".into())) || target(vpa).is_some()
     };
     let before = vpa(&bed, &namespace, "web", "has a target", is_told).await;
-    wait::until("everything is written", || async {
-        (running.waiting_statuses() == 0).then_some(())
-    })
-    .await;
+    written(&running).await;
     let before_restart = vpa(&bed, &namespace, "web", "is there", |_| true).await;
     assert_eq!(target(&before), target(&before_restart));
     running.stop().await;
@@ -64,10 +61,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     let running = start(&bed, &clock, &[]).await;
     passed(&running, 1).await;
     step_to(&running, &clock, &usage).await;
-    wait::until("everything is written", || async {
-        (running.waiting_statuses() == 0).then_some(())
-    })
-    .await;
+    written(&running).await;
     let after = vpa(&bed, &namespace, "web", "is there", |_| true).await;
     assert_eq!(target(&before_restart), target(&after));
     running.stop().await;

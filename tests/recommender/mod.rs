@@ -7,6 +7,7 @@ mod faults;
 mod feeds;
 mod golden;
 mod life;
+mod log;
 mod shards;
 pub mod start;
 mod upstream_rights;

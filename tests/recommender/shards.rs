@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 
-use super::clients::{Noted, start_with};
+use super::clients::{start_with, watched, writes};
 use super::start::{passed, step};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
@@ -45,7 +45,7 @@ spec:
     let leases = bed.namespace("leases").await;
     let clock = Clock::stepped(wall_now().into());
     let mut shards = Vec::new();
-    let ways = [Noted::through(bed.client()).await, Noted::through(bed.client()).await];
+    let ways = [watched(bed.client()).await, watched(bed.client()).await];
     for (index, way) in ways.iter().enumerate() {
         let flags = [
             &*format!("--shard={}/2", index + 1),
@@ -73,7 +73,7 @@ spec:
             .insert(format!("namespaces/{namespace}/verticalpodautoscalercheckpoints/web-main"));
     }
     let parts = wait::until("everything is written", || async {
-        let parts = ways.each_ref().map(Noted::writes);
+        let parts = ways.each_ref().map(writes);
         let all: BTreeSet<_> = parts.iter().flatten().cloned().collect();
         (all == expected).then_some(parts)
     })

@@ -37,6 +37,14 @@ pub async fn passed(running: &Running, count: u64) -> Summary {
     tokio::time::timeout(wait::PATIENCE, done).await.expect("a pass in time").expect("runs").1
 }
 
+/// Waits until everything that was decided is written.
+pub async fn written(running: &Running) {
+    wait::until("everything is written", || async {
+        (running.waiting_statuses() == 0).then_some(())
+    })
+    .await;
+}
+
 /// Waits until a VPA is as wanted.
 pub async fn vpa(
     bed: &Bed,

@@ -10,7 +10,8 @@ use kube::{Client, ResourceExt as _};
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
-use super::clients::{Words, start_with};
+use super::clients::start_with;
+use super::log;
 use super::start::{passed, step, vpa};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
@@ -46,7 +47,7 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     // As its service account, with no flag at all that is about rights.
     let account = bed.account("kube-system", "vpa-recommender").await;
     let clock = Clock::stepped(wall_now().into());
-    let (words, _guard) = Words::listen();
+    let (words, _guard) = log::keep();
     let running = start_with(account.client.clone(), &clock, &[]).await;
     passed(&running, 1).await;
     step(&running, &clock, MINUTE).await;
@@ -99,7 +100,7 @@ async fn without_the_lease(bed: &Bed, bindings: &[Binding], client: &Client, clo
     })
     .await;
 
-    let (words, guard) = Words::listen();
+    let (words, guard) = log::keep();
     let running = start_with(client.clone(), clock, &[]).await;
     passed(&running, 1).await;
     for _ in 0..3 {

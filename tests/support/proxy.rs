@@ -1,5 +1,7 @@
-//! Owns a way to the real API server that can be made slow, deaf or unwilling, have others write first, or break off.
+//! Owns a way to the real API server that can be made slow, deaf or unwilling, have others write first, or break off,
+//! and that notes what is written through it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -16,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use kube::Client;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,6 +35,7 @@ pub struct Proxy {
     /// A client that goes through it.
     pub client: Client,
     seen: Arc<Mutex<Vec<(Method, String, Instant)>>>,
+    written: Arc<Mutex<BTreeSet<String>>>,
     cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
     _port: Port,
@@ -47,14 +51,16 @@ impl Proxy {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
         let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+        let written: Arc<Mutex<BTreeSet<_>>> = Arc::default();
         let meddler: Arc<Meddler> = Arc::new(meddler);
         let (cuts, cut) = watch::channel(0);
         let task = tokio::spawn({
-            let seen = Arc::clone(&seen);
+            let (seen, written) = (Arc::clone(&seen), Arc::clone(&written));
             async move {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
                     let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
+                    let written = Arc::clone(&written);
                     let (behind, cut) = (behind.clone(), cut.clone());
                     tokio::spawn(async move {
                         let service = service_fn(move |request: Request<Incoming>| {
@@ -62,7 +68,8 @@ impl Proxy {
                             let method = request.method().clone();
                             let meddle = meddler(&method, &path);
                             seen.lock().expect("no panic").push((method, path, Instant::now()));
-                            respond(behind.clone(), request, meddle, cut.clone())
+                            let way = (behind.clone(), Arc::clone(&written));
+                            respond(way, request, meddle, cut.clone())
                         });
                         // A client that goes away is no concern of a test.
                         let _ = Builder::new(TokioExecutor::new())
@@ -76,7 +83,7 @@ impl Proxy {
         let mut config = kube::Config::new(address.parse().expect("an address"));
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client");
-        Self { client, seen, cuts, task, _port: port }
+        Self { client, seen, written, cuts, task, _port: port }
     }
 
     /// Ends all answers that are still being given: watches, above all.
@@ -87,6 +94,13 @@ impl Proxy {
     /// How many requests have arrived.
     pub fn count(&self) -> usize {
         self.seen.lock().expect("no panic").len()
+    }
+
+    /// The objects below this path that were to be written, a status as the object that it is of: after
+    /// `/apis/apps/v1/` it is `namespaces/web/deployments/web`.
+    pub fn writes(&self, below: &str) -> BTreeSet<String> {
+        let written = self.written.lock().expect("no panic");
+        written.iter().filter_map(|path| path.strip_prefix(below)).map(str::to_owned).collect()
     }
 
     /// When requests of this method to paths that end so arrived.
@@ -124,7 +138,7 @@ pub fn refuse(code: u16, retry_after: Option<u64>) -> Meddle {
 }
 
 async fn respond(
-    behind: Client,
+    (behind, written): (Client, Arc<Mutex<BTreeSet<String>>>),
     request: Request<Incoming>,
     meddle: Meddle,
     mut cut: watch::Receiver<u64>,
@@ -140,11 +154,16 @@ async fn respond(
     };
     // One that is given up half-way is nobody's any more.
     let Ok(body) = body.collect().await else { return Ok(bad("half a request".into())) };
+    let body = body.to_bytes();
+    if parts.method != Method::GET {
+        let object = object(&parts.method, parts.uri.path(), &body);
+        written.lock().expect("no panic").insert(object);
+    }
     parts.headers.remove(http::header::HOST);
     let path = parts.uri.path_and_query().expect("a path").as_str();
     parts.uri = path.parse().expect("a path is a URI");
     parts.version = http::Version::HTTP_11;
-    let request = Request::from_parts(parts, kube::client::Body::from(body.to_bytes().to_vec()));
+    let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
     cut.mark_unchanged();
     let answer = match behind.send(request).await {
         Ok(answer) => answer,
@@ -165,4 +184,14 @@ async fn respond(
         }
     }
     Ok(answer)
+}
+
+/// The path of the object that a request writes: one that is created has its name in the body.
+fn object(method: &Method, path: &str, body: &[u8]) -> String {
+    let path = path.trim_end_matches("/status");
+    if method != Method::POST {
+        return path.to_owned();
+    }
+    let created: Value = serde_json::from_slice(body).unwrap_or_default();
+    format!("{path}/{}", created["metadata"]["name"].as_str().unwrap_or("?"))
 }

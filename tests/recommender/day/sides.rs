@@ -8,11 +8,11 @@ use plimsoll::{clock::Clock, run::recommender::Running};
 use plimsoll_storage::Time;
 use serde_json::{Map, Value, json};
 
+use super::super::clients;
 use super::super::golden::{Container, Policy, cpu_text, memory_text, time_text};
-use super::super::start::{passed, start};
+use super::super::start::{passed, start, written};
 use super::cast::{Cast, SIDES, Shown};
 use crate::support::fetch::fetch;
-use crate::support::fleet::collection;
 use crate::support::{Bed, Usage, wait};
 
 /// Samples are that many seconds older than the pass that reads them.
@@ -87,12 +87,15 @@ impl Sides {
         for side in &mut self.both {
             passed(side.running(), 1).await;
         }
+        let mut provided = self.all_provided(cast).await;
         for _ in 0..10 {
-            if self.all_provided(cast).await {
+            if provided {
                 break;
             }
             self.pass(60).await;
+            provided = self.all_provided(cast).await;
         }
+        assert!(provided, "all VPAs have a recommendation within ten passes");
         for side in &mut self.both {
             side.take(cast, &shown, morning, morning + AGE);
         }
@@ -110,20 +113,17 @@ impl Sides {
     }
 
     async fn all_provided(&self, cast: &Cast) -> bool {
-        let mut looks = 0;
-        // Writes of the pass may still be under way.
-        while looks < 40 {
-            let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
-            let provided =
-                |vpa: &Value| condition(vpa, "RecommendationProvided")["status"] == "True";
-            if objects.values().all(provided) {
-                return true;
-            }
-            let waiting = self.both.iter().any(|side| side.running().waiting_statuses() > 0);
-            looks += if waiting { 1 } else { 10 };
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        self.written().await;
+        let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
+        let provided = |vpa: &Value| condition(vpa, "RecommendationProvided")["status"] == "True";
+        objects.values().all(provided)
+    }
+
+    /// Waits until the statuses of the last pass are written.
+    async fn written(&self) {
+        for side in &self.both {
+            written(side.running()).await;
         }
-        false
     }
 
     /// Passes with new samples.
@@ -214,17 +214,14 @@ impl Sides {
         }
         for _ in 0..60 {
             self.steps(cast, 60, 1).await;
-            for _ in 0..10 {
-                let objects =
-                    read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
-                let told = |side: &&str| {
-                    objects[&format!("{subject}-{side}")]["status"]["observedGeneration"]
-                        == generation
-                };
-                if SIDES.iter().all(told) {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+            self.written().await;
+            let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
+            let told = |side: &&str| {
+                let vpa = &objects[&format!("{subject}-{side}")];
+                vpa["status"]["observedGeneration"] == generation
+            };
+            if SIDES.iter().all(told) {
+                return;
             }
         }
         panic!("generation {generation} of {subject} was not written about in an hour");
@@ -259,21 +256,16 @@ impl Sides {
             }
         }
         let (client, namespace) = (self.bed.client(), &cast.namespace);
-        let mut differences = Vec::new();
-        let give_up = std::time::Instant::now() + Duration::from_secs(15);
-        while std::time::Instant::now() < give_up {
+        wait::until_ok(&format!("{when}, {}, both are right", time_text(now)), || async {
             let vpas = read(&client, namespace, "verticalpodautoscalers").await;
             let found = vpas.into_iter().map(|(name, vpa)| (name, status_of(&vpa))).collect();
-            differences = differ(&statuses, &found);
+            let mut differences = differ(&statuses, &found);
             let found = read(&client, namespace, "verticalpodautoscalercheckpoints").await;
             let found = found.into_iter().map(|(name, it)| (name, checkpoint_of(&it))).collect();
             differences.extend(differ(&checkpoints, &found));
-            if differences.is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{when}, {}:\n{}", time_text(now), differences.join("\n"));
+            if differences.is_empty() { Ok(()) } else { Err(differences.join("\n")) }
+        })
+        .await;
     }
 
     pub async fn stop(self) {
@@ -377,10 +369,7 @@ async fn run(bed: &Bed, clock: &Clock, name: &str) -> Running {
 
 /// All objects of a kind, by name, as they are on the wire.
 async fn read(client: &Client, namespace: &str, plural: &str) -> BTreeMap<String, Value> {
-    let path = collection("autoscaling.k8s.io/v1", namespace, plural);
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    let list: Value = client.request(request).await.expect("a list");
-    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let items = clients::read(client, namespace, plural).await;
     let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     items.into_iter().map(|item| (name(&item), item)).collect()
 }

@@ -22,6 +22,7 @@ use plimsoll::run::recommender::{self, Running, Summary};
 use plimsoll_storage::checkpoint::{Options, VerticalPodAutoscalerCheckpoint as Checkpoint};
 use plimsoll_storage::{Checkpoints, Time, VpaKey, Wanted};
 
+pub use crate::recommender::start::written;
 use crate::recommender::start::{passed, step};
 use crate::storage::objects::{defined, load};
 use crate::support::clock::wall_now;
@@ -133,21 +134,13 @@ impl Stage {
 
     /// Waits until the statuses say this.
     pub async fn says(&self, what: &str, wanted: &Said) {
-        let begun = std::time::Instant::now();
-        loop {
+        let told = |said: &Said| serde_json::to_string_pretty(said).expect("JSON");
+        wait::until_ok(what, || async {
             let said = self.said().await;
-            if said == *wanted {
-                return;
-            }
-            let told = |said: &Said| serde_json::to_string_pretty(said).expect("JSON");
-            assert!(
-                begun.elapsed() < Duration::from_secs(40),
-                "{what}: wanted\n{}\nbut it is\n{}",
-                told(wanted),
-                told(&said)
-            );
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            let differs = || format!("wanted\n{}\nbut it is\n{}", told(wanted), told(&said));
+            if said == *wanted { Ok(()) } else { Err(differs()) }
+        })
+        .await;
     }
 
     /// The stored histories, by name.
@@ -256,14 +249,6 @@ impl Stage {
         written(running).await;
         summary
     }
-}
-
-/// Waits until everything that was decided is written.
-pub async fn written(running: &Running) {
-    wait::until("everything is written", || async {
-        (running.waiting_statuses() == 0).then_some(())
-    })
-    .await;
 }
 
 /// The sum of the series of a metric with all of these labels; `None` while nobody answers.

@@ -6,7 +6,7 @@ use kube::core::ApiResource;
 use plimsoll::api::VerticalPodAutoscaler;
 use serde_json::json;
 
-use super::super::clients::Words;
+use super::super::log;
 use super::stage::{Stage, after_use};
 use crate::support::clock::wall_now;
 use crate::support::wait;
@@ -122,7 +122,7 @@ pub async fn a_malformed_vpa_is_skipped_counted_and_named_and_keeps_its_checkpoi
         vpas.create(&PostParams::default(), &bad).await.ok()
     })
     .await;
-    let (words, _guard) = Words::listen();
+    let (words, _guard) = log::keep();
     let play = stage.play(&namespace, &[OFTEN]).await;
     wait::until("the orphan is collected", || async {
         play.on(stage).await;

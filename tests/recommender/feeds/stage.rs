@@ -1,5 +1,6 @@
 //! Owns what the cases about feeds have in common: a bed with usage, workloads on it, and recommenders for a namespace.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,14 +14,16 @@ use plimsoll_storage::Time;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 
-use super::super::clients::{Noted, Words, read, start_with};
+use super::super::clients::{read, start_with, watched, writes};
 use super::super::golden::{Container, memory_text, time_text};
+use super::super::log::{self, Log};
 use super::super::start::{passed, step};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
 use crate::support::fetch::fetch;
 use crate::support::fleet::{self, Write, collection};
 use crate::support::nodes::is_ready;
+use crate::support::proxy::Proxy;
 use crate::support::usage::Use;
 use crate::support::{Bed, Usage, objects, wait};
 
@@ -28,7 +31,6 @@ pub const MEBIBYTE: u64 = 1 << 20;
 pub const MINUTE: Duration = Duration::from_mins(1);
 /// Memory that containers request.
 pub const REQUEST: u64 = 512 * MEBIBYTE;
-const PATIENCE: Duration = Duration::from_secs(30);
 const VPAS: &str = "verticalpodautoscalers";
 const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
 
@@ -36,7 +38,7 @@ const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
 pub struct Stage {
     pub bed: Bed,
     pub usage: Usage,
-    words: Words,
+    words: Log,
     _listening: DefaultGuard,
 }
 
@@ -44,7 +46,7 @@ pub struct Stage {
 pub struct Play {
     pub running: Running,
     clock: Clock,
-    noted: Noted,
+    way: Proxy,
 }
 
 // === impl Stage ===
@@ -56,7 +58,7 @@ impl Stage {
         defined(&bed).await;
         bed.nodes().add("node", "8", "16Gi").await;
         let usage = Usage::serve(&bed).await;
-        let (words, listening) = Words::listen();
+        let (words, listening) = log::keep();
         Some(Self { bed, usage, words, _listening: listening })
     }
 
@@ -111,10 +113,10 @@ impl Stage {
         self.usage.at(now.into());
         let mut all = vec!["--leader-elect=false", "--checkpoint-interval=0s"];
         all.extend(flags);
-        let noted = Noted::through(self.client()).await;
-        let running = start_with(noted.client.clone(), &clock, &all).await;
+        let way = watched(self.client()).await;
+        let running = start_with(way.client.clone(), &clock, &all).await;
         passed(&running, 1).await;
-        Play { running, clock, noted }
+        Play { running, clock, way }
     }
 
     /// Waits until a container's target is this amount, as it is printed.
@@ -126,20 +128,14 @@ impl Stage {
         resource: &str,
         amount: &str,
     ) {
-        let (mut vpa_then, mut last) = (Value::Null, None);
-        let give_up = std::time::Instant::now() + PATIENCE;
-        while std::time::Instant::now() < give_up {
-            vpa_then = self.vpa(namespace, vpa).await;
-            last = target(&vpa_then, container, resource);
-            if last.as_deref() == Some(amount) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!(
-            "{vpa} in {namespace}: {resource} of {container} is {last:?}, not {amount}\n{vpa_then}\n{}",
-            self.words.tail()
-        );
+        let what = format!("{resource} of {container} by {vpa} in {namespace} is {amount}");
+        wait::until_ok(&what, || async {
+            let found = self.vpa(namespace, vpa).await;
+            let last = target(&found, container, resource);
+            let differs = || format!("it is {last:?}\n{found}\n{}", self.words.tail());
+            if last.as_deref() == Some(amount) { Ok(()) } else { Err(differs()) }
+        })
+        .await;
     }
 
     pub async fn vpa(&self, namespace: &str, name: &str) -> Value {
@@ -222,15 +218,15 @@ impl Play {
 
     /// Passes a minute apart until this many kills have counted, the last pass included.
     pub async fn on_until_kills(&self, stage: &Stage, kills: u64) {
-        let mut counted = self.last().kills;
-        for _ in 0..100 {
-            if counted >= kills {
-                break;
+        let counted = Cell::new(self.last().kills);
+        wait::until(&format!("{kills} kills have counted"), || async {
+            if counted.get() < kills {
+                counted.set(counted.get() + self.on(stage).await.kills);
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            counted += self.on(stage).await.kills;
-        }
-        assert_eq!(counted, kills, "kills that counted");
+            (counted.get() >= kills).then_some(())
+        })
+        .await;
+        assert_eq!(counted.get(), kills, "kills that counted");
     }
 
     /// Waits until a line of the metrics is there.
@@ -246,7 +242,7 @@ impl Play {
     /// The objects that it has written.
     pub fn writes(&self) -> Vec<String> {
         let kind = |path: &str| path.split('/').skip(2).collect::<Vec<_>>().join("/");
-        self.noted.writes().iter().map(|path| kind(path)).collect()
+        writes(&self.way).iter().map(|path| kind(path)).collect()
     }
 
     pub async fn stop(self) {

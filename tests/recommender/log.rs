@@ -1,17 +1,24 @@
 //! Owns what a recommender in the test's own process logs.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::EnvFilter;
 
 /// Lines that were logged on this thread: all that a test's runtime does is done on it.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
+/// While a process has a single subscriber, tracing asks the thread that comes by first whether a line is wanted, and
+/// keeps the answer for all threads: a test that keeps no log would silence the lines of one that does. With a second
+/// one it asks the subscribers.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
+
 /// Begins to keep the log, until the guard is dropped.
 pub fn keep() -> (Log, DefaultGuard) {
+    LazyLock::force(&SECOND);
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -26,6 +33,19 @@ impl Log {
     /// All of it.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no panic")).into_owned()
+    }
+
+    /// The last lines, for a test that fails.
+    pub fn tail(&self) -> String {
+        let lines = self.lines(&[]);
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+
+    /// The lines with all of these words.
+    pub fn lines(&self, words: &[&str]) -> Vec<String> {
+        let text = self.text();
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        text.lines().filter(has_all).map(str::to_owned).collect()
     }
 
     /// Fails unless there is a line with all of these words.
