@@ -5,6 +5,7 @@
 
 mod clocks;
 mod conflicts;
+mod hang;
 mod kill;
 mod outage;
 mod process;

@@ -6,6 +6,10 @@ use std::{
 };
 
 use plimsoll_storage::{Time, VpaKey};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::timeout,
+};
 
 use super::{Role, pass::Summary, state::Core};
 use crate::{
@@ -25,8 +29,18 @@ use crate::{
     units::{Bytes, MilliCpu},
 };
 
-/// How long an answer about usage may take. A pass that waits for it writes nothing in the meantime.
-const USAGE_PATIENCE: Duration = Duration::from_secs(30);
+/// A read of usage is given up after half an interval, within these limits: the next one may be answered.
+const GIVES_UP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
+
+/// A pass waits a quarter of an interval for it, within these limits: most answers are there by then, and what depends
+/// on no usage (kills, conditions, changed policies) is not held up for long where none comes.
+const GOES_ON: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// A read of usage that has ended.
+pub(super) struct Reading {
+    tally: Tally,
+    read: Result<UsageReport, UsageError>,
+}
 
 /// Counts of samples by what became of them.
 #[derive(Debug, Default)]
@@ -111,37 +125,64 @@ impl Role {
         counted
     }
 
-    pub(super) async fn take_usage(&self, summary: &mut Summary) {
+    /// Takes usage into the histories. It is read beside the passes: one waits for it only so long, and what comes later
+    /// is taken when it comes, as samples of the next pass. There is one read at a time.
+    pub(super) async fn take_usage(
+        self: &Arc<Self>,
+        reads: &mut JoinSet<Reading>,
+        summary: &mut Summary,
+    ) {
+        while let Some(ended) = reads.try_join_next() {
+            self.count_reading(ended, summary);
+        }
+        if reads.is_empty() {
+            reads.spawn(Arc::clone(self).read_usage());
+        }
+        let wait = (self.config.interval / 4).clamp(GOES_ON.0, GOES_ON.1);
+        match timeout(wait, reads.join_next()).await {
+            Ok(Some(ended)) => self.count_reading(ended, summary),
+            Ok(None) => {}
+            Err(_) => tracing::warn!(
+                waited = ?wait,
+                "usage is late; the pass goes on with what is known, and takes it when it comes"
+            ),
+        }
+    }
+
+    async fn read_usage(self: Arc<Self>) -> Reading {
         let tally = Mutex::new(Tally::default());
         let mut sink = |usage: PodUsage| {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             self.take_pod_usage(&usage, &mut tally);
         };
         let read = self.fetch(&mut sink).await;
-        let Tally {
-            taken,
-            negative,
-            out_of_order,
-            unknown_pod,
-            unknown_container,
-            init,
-            unwatched,
-        } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Reading { tally: tally.into_inner().unwrap_or_else(PoisonError::into_inner), read }
+    }
+
+    fn count_reading(&self, ended: Result<Reading, JoinError>, summary: &mut Summary) {
+        let Reading { tally, read } = match ended {
+            Ok(reading) => reading,
+            Err(error) => {
+                self.metrics.count_fetch(true);
+                tracing::error!(%error, "usage was not read to its end");
+                return;
+            }
+        };
         for (outcome, count) in [
-            ("taken", taken),
-            ("negative", negative),
-            ("out_of_order", out_of_order),
-            ("unknown_pod", unknown_pod),
-            ("unknown_container", unknown_container),
-            ("init_container", init),
-            ("unwatched", unwatched),
+            ("taken", tally.taken),
+            ("negative", tally.negative),
+            ("out_of_order", tally.out_of_order),
+            ("unknown_pod", tally.unknown_pod),
+            ("unknown_container", tally.unknown_container),
+            ("init_container", tally.init),
+            ("unwatched", tally.unwatched),
         ] {
             self.health.count_samples(outcome, count);
         }
-        summary.samples = taken;
+        summary.samples += tally.taken;
         match read {
             Ok(report) => {
-                summary.pods = report.pods;
+                summary.pods += report.pods;
                 self.health.count_samples("malformed", report.malformed);
                 self.metrics.count_fetch(!report.is_complete());
                 for failure in &report.failures {
@@ -162,11 +203,12 @@ impl Role {
         &self,
         sink: &mut (dyn FnMut(PodUsage) + Send),
     ) -> Result<UsageReport, UsageError> {
+        let patience = (self.config.interval / 2).clamp(GIVES_UP.0, GIVES_UP.1);
         match &self.config.usage {
             UsageSource::Metrics => {
                 let only = self.config.scope.only.as_deref().map(|one| [one]);
                 let only = only.as_ref().map(<[&str; 1]>::as_slice);
-                fetch_usage(&self.client, only, sink, USAGE_PATIENCE).await
+                fetch_usage(&self.client, only, sink, patience).await
             }
             UsageSource::External { cpu, memory, container_label } => {
                 let metrics = ExternalMetrics {
@@ -176,7 +218,7 @@ impl Role {
                 };
                 let at_once = self.config.workers;
                 let pods = self.external_queries();
-                fetch_external(&self.client, &metrics, pods, at_once, sink, USAGE_PATIENCE).await
+                fetch_external(&self.client, &metrics, pods, at_once, sink, patience).await
             }
         }
     }

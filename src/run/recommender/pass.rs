@@ -1,5 +1,5 @@
 //! One pass: usage and kills into the histories, decisions out, and the statuses that changed on their way.
-//! Nothing here waits for a write.
+//! Nothing here waits for a write, and for usage only so long.
 
 use std::{
     collections::HashSet,
@@ -8,8 +8,9 @@ use std::{
 };
 
 use plimsoll_storage::{Time, VpaKey};
+use tokio::task::JoinSet;
 
-use super::{Role, state::Core};
+use super::{Role, intake::Reading, state::Core};
 use crate::{
     api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
@@ -30,6 +31,8 @@ pub struct Passes {
     last_expiry: Option<Time>,
     last_pass: Option<Time>,
     missing: HashSet<VpaKey>,
+    /// The read of usage that a pass did not wait for to its end.
+    reads: JoinSet<Reading>,
 }
 
 /// What a pass did, for logs and tests.
@@ -49,7 +52,7 @@ pub struct Summary {
 
 impl Role {
     /// Makes one pass.
-    pub(super) async fn pass(&self, passes: &mut Passes) -> Summary {
+    pub(super) async fn pass(self: &Arc<Self>, passes: &mut Passes) -> Summary {
         let began = Instant::now();
         let mut summary = Summary::default();
         self.timed("LoadVPAs", || self.find_known_targets());
@@ -59,7 +62,7 @@ impl Role {
             summary.kills += self.take_kills(now, true);
         });
         let step = Instant::now();
-        self.take_usage(&mut summary).await;
+        self.take_usage(&mut passes.reads, &mut summary).await;
         summary.kills += self.take_kills(self.clock.now(), false);
         self.metrics.observe_step("LoadMetrics", step.elapsed());
         self.timed("DeleteRemovedPods", || self.forget_pods());

@@ -11,7 +11,7 @@ use std::{
 use super::Role;
 use crate::serve::{Probes, Stalled};
 
-/// A loop may wait this long for an answer about usage: that is not its own fault.
+/// A loop may wait for usage and take long for a large cluster: neither is a reason to end it.
 const WAIT: Duration = Duration::from_secs(45);
 
 /// When the loop turned last.
