@@ -78,6 +78,7 @@ async fn prometheus_scrapes_the_series_of_the_pods_of_a_bed() {
         scheme: "https",
         address: usage.address(),
         path: path.to_owned(),
+        labels: Vec::new(),
         honor_labels: true,
     };
     let targets =

@@ -6,10 +6,11 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         coordination::v1::Lease,
-        core::v1::ServiceAccount,
+        core::v1::{ContainerPort, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use kube::{
     Api,
@@ -23,7 +24,7 @@ use plimsoll::{
     run::recommender,
 };
 use plimsoll_storage::{Time, checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -53,6 +54,54 @@ fn survives<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
     serde_json::to_value(read).expect("an object")
 }
 
+/// As much of the Prometheus operator's kind as is used here.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodMonitor {
+    api_version: String,
+    kind: String,
+    metadata: ObjectMeta,
+    pub spec: PodMonitorSpec,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodMonitorSpec {
+    selector: LabelSelector,
+    pub pod_metrics_endpoints: Vec<PodMetricsEndpoint>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodMetricsEndpoint {
+    port: String,
+    interval: String,
+    pub honor_labels: bool,
+}
+
+/// The monitor that is shipped.
+pub fn monitor() -> PodMonitor {
+    let mut all = documents(&Path::new(ROOT).join("deploy/recommender/monitor.yaml"));
+    serde_json::from_value(all.remove(0)).expect("a monitor")
+}
+
+#[test]
+fn the_monitor_finds_the_port_of_the_recommenders_pods() {
+    let mut all = documents(&Path::new(ROOT).join("deploy/recommender/deployment.yaml"));
+    let deployment: Deployment = serde_json::from_value(all.remove(0)).expect("a Deployment");
+    let monitor = monitor();
+    assert_eq!(monitor.metadata.namespace, deployment.metadata.namespace);
+    let template = deployment.spec.expect("a spec").template;
+    let labels = template.metadata.expect("metadata").labels.expect("labels");
+    let wanted = monitor.spec.selector.match_labels.expect("labels");
+    assert!(wanted.iter().all(|(name, value)| labels.get(name) == Some(value)), "{wanted:?}");
+    let ports = template.spec.expect("a spec").containers.remove(0).ports.expect("ports");
+    for endpoint in monitor.spec.pod_metrics_endpoints {
+        let named = |port: &ContainerPort| port.name.as_ref() == Some(&endpoint.port);
+        assert!(ports.iter().any(named), "no port is called {}", endpoint.port);
+    }
+}
+
 #[test]
 fn every_manifest_has_only_fields_that_its_kind_knows() {
     let mut files = 0;
@@ -73,6 +122,7 @@ fn every_manifest_has_only_fields_that_its_kind_knows() {
                     "Role" => survives::<Role>(&object),
                     "RoleBinding" => survives::<RoleBinding>(&object),
                     "ServiceAccount" => survives::<ServiceAccount>(&object),
+                    "PodMonitor" => survives::<PodMonitor>(&object),
                     "Kustomization" => {
                         let resources = object["resources"].as_array().expect("resources");
                         for name in resources.iter().filter_map(Value::as_str) {

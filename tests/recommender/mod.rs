@@ -8,6 +8,7 @@ mod feeds;
 mod golden;
 mod life;
 mod log;
+mod scraped;
 mod shards;
 pub mod start;
 mod upstream_rights;

@@ -37,7 +37,9 @@ pub struct Target {
     pub address: String,
     /// The path.
     pub path: String,
-    /// Whether labels of the target win over those of its series.
+    /// Labels that it gives to all series, as the operator's monitors do: `namespace`, `pod`, ...
+    pub labels: Vec<(&'static str, &'static str)>,
+    /// Whether a series keeps its own label where the target has one of the same name.
     pub honor_labels: bool,
 }
 
@@ -138,11 +140,14 @@ fn scrape_configuration(targets: &[Target]) -> String {
         return text.replace("scrape_configs:", "scrape_configs: []");
     }
     for target in targets {
-        let Target { job, scheme, address, path, honor_labels } = target;
+        let Target { job, scheme, address, path, labels, honor_labels } = target;
+        let labels: Vec<_> =
+            labels.iter().map(|(name, value)| format!("{name}: '{value}'")).collect();
+        let labels = labels.join(", ");
         let _ = write!(
             text,
             "- job_name: '{job}'\n  scheme: {scheme}\n  metrics_path: '{path}'\n  honor_labels: {honor_labels}\n  \
-             tls_config: {{insecure_skip_verify: true}}\n  static_configs: [{{targets: ['{address}']}}]\n"
+             tls_config: {{insecure_skip_verify: true}}\n  static_configs: [{{targets: ['{address}'], labels: {{{labels}}}}}]\n"
         );
     }
     text

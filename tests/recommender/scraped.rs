@@ -1,0 +1,86 @@
+//! A Prometheus that scrapes a recommender as our monitor has it done.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+use serde_json::Value;
+use xtask::parts::Release;
+
+use super::start::{passed, start};
+use crate::deploy::monitor;
+use crate::storage::objects::defined;
+use crate::support::clock::wall_now;
+use crate::support::nodes::is_ready;
+use crate::support::prometheus::{Prometheus, Target};
+use crate::support::{Bed, objects, wait};
+
+/// What the operator's monitors say about the scraped pod.
+const OF_THE_POD: [(&str, &str); 4] = [
+    ("namespace", "kube-system"),
+    ("pod", "plimsoll-recommender-0"),
+    ("container", "recommender"),
+    ("endpoint", "prometheus"),
+];
+
+/// No metrics API is needed: the container was killed for its memory, which makes a history as well.
+#[tokio::test]
+async fn series_keep_the_namespace_and_container_of_their_object_when_the_scraped_pod_has_others() {
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let namespace = bed.namespace("scraped").await;
+    let web = objects::deployment("web", 1, "10m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    let vpa = "
+metadata: {name: web}
+spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+";
+    objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+    let pods = bed.nodes().pods(&namespace, "web-", 1, "is ready", is_ready).await;
+    bed.nodes().oom_kill(&namespace, &pods[0].name_any(), "main").await;
+    let only = format!("--vpa-object-namespace={namespace}");
+    let clock = Clock::stepped(wall_now().into());
+    let running = start(&bed, &clock, &[&only]).await;
+    passed(&running, 1).await;
+
+    let ours = monitor().spec.pod_metrics_endpoints.remove(0).honor_labels;
+    let target = |job: &str, honor_labels| Target {
+        job: job.to_owned(),
+        scheme: "http",
+        address: running.address().to_string(),
+        path: "/metrics".to_owned(),
+        labels: OF_THE_POD.to_vec(),
+        honor_labels,
+    };
+    let targets = [target("ours", ours), target("other", !ours)];
+    let Some(server) = Prometheus::start(Release::Three, None, &targets).await else { return };
+    let labels = async |job: &str| {
+        let expression = format!("plimsoll_target{{kind='vpa', resource='memory', job='{job}'}}");
+        wait::until(&expression, || async {
+            let found = server.query(&expression, wall_now()).await;
+            Some(found.as_array()?.first()?["metric"].clone())
+        })
+        .await
+    };
+    let wanted = [
+        ("ours", [("namespace", &*namespace), ("container", "main")], &[][..]),
+        (
+            "other",
+            [("namespace", "kube-system"), ("container", "recommender")],
+            &[("exported_namespace", &*namespace), ("exported_container", "main")],
+        ),
+    ];
+    for (job, own, exported) in wanted {
+        let labels = labels(job).await;
+        for (name, value) in own.iter().chain(exported) {
+            assert_eq!(labels[*name], *value, "{job}: {name} of {labels}");
+        }
+        assert_eq!(labels["name"], "web", "{job}: {labels}");
+        assert_eq!(labels["pod"], "plimsoll-recommender-0", "{job}: {labels}");
+        assert_eq!(is_renamed(&labels), !exported.is_empty(), "{job}: {labels}");
+    }
+    running.stop().await;
+}
+
+fn is_renamed(labels: &Value) -> bool {
+    labels.as_object().expect("labels").keys().any(|name| name.starts_with("exported_"))
+}
