@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use plimsoll::serve::{Admin, Exposition, Probes, Stalled};
+use plimsoll::serve::{Admin, Exposition, Limits, Probes, Stalled};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -54,7 +54,11 @@ struct Served {
 }
 
 async fn serve(exposition: impl Exposition + 'static) -> Served {
-    let admin = Admin::bind("127.0.0.1:0").await.expect("a free port");
+    serve_within(Limits::default(), exposition).await
+}
+
+async fn serve_within(limits: Limits, exposition: impl Exposition + 'static) -> Served {
+    let admin = Admin::bind("127.0.0.1:0").await.expect("a free port").with_limits(limits);
     let port = admin.address().port();
     let role = Arc::new(Role::default());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -174,6 +178,77 @@ async fn half_a_request_is_not_waited_for_once_its_sender_has_hung_up() {
     let mut rest = Vec::new();
     let closed = tokio::time::timeout(wait::PATIENCE, stream.read_to_end(&mut rest)).await;
     closed.expect("closed in time").expect("closed in order");
+}
+
+/// Limits that are reached while a test waits, one of them at a time.
+const NEVER: Limits = Limits {
+    to_ask: Duration::from_hours(1),
+    to_stay: Duration::from_hours(1),
+    to_leave: Duration::from_hours(1),
+};
+const SOON: Duration = Duration::from_millis(300);
+
+async fn connect(port: u16, text: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("connected");
+    stream.write_all(text).await.expect("sent");
+    stream
+}
+
+/// Waits until the server has closed a connection, and answers what it had said.
+async fn closed(mut stream: TcpStream) -> String {
+    let mut said = Vec::new();
+    let end = tokio::time::timeout(wait::PATIENCE, stream.read_to_end(&mut said)).await;
+    // One that is dropped with an answer in it ends with an error, which is an end as well.
+    let _ = end.expect("it is closed in time");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test]
+async fn who_does_not_finish_a_request_or_asks_no_more_is_hung_up_on() {
+    let served = serve_within(Limits { to_ask: SOON, ..NEVER }, two_chunks).await;
+    for (sent, answer) in [
+        ("", ""),
+        ("GET /met", ""),
+        ("GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ", ""),
+        ("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK"),
+    ] {
+        let said = closed(connect(served.port, sent.as_bytes()).await).await;
+        assert_eq!(said.lines().next().unwrap_or_default(), answer, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_and_asks_is_hung_up_on_after_an_answer() {
+    const ASK: &[u8] = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+    let served = serve_within(Limits { to_stay: SOON, ..NEVER }, two_chunks).await;
+    let mut stream = connect(served.port, ASK).await;
+    let mut said = String::new();
+    let talk = async {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            said.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            // What is asked too late is not sent, or not answered.
+            if said.ends_with("ok\n") && stream.write_all(ASK).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(wait::PATIENCE, talk).await.expect("it is closed in time");
+    let (asked, answered) = (said.matches("HTTP/1.1 200 OK").count(), said.matches("ok\n").count());
+    assert!(asked > 1 && asked == answered, "every answer is whole: {asked}, {answered}");
+}
+
+#[tokio::test]
+async fn who_does_not_read_an_answer_is_hung_up_on() {
+    let counts = Arc::new(Counts::default());
+    let limits = Limits { to_stay: SOON, to_leave: SOON, ..NEVER };
+    let served = serve_within(limits, endless(&counts)).await;
+    let _unread = connect(served.port, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    wait::until("the scrape is given up", || {
+        let (begun, held) = (counts.begun.load(SeqCst), counts.held.load(SeqCst));
+        std::future::ready((begun == 1 && held == 0).then_some(()))
+    })
+    .await;
 }
 
 /// How many scrapes have begun and are still held, and how many chunks were made.

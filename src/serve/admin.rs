@@ -25,18 +25,33 @@ use super::answers::{Exposition, Probes, answer};
 /// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
 /// others have come to stay.
 const MOST_CONNECTIONS: usize = 64;
-/// A request must have been sent by then. Idle connections are closed after this time as well.
-const TO_ASK: Duration = Duration::from_secs(90);
-/// After this long a connection ends with the answer under way...
-const TO_STAY: Duration = Duration::from_mins(5);
-/// ... which then has this long to be read.
-const TO_LEAVE: Duration = Duration::from_mins(1);
 /// At shutdown, answers under way have this long.
 const TO_FINISH: Duration = Duration::from_secs(3);
 /// What is rendered ahead of a reader.
 const BUFFER: usize = 64 * 1024;
 /// Until the next try when there are no more file descriptors.
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// How long a connection may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A request must have been sent by then. Idle connections are closed after this time as well.
+    pub to_ask: Duration,
+    /// After this long a connection ends with the answer under way...
+    pub to_stay: Duration,
+    /// ... which then has this long to be read.
+    pub to_leave: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            to_ask: Duration::from_secs(90),
+            to_stay: Duration::from_mins(5),
+            to_leave: Duration::from_mins(1),
+        }
+    }
+}
 
 /// Why there is no listener.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +73,7 @@ pub struct Admin {
     /// Where one socket does not stand for both versions of IP.
     v4: Option<TcpListener>,
     address: SocketAddr,
+    limits: Limits,
 }
 
 impl Admin {
@@ -69,9 +85,15 @@ impl Admin {
         };
         let bound = bound.and_then(|(listener, v4)| {
             let address = listener.local_addr()?;
-            Ok(Self { listener, v4, address })
+            Ok(Self { listener, v4, address, limits: Limits::default() })
         });
         bound.map_err(|source| ServeError::Bind { address: address.to_owned(), source })
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// What it listens on, with the port that was picked.
@@ -98,7 +120,8 @@ impl Admin {
             match accepted {
                 Ok(stream) => {
                     let (exposition, probes) = (exposition.clone(), probes.clone());
-                    connections.add(attend(stream, exposition, probes, left.clone()));
+                    let (left, limits) = (left.clone(), self.limits);
+                    connections.add(attend(stream, exposition, probes, left, limits));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -168,6 +191,7 @@ async fn attend(
     exposition: Arc<dyn Exposition>,
     probes: Arc<dyn Probes>,
     mut left: watch::Receiver<()>,
+    limits: Limits,
 ) {
     let service = service_fn(|request| {
         let response = answer(&request, &*exposition, &*probes);
@@ -175,7 +199,7 @@ async fn attend(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(TO_ASK)
+        .header_read_timeout(limits.to_ask)
         .max_buf_size(BUFFER)
         // One chunk is rendered after the other is sent, and not sixteen at once.
         .writev(false)
@@ -184,9 +208,9 @@ async fn attend(
     // How a connection ends is the business of whoever has opened it.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = sleep(TO_STAY) => {}
+        () = sleep(limits.to_stay) => {}
         _ = left.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(TO_LEAVE, connection).await;
+    let _ = timeout(limits.to_leave, connection).await;
 }

@@ -4,5 +4,5 @@ mod admin;
 mod answers;
 mod go_duration;
 
-pub use admin::{Admin, ServeError};
+pub use admin::{Admin, Limits, ServeError};
 pub use answers::{Exposition, Probes, Stalled};
