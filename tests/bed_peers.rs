@@ -113,7 +113,7 @@ async fn upstreams_updater_and_webhook_run_on_a_bed() {
         tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()
     })
     .await;
-    let port = upstream.start(Role::Updater, &["--updater-interval=1s"]);
+    let port = upstream.start(Role::Updater, &["--updater-interval=200ms"]);
     wait::until("the updater has made a pass", || async {
         upstream.assert_running("updater");
         let metrics = fetch(&format!("http://127.0.0.1:{port}/metrics")).await?;
@@ -151,7 +151,7 @@ async fn upstreams_recommender_lives_through_a_day_in_seconds_and_recommends() {
 
     let start = wall_now() - DAY * 8;
     usage.at(start);
-    upstream.start(Role::Recommender, &["--recommender-interval=1s"]);
+    upstream.start(Role::Recommender, &["--recommender-interval=200ms"]);
     for step in 1..=12 {
         usage.read_by("recommender").await;
         upstream.assert_running("recommender");

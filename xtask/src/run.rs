@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
+use std::num::NonZero;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -13,6 +14,13 @@ use xtask::say::{say, seconds};
 use crate::outcome::{Outcome, Stream};
 use crate::scratch::Scratch;
 use crate::set_up;
+
+/// Tests at once, for each core: most of them wait most of the time, for intervals, leases and servers. How many control
+/// planes there are at once has a limit of its own.
+const TESTS_PER_CORE: usize = 2;
+
+/// What the test harness takes the number of tests at once from; `--test-threads` goes before it.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// The cargo that runs us.
 pub fn cargo() -> OsString {
@@ -66,6 +74,10 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
 fn cargo_test(arguments: &[String], scratch: &Scratch) -> Result<Outcome> {
     let mut command = Command::new(cargo());
     command.args(["test", "--workspace", "--no-fail-fast"]);
+    if std::env::var_os(THREADS).is_none() {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (TESTS_PER_CORE * cores).to_string());
+    }
     if std::io::stderr().is_terminal() {
         command.args(["--color", "always"]);
     }
