@@ -9,6 +9,7 @@ pub mod guard;
 pub mod index;
 mod items;
 pub mod lookup;
+pub mod nodes;
 pub mod pod;
 pub mod scale;
 pub mod selector;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     quantity::Quantity,
-    recommend::OomKill,
+    recommend::{OomKill, shapes::Toleration},
     units::{Bytes, MilliCpu},
 };
 
@@ -28,6 +28,9 @@ pub struct Pod {
     pub containers: Box<[Container]>,
     /// The node it runs on.
     pub node: Option<Arc<str>>,
+    /// Taints that it does not mind, beside those that every pod tolerates: few pods have any, and those of a
+    /// workload share theirs.
+    pub tolerations: Option<Arc<[Toleration]>>,
     /// Whether a DaemonSet owns it.
     pub is_daemon: bool,
     /// Whether it ended for good.
@@ -116,6 +119,7 @@ pub type Sources = [u64; 4];
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashSet<Arc<str>>,
+    tolerations: HashSet<Arc<[Toleration]>>,
     /// How many there are before those that nobody uses are looked for.
     limit: usize,
 }
@@ -137,6 +141,33 @@ impl Names {
         let name: Arc<str> = name.into();
         self.known.insert(Arc::clone(&name));
         name
+    }
+
+    /// The shared copy of what a pod tolerates, if that is anything.
+    fn share_tolerations(&mut self, all: &[slim::Toleration]) -> Option<Arc<[Toleration]>> {
+        let mut all: Vec<Toleration> = all
+            .iter()
+            .filter_map(|one| {
+                let slim::Toleration { key, operator, value, effect } = one;
+                let [key, operator, value, effect] =
+                    [key, operator, value, effect].map(Option::as_deref);
+                Toleration::new(key, operator, value, effect)
+            })
+            .collect();
+        if all.is_empty() {
+            return None;
+        }
+        all.sort_unstable();
+        all.dedup();
+        if let Some(known) = self.tolerations.get(&*all) {
+            return Some(Arc::clone(known));
+        }
+        if self.tolerations.len() >= FEW_NAMES {
+            self.tolerations.retain(|known| Arc::strong_count(known) > 1);
+        }
+        let all: Arc<[Toleration]> = all.into();
+        self.tolerations.insert(Arc::clone(&all));
+        Some(all)
     }
 
     /// Forgets the names that nobody uses any more.
@@ -181,16 +212,22 @@ impl Pod {
             })
             .collect();
         containers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let owners = metadata.owner_references.iter().flatten();
-        let mut controllers = owners.filter(|owner| owner.controller == Some(true));
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             labels: metadata.labels.as_ref().map(Labels::from).unwrap_or_default(),
             containers: containers.into(),
             node: spec.node_name.as_deref().map(|node| names.share(node)),
-            is_daemon: controllers.any(|owner| owner.kind == "DaemonSet"),
+            tolerations: names.share_tolerations(&spec.tolerations),
+            is_daemon: Self::is_of_daemon(slim),
             is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
         }
+    }
+
+    /// Whether a DaemonSet owns it.
+    pub fn is_of_daemon(slim: &SlimPod) -> bool {
+        let owners = slim.metadata.owner_references.iter().flatten();
+        let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+        controllers.any(|owner| owner.kind == "DaemonSet")
     }
 
     /// One of its containers.

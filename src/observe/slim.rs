@@ -34,6 +34,8 @@ pub struct PodSpec {
     pub init_containers: Vec<Container>,
     /// The node that it is bound to.
     pub node_name: Option<Box<str>>,
+    /// Taints that it does not mind.
+    pub tolerations: Vec<Toleration>,
 }
 
 /// A container of a pod.
@@ -46,6 +48,20 @@ pub struct Container {
     pub restart_policy: Option<Box<str>>,
     /// What it is given.
     pub resources: Resources,
+}
+
+/// Taints that a pod does not mind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    /// None or empty: of every key.
+    pub key: Option<Box<str>>,
+    /// `Equal` when it is not told, `Exists`.
+    pub operator: Option<Box<str>>,
+    /// Of this value.
+    pub value: Option<Box<str>>,
+    /// None or empty: of every effect.
+    pub effect: Option<Box<str>>,
 }
 
 /// Requests and limits.
@@ -165,6 +181,10 @@ pub struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Taint {
+    /// What it is about.
+    pub key: Box<str>,
+    /// In one word.
+    pub value: Option<Box<str>>,
     /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
     pub effect: Box<str>,
 }

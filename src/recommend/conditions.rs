@@ -34,8 +34,8 @@ pub struct Circumstances<'a> {
     pub unsupported: Option<&'a str>,
     /// Annotations that were ignored.
     pub ignored: &'a [BadAnnotation],
-    /// Who holds a target down that a pod has no room for, and what it may have.
-    pub room: Option<(&'static str, &'a str)>,
+    /// Who holds targets down that a pod has no room for, and what it may have.
+    pub room: Option<(&'a str, &'a str)>,
 }
 
 /// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status

@@ -23,7 +23,6 @@ use super::{
     history::Restored,
     recommendation::{Recommendation, recommend},
     remembered::BadSnapshot,
-    room::{self, Room},
     settings::{Rules, Settings},
     window::Rejected,
 };
@@ -37,8 +36,6 @@ use crate::{
 pub struct Fleet {
     settings: Settings,
     compat: Compat,
-    /// Most that all containers of a pod may be told to request together.
-    room: Room,
     vpas: HashMap<VpaKey, Watched>,
     /// Their keys in order, for those who visit them a page at a time.
     order: BTreeSet<VpaKey>,
@@ -93,29 +90,12 @@ pub type Waiting<'a> = (&'a VpaKey, Option<&'a str>);
 impl Fleet {
     /// A fleet without any VPA.
     pub fn new(settings: Settings, compat: Compat) -> Self {
-        Self {
-            settings,
-            compat,
-            room: Room::default(),
-            vpas: HashMap::new(),
-            order: BTreeSet::new(),
-            sightings: 0,
-        }
+        Self { settings, compat, vpas: HashMap::new(), order: BTreeSet::new(), sightings: 0 }
     }
 
     /// The settings of the model.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Sets how much all containers of a pod may be told to request together.
-    pub fn set_room(&mut self, room: Room) {
-        self.room = room;
-    }
-
-    /// How much that is.
-    pub fn room(&self) -> Room {
-        self.room
     }
 
     /// Takes over what a VPA says about itself.
@@ -354,9 +334,7 @@ impl Fleet {
     /// Works out what the containers of a VPA should request. `None` while its history is not loaded.
     pub fn recommend(&self, key: &VpaKey, now: Time) -> Option<Recommendation> {
         let watched = self.vpas.get(key).filter(|it| it.state != HistoryState::Waiting)?;
-        let mut said = recommend(&watched.directives, &watched.history, &self.settings, now);
-        room::fit(&mut said, self.room);
-        Some(said)
+        Some(recommend(&watched.directives, &watched.history, &self.settings, now))
     }
 
     /// Keeps what was decided, for metrics and for judging samples to come. Answers how long it took from

@@ -29,6 +29,7 @@ pub mod remembered;
 pub mod room;
 pub mod scope;
 pub mod settings;
+pub mod shapes;
 mod sparse;
 pub mod status;
 pub mod tuning;

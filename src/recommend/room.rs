@@ -1,10 +1,11 @@
-//! Keeps what all containers of a pod are told to request together within what a pod may have: the largest
-//! node, or a limit that the operator set.
+//! Keeps what all containers of a pod are told to request together within what a pod may have: a node that it
+//! could be on, and a limit that the operator set.
 
 use super::{
     explanation::{Explanation, Reason, ResourceExplanation},
     policy::Amounts,
     recommendation::{ContainerRecommendation, Recommendation},
+    shapes::Shape,
 };
 use crate::{
     quantity::Quantity,
@@ -12,8 +13,18 @@ use crate::{
 };
 
 /// What all containers of a pod may request together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Room {
+    /// The operator's limit.
+    pub cap: Amounts,
+    /// What the nodes have that would take the pod; it fits if it fits one of them. If there is none, nothing is
+    /// known of nodes.
+    pub shapes: Vec<Shape>,
+}
+
+/// The limits that hold for one pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
     /// CPU.
     pub cpu: Option<Limit>,
     /// Memory.
@@ -31,7 +42,7 @@ pub struct Limit {
 
 impl Limit {
     /// The smaller of two limits.
-    pub fn tighter(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+    fn tighter(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(one), Some(other)) => Some(if other.amount < one.amount { other } else { one }),
             (one, other) => one.or(other),
@@ -61,16 +72,71 @@ const MEMORY: Lens = Lens {
     quantity: |amount| Quantity::memory(Bytes(amount)),
 };
 
-/// Scales the numbers of all containers down in proportion where their sum is more than the room. What the
-/// policy says of single containers gives way: a pod that fits nowhere helps nobody. The uncapped targets
-/// stay, and show what was wanted.
-pub fn fit(said: &mut Recommendation, room: Room) {
-    for (limit, lens) in [(room.cpu, &CPU), (room.memory, &MEMORY)] {
+impl Room {
+    /// The limits for a pod that would have these numbers: of all nodes, those of the one that needs the least cut
+    /// of what is wanted.
+    fn limits(&self, said: &Recommendation) -> Limits {
+        let cap = Limits {
+            cpu: self.cap.cpu.map(|amount| Limit { amount, by: Reason::PodCap }),
+            memory: self.cap.memory.map(|amount| Limit { amount, by: Reason::PodCap }),
+        };
+        let (target, upper) = (Sums::of(said, |it| &it.target), Sums::of(said, |it| &it.upper));
+        let choices = self.shapes.iter().map(|shape| {
+            let node = |amount| Some(Limit { amount, by: Reason::NodeCap });
+            let limits = Limits {
+                cpu: Limit::tighter(cap.cpu, node(Quantity::cpu(shape.cpu))),
+                memory: Limit::tighter(cap.memory, node(Quantity::memory(shape.memory))),
+            };
+            (target.share_within(limits), upper.share_within(limits), *shape, limits)
+        });
+        // Equals are told apart by their size, so that the order in which nodes are seen decides nothing.
+        let best = choices.max_by(|one, other| {
+            let size = |shape: Shape| (shape.cpu, shape.memory);
+            let by_share = |one: f64, other: f64| one.total_cmp(&other);
+            by_share(one.0, other.0)
+                .then_with(|| by_share(one.1, other.1))
+                .then_with(|| Ord::cmp(&size(one.2), &size(other.2)))
+        });
+        best.map_or(cap, |(.., limits)| limits)
+    }
+}
+
+/// What all containers of a pod would request together.
+struct Sums {
+    cpu: f64,
+    memory: f64,
+}
+
+impl Sums {
+    fn of(said: &Recommendation, number: fn(&ContainerRecommendation) -> &Amounts) -> Self {
+        let sum = |pick: fn(&Amounts) -> Option<Quantity>| {
+            said.containers.iter().filter_map(|one| pick(number(one))).map(Quantity::as_f64).sum()
+        };
+        Self { cpu: sum(|amounts| amounts.cpu), memory: sum(|amounts| amounts.memory) }
+    }
+
+    /// How much of it is left within these limits: the shares of CPU and memory, multiplied.
+    fn share_within(&self, limits: Limits) -> f64 {
+        let share = |sum: f64, limit: Option<Limit>| {
+            let most = limit.map_or(sum, |limit| limit.amount.as_f64());
+            if sum > most { most / sum } else { 1.0 }
+        };
+        share(self.cpu, limits.cpu) * share(self.memory, limits.memory)
+    }
+}
+
+/// Scales the numbers of all containers down in proportion where their sum is more than the room, and answers
+/// what the limits are. What the policy says of single containers gives way: a pod that fits nowhere helps
+/// nobody. The uncapped targets stay, and show what was wanted.
+pub fn fit(said: &mut Recommendation, room: &Room) -> Limits {
+    let limits = room.limits(said);
+    for (limit, lens) in [(limits.cpu, &CPU), (limits.memory, &MEMORY)] {
         if let Some(limit) = limit {
             fit_one(said, lens, limit);
             keep_in_order(said, lens);
         }
     }
+    limits
 }
 
 /// The shares of a container differ between the three numbers. A target outside of its own bounds would have
@@ -111,15 +177,14 @@ fn fit_one(said: &mut Recommendation, lens: &Lens, limit: Limit) {
     }
 }
 
-/// Who held a target down, if the room did.
-pub fn restricted_by(said: &Recommendation) -> Option<Reason> {
-    let by = |why: &Option<ResourceExplanation>| {
-        let by = why.as_ref().map(|why| why.target.decided_by);
-        by.filter(|by| matches!(by, Reason::NodeCap | Reason::PodCap))
+/// Who held targets down, if the room did: the nodes, the operator's limit, or both.
+pub fn restricted_by(said: &Recommendation) -> impl Iterator<Item = Reason> {
+    let holds = |by: Reason| {
+        let why = said.containers.iter().map(|one| &one.explanation);
+        let mut why = why.flat_map(|why| why.cpu.iter().chain(&why.memory));
+        why.any(|why| why.target.decided_by == by)
     };
-    said.containers
-        .iter()
-        .find_map(|one| by(&one.explanation.cpu).or_else(|| by(&one.explanation.memory)))
+    [Reason::NodeCap, Reason::PodCap].into_iter().filter(move |by| holds(*by))
 }
 
 #[cfg(test)]
@@ -138,13 +203,43 @@ mod tests {
         }
     }
 
+    fn shape(cpu: &str, memory: &str) -> Shape {
+        let quantity = |text: &str| text.parse::<Quantity>().expect("a quantity");
+        Shape { cpu: quantity(cpu).to_cpu(), memory: quantity(memory).to_memory() }
+    }
+
+    #[test]
+    fn a_pod_is_fitted_into_the_one_node_that_takes_the_least_from_it() {
+        let nodes = [shape("32", "16Gi"), shape("8", "128Gi"), shape("24", "24Gi")];
+        for (cpu, memory, fits) in [
+            // Within a node of its own kind, though not within any other.
+            ("30", "8Gi", ("30", "8Gi")),
+            ("2", "120Gi", ("2", "120Gi")),
+            // The largest of each would have it all, and no node has both.
+            ("32", "128Gi", ("8", "128Gi")),
+            ("36", "24Gi", ("24", "24Gi")),
+        ] {
+            for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+                let shapes = order.map(|index| nodes[index]).to_vec();
+                let mut said = Recommendation {
+                    containers: vec![container("main", cpu, memory)],
+                    stale: Vec::new(),
+                };
+                fit(&mut said, &Room { shapes, ..Room::default() });
+                let target = said.containers[0].target;
+                let text = |amount: Option<Quantity>| amount.map(|it| it.to_string());
+                let expected = (Some(fits.0.to_owned()), Some(fits.1.to_owned()));
+                assert_eq!((text(target.cpu), text(target.memory)), expected, "{cpu} {memory}");
+            }
+        }
+    }
+
     #[test]
     fn containers_share_the_room_of_their_pod_in_proportion() {
         let containers = vec![container("a", "3", "1Gi"), container("b", "1", "1Gi")];
         let mut said = Recommendation { containers, stale: Vec::new() };
-        let limit =
-            |text: &str| text.parse().ok().map(|amount| Limit { amount, by: Reason::PodCap });
-        fit(&mut said, Room { cpu: limit("2"), memory: limit("4Gi") });
+        let cap = Amounts { cpu: "2".parse().ok(), memory: "4Gi".parse().ok() };
+        fit(&mut said, &Room { cap, ..Room::default() });
         let cpu: Vec<String> = said
             .containers
             .iter()
@@ -169,8 +264,7 @@ mod tests {
         };
         let containers = vec![with("flat", "1", "1", "1"), with("steep", "1", "9", "19")];
         let mut said = Recommendation { containers, stale: Vec::new() };
-        let limit = "2".parse().ok().map(|amount| Limit { amount, by: Reason::NodeCap });
-        fit(&mut said, Room { cpu: limit, memory: None });
+        fit(&mut said, &Room { shapes: vec![shape("2", "1Ti")], ..Room::default() });
         let targets: Vec<String> = said
             .containers
             .iter()

@@ -175,6 +175,7 @@ pub async fn explain(
         Index::new(Scope::default(), recommender),
         Fleet::new(config.settings.clone(), config.compat),
         config.native_sidecars,
+        config.cap_to_largest_node,
     );
     let owner = match &outcome {
         Outcome::Found { owner, .. } => Some(owner.clone()),
@@ -190,8 +191,7 @@ pub async fn explain(
         for node in nodes {
             core.change_node(Change::Put(node));
         }
-        let room = core.find_room(config.cap_to_largest_node, config.pod_cap);
-        core.fleet.set_room(room);
+        core.survey(config.pod_cap);
     }
     let mut remembered =
         Remembered { state: &state, now, records: Vec::new(), skipped: Vec::new() };

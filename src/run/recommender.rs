@@ -294,7 +294,7 @@ impl Role {
         let storage = open_storage(&config, &client, &clock)?;
         let index = Index::new(config.scope.clone(), &config.name);
         let fleet = Fleet::new(config.settings.clone(), config.compat);
-        let state = State::new(index, fleet, config.native_sidecars);
+        let state = State::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
         let counts: Arc<WriteStats> = Arc::default();
         Ok(Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(

@@ -5,7 +5,11 @@ use std::{collections::HashSet, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::recommend::Amounts;
+use crate::recommend::{
+    Amounts, Reason,
+    room::{self, Room},
+    shapes::Shape,
+};
 
 const START: Time = Time::from_secs(1_780_000_000);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -324,4 +328,19 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn both_limits_are_named_when_both_hold() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    take(&mut fleet, "web", minute(2));
+    let mut said = fleet.recommend(&vpa("web"), minute(3)).expect("loaded");
+    assert_eq!(room::restricted_by(&said).count(), 0);
+    let cap = Amounts { cpu: "1m".parse().ok(), memory: None };
+    let shapes = vec![Shape { cpu: MilliCpu(4000), memory: Bytes(1 << 20) }];
+    let limits = room::fit(&mut said, &Room { cap, shapes });
+    assert_eq!(limits.cpu.map(|it| it.by), Some(Reason::PodCap));
+    assert_eq!(limits.memory.map(|it| it.by), Some(Reason::NodeCap));
+    let named: Vec<Reason> = room::restricted_by(&said).collect();
+    assert_eq!(named, [Reason::NodeCap, Reason::PodCap]);
 }

@@ -62,6 +62,7 @@ pub fn report(
     let verdict = core.judge(key, now).unwrap_or_else(|| Verdict {
         said: crate::recommend::Recommendation::default(),
         conditions: Vec::new(),
+        limits: crate::recommend::room::Limits::default(),
     });
     let written = written(vpa);
     let kills = kills(core, key);
@@ -73,7 +74,7 @@ pub fn report(
         .map(|said| container(core, key, said, written.get(&*said.container).copied(), &kills, now))
         .collect();
     let limit = |limit: Option<RoomLimit>| limit.map(|it| Limit { amount: it.amount, by: it.by });
-    let room = core.fleet.room();
+    let room = verdict.limits;
     let (findings, notes) = Judged {
         config,
         vpa,

@@ -135,9 +135,7 @@ impl Role {
         let mut counts = Vec::new();
         let may_write = self.may_write();
         {
-            let mut core = self.state.lock();
-            let room = core.find_room(config.cap_to_largest_node, config.pod_cap);
-            core.fleet.set_room(room);
+            self.state.lock().survey(config.pod_cap);
         }
         self.state.each_page(|core, page| {
             let now = self.clock.now();

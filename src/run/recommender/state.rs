@@ -13,19 +13,19 @@ use crate::{
     observe::{
         eviction::Eviction,
         index::{Index, Put, Target, Vpa},
+        nodes::Nodes,
         pod::{Kill, KillSource, Part},
         slim::{SlimNode, SlimPod},
         target::Outcome,
         watch::Change,
     },
-    quantity::Quantity,
     recommend::{
         Amounts, Directives, Fleet, HistoryState, OomKill, Reason, Recommendation,
         conditions::{self, Circumstances},
-        room::{self, Limit, Room},
+        room::{self, Limit, Limits, Room},
+        shapes::{Shapes, Toleration},
         status::Reported,
     },
-    units::{Bytes, MilliCpu},
 };
 
 /// So many VPAs are looked at before the lock is given back.
@@ -44,17 +44,13 @@ pub struct Core {
     pub fleet: Fleet,
     /// Statuses that were sent and not answered yet, as they will be when they are stored.
     pub sent: HashMap<VpaKey, Reported>,
-    nodes: HashMap<String, Node>,
-    node_list: u32,
+    /// The nodes, where recommendations are kept within one of them.
+    nodes: Option<Nodes>,
+    /// What the nodes have left, and the operator's limit, as of the latest pass.
+    shapes: Shapes,
+    cap: Amounts,
     /// Whether init containers that keep running are recommended for.
     sidecars: bool,
-}
-
-#[derive(Debug)]
-struct Node {
-    cpu: i64,
-    memory: i64,
-    list: u32,
 }
 
 /// What is to be written about a VPA, all of one moment.
@@ -64,13 +60,16 @@ pub struct Verdict {
     pub said: Recommendation,
     /// Its conditions.
     pub conditions: Vec<Condition>,
+    /// What its containers may request together.
+    pub limits: Limits,
 }
 
 impl State {
-    /// Nothing is known yet.
-    pub fn new(index: Index, fleet: Fleet, sidecars: bool) -> Self {
-        let (sent, nodes) = (HashMap::new(), HashMap::new());
-        Self(Mutex::new(Core { index, fleet, sent, nodes, node_list: 0, sidecars }))
+    /// Nothing is known yet. `nodes`: whether recommendations are kept within one of them.
+    pub fn new(index: Index, fleet: Fleet, sidecars: bool, nodes: bool) -> Self {
+        let (sent, nodes) = (HashMap::new(), nodes.then(Nodes::default));
+        let (shapes, cap) = (Shapes::default(), Amounts::default());
+        Self(Mutex::new(Core { index, fleet, sent, nodes, shapes, cap, sidecars }))
     }
 
     /// Takes the lock. Nothing that waits may be done while it is held.
@@ -152,6 +151,9 @@ impl Core {
 
     /// A pod appeared, changed or went.
     pub fn change_pod(&mut self, change: Change<SlimPod>) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.see_pod(&change, self.index.scope());
+        }
         match change {
             Change::Restart => self.index.restart_pods(),
             Change::Put(pod) => self.index.put_pod(&pod),
@@ -163,31 +165,8 @@ impl Core {
 
     /// A node appeared, changed or went.
     pub fn change_node(&mut self, change: Change<SlimNode>) {
-        match change {
-            Change::Restart => self.node_list += 1,
-            Change::Put(node) => {
-                let name = node.metadata.name.clone().unwrap_or_default();
-                if node.spec.unschedulable || !node.is_ready() {
-                    self.nodes.remove(&name);
-                    return;
-                }
-                let room = &node.status.allocatable;
-                let node = Node {
-                    cpu: room.cpu.map_or(0, Quantity::milli_value),
-                    memory: room.memory.map_or(0, Quantity::value),
-                    list: self.node_list,
-                };
-                self.nodes.insert(name, node);
-            }
-            Change::Unreadable { name, .. } => {
-                if let Some(node) = self.nodes.get_mut(&name) {
-                    node.list = self.node_list;
-                }
-            }
-            Change::Gone { name, .. } => {
-                self.nodes.remove(&name);
-            }
-            Change::Complete => self.nodes.retain(|_, node| node.list == self.node_list),
+        if let Some(nodes) = &mut self.nodes {
+            nodes.change(change);
         }
     }
 
@@ -229,36 +208,27 @@ impl Core {
         }
     }
 
-    /// What any pod may have at most: the largest node, without what its DaemonSets take, and no more than
-    /// the operator's limit. A resource of which nothing is known is not limited.
-    pub fn find_room(&self, largest_node: bool, cap: Amounts) -> Room {
-        let limit = |amount, by| Limit { amount, by };
-        let mut room = Room {
-            cpu: cap.cpu.map(|most| limit(most, Reason::PodCap)),
-            memory: cap.memory.map(|most| limit(most, Reason::PodCap)),
-        };
-        if !largest_node {
-            return room;
+    /// Notes what nodes have left now, and the operator's limit.
+    pub fn survey(&mut self, cap: Amounts) {
+        self.cap = cap;
+        if let Some(nodes) = &self.nodes {
+            self.shapes = nodes.shapes(self.index.pods());
         }
-        let mut taken: HashMap<&str, (i64, i64)> = HashMap::new();
-        for pod in self.index.pods().filter(|pod| pod.is_daemon && !pod.is_finished) {
-            let Some(node) = &pod.node else { continue };
-            let (cpu, memory) = pod.requests();
-            let sum = taken.entry(node).or_default();
-            *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
+    }
+
+    /// What a pod of this VPA may have: on the nodes that take all of its pods, and by the operator's limit.
+    fn room(&self, key: &VpaKey) -> Room {
+        let mut tolerated: Vec<&[Toleration]> = Vec::new();
+        if !self.shapes.take_all() {
+            for (_, pod) in self.index.pods_of(key).filter(|(_, pod)| !pod.is_finished) {
+                // Replicas share one list.
+                let of_pod = pod.tolerations.as_deref().unwrap_or_default();
+                if !tolerated.iter().any(|known| std::ptr::eq(*known, of_pod)) {
+                    tolerated.push(of_pod);
+                }
+            }
         }
-        let left = |(name, node): (&String, &Node)| {
-            let (cpu, memory) = taken.get(&**name).copied().unwrap_or_default();
-            (node.cpu.saturating_sub(cpu), node.memory.saturating_sub(memory))
-        };
-        let largest = |pick: fn((i64, i64)) -> i64| {
-            self.nodes.iter().map(left).map(pick).max().filter(|most| *most > 0)
-        };
-        let cpu = largest(|left| left.0).map(|most| Quantity::cpu(MilliCpu(most)));
-        let memory = largest(|left| left.1).map(|most| Quantity::memory(Bytes(most)));
-        room.cpu = Limit::tighter(room.cpu, cpu.map(|most| limit(most, Reason::NodeCap)));
-        room.memory = Limit::tighter(room.memory, memory.map(|most| limit(most, Reason::NodeCap)));
-        room
+        Room { cap: self.cap, shapes: self.shapes.for_pods(&tolerated) }
     }
 
     /// Whether usage of this container counts: what runs before the others and ends does not.
@@ -285,7 +255,7 @@ impl Core {
     pub fn judge(&self, key: &VpaKey, now: Time) -> Option<Verdict> {
         let vpa = self.index.vpa(key)?;
         let watched = self.fleet.get(key)?;
-        let said = self.fleet.recommend(key, now)?;
+        let mut said = self.fleet.recommend(key, now)?;
         let unsupported = match vpa.target() {
             Target::Found => None,
             Target::Unknown => return None,
@@ -294,23 +264,28 @@ impl Core {
         let upstream = self.fleet.is_upstream();
         let tuned = self.fleet.settings().per_vpa_tuning && !upstream;
         let ignored = if tuned { &*watched.directives().bad_annotations } else { &[] };
-        let words = room::restricted_by(&said).map(|by| {
-            let room = self.fleet.room();
-            let text =
-                |limit: Option<Limit>| limit.map_or("any".into(), |it| it.amount.to_string());
-            let (cpu, memory) = (text(room.cpu), text(room.memory));
-            (by.name(), format!("A pod may have {cpu} of CPU and {memory} of memory"))
-        });
+        let limits = room::fit(&mut said, &self.room(key));
+        let by: Vec<&str> = room::restricted_by(&said).map(Reason::name).collect();
+        let words = (!by.is_empty()).then(|| (by.join(","), describe(limits)));
         let circumstances = Circumstances {
             pods: vpa.pod_count(),
             recommended: !said.containers.is_empty(),
             unsupported,
             ignored,
-            room: words.as_ref().map(|(by, words)| (*by, &**words)),
+            room: words.as_ref().map(|(by, words)| (&**by, &**words)),
         };
         let conditions = conditions::merge(&vpa.reported.conditions, now, &circumstances);
-        Some(Verdict { said, conditions })
+        Some(Verdict { said, conditions, limits })
     }
+}
+
+/// What a pod may have, and by whom.
+fn describe(limits: Limits) -> String {
+    let text = |limit: Option<Limit>| {
+        limit.map_or("any".to_owned(), |it| format!("{} ({})", it.amount, it.by.name()))
+    };
+    let (cpu, memory) = (text(limits.cpu), text(limits.memory));
+    format!("A pod may have CPU: {cpu}, memory: {memory}")
 }
 
 /// One line when a target breaks, and one when it is whole again.

@@ -1,20 +1,34 @@
 //! Pods that shall have more than there is room for.
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
 
 use super::stage::{Stage, after_use};
 
 pub async fn a_pod_is_kept_within_the_largest_node_and_within_a_limit(stage: &Stage) {
-    for (flag, resource, reason, amount) in [
-        ("--cap-to-largest-node", "cpu", "node_cap", "8"),
-        ("--pod-recommendation-max-allowed-cpu=3", "cpu", "pod_cap", "3"),
-        ("--pod-recommendation-max-allowed-memory=1Gi", "memory", "pod_cap", "1Gi"),
+    // There is a larger node, for others.
+    stage.bed.nodes().add("large", "64", "256Gi").await;
+    let taint = json!({ "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } });
+    let nodes = Api::<Node>::all(stage.client());
+    let patched = nodes.patch("large", &PatchParams::default(), &Patch::Merge(taint)).await;
+    patched.expect("it is there");
+    let (node, cpu, memory) = (
+        "--cap-to-largest-node",
+        "--pod-recommendation-max-allowed-cpu=3",
+        "--pod-recommendation-max-allowed-memory=1Gi",
+    );
+    for (flags, resource, held, reason, amount) in [
+        (&[node][..], "cpu", "node_cap", "node_cap", "8"),
+        (&[cpu], "cpu", "pod_cap", "pod_cap", "3"),
+        (&[memory], "memory", "pod_cap", "pod_cap", "1Gi"),
+        (&[node, memory], "memory", "pod_cap", "node_cap,pod_cap", "1Gi"),
     ] {
         let namespace = stage.bed.namespace("caps").await;
         stage.deploy(&namespace, "web").await;
         stage.autoscale(&namespace, "web", "web").await;
         stage.uses(&namespace, "web-", 20.0, 3000);
-        let play = stage.play(&namespace, &[flag]).await;
+        let play = stage.play(&namespace, flags).await;
         play.on(stage).await;
         stage.says(&namespace, "web", "main", resource, amount).await;
         if resource == "cpu" {
@@ -31,7 +45,7 @@ pub async fn a_pod_is_kept_within_the_largest_node_and_within_a_limit(stage: &St
         let message = capped["message"].as_str().unwrap_or_default();
         assert!(message.contains(amount), "{message}");
         play.tells(&format!(
-            "plimsoll_restricted_scaling{{container=\"main\",kind=\"vpa\",name=\"web\",namespace=\"{namespace}\",reason=\"{reason}\",resource=\"{resource}\"}} 1"
+            "plimsoll_restricted_scaling{{container=\"main\",kind=\"vpa\",name=\"web\",namespace=\"{namespace}\",reason=\"{held}\",resource=\"{resource}\"}} 1"
         ))
         .await;
         play.stop().await;
