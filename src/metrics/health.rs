@@ -31,7 +31,7 @@ const HISTORY: Definition = gauge(
     "plimsoll_history_state",
     "1 for the state that the history as a whole is in, 0 for the others.",
 )
-.labels(&["state"], "3");
+.labels(&["state"], "4");
 const FEED_OBJECTS: Definition =
     gauge("plimsoll_feed_objects", "Objects that a watch has told of and that are still there.")
         .labels(&["feed"], "1 per feed")

@@ -14,21 +14,24 @@ pub enum HistoryState {
     /// It is being read.
     #[default]
     Loading,
-    /// It was read, or there was none.
+    /// It was read, or is written by now.
     Loaded,
+    /// It was looked for, and there is none.
+    Absent,
     /// It could not be read.
     Failed,
 }
 
 impl HistoryState {
     /// All there are.
-    pub const ALL: [Self; 3] = [Self::Loading, Self::Loaded, Self::Failed];
+    pub const ALL: [Self; 4] = [Self::Loading, Self::Loaded, Self::Absent, Self::Failed];
 
     /// Its word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Loading => "loading",
             Self::Loaded => "loaded",
+            Self::Absent => "absent",
             Self::Failed => "failed",
         }
     }

@@ -174,6 +174,17 @@ impl Fleet {
         self.vpas.iter().filter(waiting).map(|(key, watched)| (key, watched.owner.as_deref()))
     }
 
+    /// The VPAs whose stored history could not be read, with the owner of their pods.
+    pub fn unread(&self) -> impl Iterator<Item = Waiting<'_>> {
+        let unread = |(_, watched): &(&VpaKey, &Watched)| watched.state == HistoryState::Missing;
+        self.vpas.iter().filter(unread).map(|(key, watched)| (key, watched.owner.as_deref()))
+    }
+
+    /// All VPAs, in no order.
+    pub fn watched(&self) -> impl Iterator<Item = &Watched> {
+        self.vpas.values()
+    }
+
     /// Takes in what a storage remembers of a container, on top of what was seen since.
     pub fn restore(
         &mut self,
@@ -239,7 +250,8 @@ impl Fleet {
         }
     }
 
-    /// Notes that the stored history of a VPA that waits for it cannot be read, and is not waited for.
+    /// Notes that the stored history of a VPA that waits for it cannot be read, and is not waited for. It may be
+    /// read later; until then nothing is saved over it.
     pub fn missing(&mut self, key: &VpaKey) {
         let waiting = |it: &&mut Watched| it.state == HistoryState::Waiting;
         if let Some(watched) = self.vpas.get_mut(key).filter(waiting) {

@@ -81,6 +81,8 @@ pub struct Role {
     found: Notify,
     /// Stored history was read.
     loaded: Notify,
+    /// Whether the latest attempt to read it failed.
+    unreadable: AtomicBool,
     /// Whether what another writer stored was taken over, since this process leads.
     caught_up: AtomicBool,
     passes: watch::Sender<(u64, Summary)>,
@@ -321,6 +323,7 @@ impl Role {
             news: Notify::new(),
             found: Notify::new(),
             loaded: Notify::new(),
+            unreadable: AtomicBool::new(false),
             caught_up: AtomicBool::new(false),
             passes: watch::Sender::new((0, Summary::default())),
         }))
@@ -351,6 +354,7 @@ impl Role {
         self.health.set_feed_objects(self.feeds.pods.name(), pods);
         self.metrics.set_requests_read(sources);
         self.health.set_leader(self.permit.fence().is_held());
+        self.health.set_history_state(self.progress());
         self.health.set_write_queue("status", self.outbox.len());
         self.health.set_write_queue("checkpoint", unsaved);
         for (kind, answer, count) in self.stats.counts() {

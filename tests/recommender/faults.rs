@@ -13,6 +13,7 @@ mod refusals;
 mod replicas;
 mod stage;
 mod target;
+mod unread;
 mod usage;
 
 use super::log;

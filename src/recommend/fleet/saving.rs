@@ -23,7 +23,7 @@ impl Fleet {
             .vpas
             .iter()
             .filter(|(key, watched)| {
-                watched.state != HistoryState::Waiting && !(watched.failed && but.contains(*key))
+                watched.state == HistoryState::Loaded && !(watched.failed && but.contains(*key))
             })
             .filter_map(|(key, watched)| {
                 let unsaved = watched.unsaved?;

@@ -344,3 +344,35 @@ fn both_limits_are_named_when_both_hold() {
     let named: Vec<Reason> = room::restricted_by(&said).collect();
     assert_eq!(named, [Reason::NodeCap, Reason::PodCap]);
 }
+
+#[test]
+fn a_history_that_could_not_be_read_is_asked_for_again_and_not_written_over() {
+    let mut fleet = fleet(Compat::Plimsoll, &[]);
+    fleet.track(&vpa("web"), Directives::default(), START);
+    fleet.missing(&vpa("web"));
+    (60..70).for_each(|number| take(&mut fleet, "web", minute(number)));
+    assert!(fleet.recommend(&vpa("web"), minute(70)).is_some(), "what is seen counts meanwhile");
+    assert!(due(&fleet, minute(99)).is_empty(), "what is stored is not known");
+    assert_eq!(fleet.waiting().count(), 0);
+    assert_eq!(fleet.unread().collect::<Vec<_>>(), [(&vpa("web"), None)]);
+    fleet.restore(&key("web"), &stored(60, None), minute(70)).expect("good");
+    load(&mut fleet, "web");
+    assert_eq!(fleet.unread().count(), 0);
+    let seen = fleet
+        .get(&vpa("web"))
+        .and_then(|it| it.history().get("main"))
+        .map(|it| it.cpu_seen().count);
+    assert_eq!(seen, Some(70), "what was stored, and what was seen since");
+    assert_eq!(due(&fleet, minute(99)), ["web"]);
+}
+
+#[test]
+fn a_history_that_was_not_there_is_none_until_one_is_saved() {
+    let mut fleet = fleet(Compat::Plimsoll, &["new", "old"]);
+    fleet.was_stored(&vpa("old"), START);
+    let stored = |fleet: &Fleet, name: &str| fleet.get(&vpa(name)).is_some_and(Watched::is_stored);
+    assert!(!stored(&fleet, "new") && stored(&fleet, "old"));
+    take(&mut fleet, "new", minute(1));
+    save(&mut fleet, "new", minute(1));
+    assert!(stored(&fleet, "new"));
+}

@@ -15,19 +15,9 @@ pub enum HistoryState {
     Waiting,
     /// It is part of what is known.
     Loaded,
-    /// It cannot be read, and the recommender was told to go on without.
+    /// It could not be read, and the recommender was told to go on without. It is tried again; until then nothing
+    /// is written over it.
     Missing,
-}
-
-impl HistoryState {
-    /// As metrics and explanations name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "loading",
-            Self::Loaded => "loaded",
-            Self::Missing => "missing",
-        }
-    }
 }
 
 /// One VPA.
@@ -70,6 +60,11 @@ impl Watched {
     /// How far its stored history has come.
     pub fn state(&self) -> HistoryState {
         self.state
+    }
+
+    /// Whether a storage holds anything of it: it was found there, or saved.
+    pub fn is_stored(&self) -> bool {
+        self.last_saved.is_some()
     }
 
     /// The topmost owner of its pods.

@@ -2,24 +2,26 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
 use plimsoll_storage::{Error, Key, Sample, Sink, Snapshot, Time, VpaKey, Wanted};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
-use crate::{metrics::HistoryState as Progress, observe::index::Target, recommend::Restored};
+use crate::{observe::index::Target, recommend::Restored};
 
 /// How often it is looked whether something is due.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Role {
-    /// Reads the history of every VPA when it is first seen.
+    /// Reads the history of every VPA when it is first seen, and again later what could not be read and was not
+    /// waited for (`--history-optional`).
     pub(super) async fn keep_loading(self: Arc<Self>, stop: Stop) {
         let mut pause = FIRST_PAUSE;
+        let mut again = Instant::now();
         loop {
-            let wanted = self.wanted_histories();
+            let wanted = self.wanted_histories(Instant::now() >= again);
             if wanted.is_empty() {
                 tokio::select! {
                     () = stop.stopped() => return,
@@ -32,33 +34,34 @@ impl Role {
                 () = stop.stopped() => return,
                 loaded = self.load(&wanted) => loaded,
             };
-            match loaded {
-                Ok(()) => pause = FIRST_PAUSE,
-                Err(error) => {
-                    tracing::error!(%error, vpas = wanted.len(), "stored history cannot be read");
-                    if self.config.history_optional {
-                        let mut core = self.state.lock();
-                        for key in wanted.keys() {
-                            core.fleet.missing(key);
-                        }
-                        drop(core);
-                        self.loaded.notify_one();
-                        continue;
-                    }
-                    self.health.set_history_state(Progress::Failed);
-                    tokio::select! {
-                        () = stop.stopped() => return,
-                        () = tokio::time::sleep(pause) => {}
-                    }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+            self.unreadable.store(loaded.is_err(), Ordering::Release);
+            let Err(error) = loaded else {
+                (pause, again) = (FIRST_PAUSE, Instant::now());
+                continue;
+            };
+            tracing::error!(%error, vpas = wanted.len(), "stored history cannot be read");
+            again = Instant::now() + pause;
+            if self.config.history_optional {
+                let mut core = self.state.lock();
+                for key in wanted.keys() {
+                    core.fleet.missing(key);
+                }
+                drop(core);
+                self.loaded.notify_one();
+            } else {
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// The VPAs whose history is to be read, with the owner of their pods. None before the lists are
-    /// complete: a target that only seems to be missing would find no history.
-    fn wanted_histories(&self) -> HashMap<VpaKey, Option<Box<str>>> {
+    /// The VPAs whose history is to be read, with the owner of their pods; `again`: also those that could not be
+    /// read before. None before the lists are complete: a target that only seems to be missing would find no
+    /// history.
+    fn wanted_histories(&self, again: bool) -> HashMap<VpaKey, Option<Box<str>>> {
         if !self.feeds.needed().all(|feed| feed.is_synced()) {
             return HashMap::new();
         }
@@ -68,13 +71,9 @@ impl Role {
         let core = self.state.lock();
         let sought =
             |key: &VpaKey| core.index.vpa(key).is_some_and(|vpa| *vpa.target() != Target::Unknown);
-        let waiting = core.fleet.waiting().filter(|(key, _)| sought(key));
-        let wanted: HashMap<_, _> =
-            waiting.map(|(key, owner)| (key.clone(), owner.map(Into::into))).collect();
-        if core.fleet.waiting().next().is_none() {
-            self.health.set_history_state(Progress::Loaded);
-        }
-        wanted
+        let unread = core.fleet.unread().filter(|_| again);
+        let wanted = core.fleet.waiting().chain(unread).filter(|(key, _)| sought(key));
+        wanted.map(|(key, owner)| (key.clone(), owner.map(Into::into))).collect()
     }
 
     async fn load(&self, wanted: &HashMap<VpaKey, Option<Box<str>>>) -> Result<(), Error> {

@@ -157,9 +157,22 @@ impl Role {
         }
     }
 
-    /// How far the stored history is, all in all.
+    /// How far the stored history is, all in all: the worst that is true of any VPA, and `Absent` when there is
+    /// none of any.
     pub(super) fn progress(&self) -> Progress {
         let core = self.state.lock();
-        if core.fleet.waiting().next().is_some() { Progress::Loading } else { Progress::Loaded }
+        let (mut waiting, mut missing, mut stored) = (false, false, core.fleet.is_empty());
+        for watched in core.fleet.watched() {
+            waiting |= watched.state() == HistoryState::Waiting;
+            missing |= watched.state() == HistoryState::Missing;
+            stored |= watched.is_stored();
+        }
+        match (waiting, missing) {
+            (_, true) => Progress::Failed,
+            (true, false) if self.unreadable.load(Ordering::Acquire) => Progress::Failed,
+            (true, false) => Progress::Loading,
+            (false, false) if stored => Progress::Loaded,
+            (false, false) => Progress::Absent,
+        }
     }
 }

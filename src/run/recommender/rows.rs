@@ -32,7 +32,8 @@ impl Objects for Rows {
                 update_mode: vpa.mode.unwrap_or_default().as_str(),
                 history_state: match watched.state() {
                     HistoryState::Waiting => Progress::Loading,
-                    HistoryState::Loaded => Progress::Loaded,
+                    HistoryState::Loaded if watched.is_stored() => Progress::Loaded,
+                    HistoryState::Loaded => Progress::Absent,
                     HistoryState::Missing => Progress::Failed,
                 },
                 staleness_seconds: sample.map(|at| now.nanos_since(at).max(0) as f64 / 1e9),
