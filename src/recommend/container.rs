@@ -7,6 +7,7 @@ use super::{
     explanation::Basis,
     histogram::Axis,
     histogram::Histogram,
+    history::Early,
     policy::Overrides,
     pool::Pool,
     settings::Rules,
@@ -257,8 +258,14 @@ impl ContainerHistory {
         if memory { (Basis::Memory, self.memory_seen) } else { (Basis::Cpu, self.cpu_seen) }
     }
 
-    /// Adds what is remembered of the same container.
-    pub fn merge(&mut self, remembered: &Self, rules: &Rules) {
+    /// Adds what is remembered of the same container. Of what was seen first since, that counts once which is
+    /// remembered as well; a history that came back without its pods does not say, and upstream counts it twice.
+    pub(super) fn merge<'a>(
+        &mut self,
+        remembered: &Self,
+        early: impl Iterator<Item = &'a Early>,
+        rules: &Rules,
+    ) {
         let mut remembered = remembered.clone();
         // Both sides are brought to the same measure first.
         let now = self.memory_seen.last.max(self.cpu_seen.last).unwrap_or(self.created);
@@ -274,6 +281,7 @@ impl ContainerHistory {
         match (&mut self.fleet, remembered.fleet.take()) {
             (Some(ours), Some(theirs)) => {
                 ours.peaks.merge(axis, &theirs.peaks);
+        self.forget_known(&remembered, early, rules);
                 window::join(&mut ours.peaks, axis, &mut ours.window, &theirs.window);
             }
             (ours, theirs) => *ours = ours.take().or(theirs),
@@ -311,6 +319,26 @@ impl ContainerHistory {
             Axis { half_life: span(self.half_lives.memory), ..rules.memory_axis() },
         )
     }
+    /// Takes out what is part of what is remembered too. Peaks need nothing: of one window the larger stands.
+    fn forget_known<'a>(
+        &mut self,
+        remembered: &Self,
+        early: impl Iterator<Item = &'a Early>,
+        rules: &Rules,
+    ) {
+        for Early { pod, at, cpu, has_memory, .. } in early {
+            let known = remembered.replicas.binary_search_by(|known| known.name.cmp(pod));
+            let Some(known) = known.ok().map(|index| &remembered.replicas[index]) else { continue };
+            if let Some(cpu) = cpu.filter(|cpu| cpu.0 >= 0 && Some(*at) <= known.last_cpu) {
+                self.cpu.subtract(rules.cpu_axis(), cpu.as_cores(), CPU_WEIGHT, *at);
+                self.cpu_seen.count = self.cpu_seen.count.saturating_sub(1);
+            }
+            if *has_memory && Some(*at) <= known.last_memory {
+                self.memory_seen.count = self.memory_seen.count.saturating_sub(1);
+            }
+        }
+    }
+
 
     /// Brings the histograms over when a half-life was changed.
     pub(super) fn adopt(&mut self, now: Time, rules: &Rules) {

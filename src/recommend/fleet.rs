@@ -247,6 +247,7 @@ impl Fleet {
     pub fn loaded(&mut self, key: &VpaKey, sighting: u64) {
         if let Some(watched) = self.vpas.get_mut(key).filter(|it| it.sighting == sighting) {
             watched.state = HistoryState::Loaded;
+            watched.history.settle();
         }
     }
 
@@ -272,6 +273,9 @@ impl Fleet {
         let watched = self.vpas.get_mut(key)?;
         let Usage { pod, container, at, cpu, memory } = usage;
         let rules = watched.directives.rules(watched.history.get(container), &self.settings);
+        if watched.state != HistoryState::Loaded {
+            watched.history.note_first(container, pod, at, (cpu, memory));
+        }
         let history = watched.history.container_mut(container, now, &rules);
         let taken = Taken {
             cpu: cpu.map(|cpu| history.add_cpu(pod, at, cpu, &rules)),

@@ -9,7 +9,10 @@ use super::{
     directives::Directives,
     settings::{Rules, Settings},
 };
-use crate::compat::Fix;
+use crate::{
+    compat::Fix,
+    units::{Bytes, MilliCpu},
+};
 
 /// The histories of one VPA's containers, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +20,18 @@ pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
     /// Containers whose stored record says nothing any more, though it may have seen more than ours.
     outdated: Vec<Arc<str>>,
+    /// The first sample of each pod, as long as a stored history may come that has it too.
+    early: Vec<Early>,
+}
+
+/// A sample that may be part of what is stored: metrics show the same one until the next is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Early {
+    container: Box<str>,
+    pub(super) pod: Box<str>,
+    pub(super) at: Time,
+    pub(super) cpu: Option<MilliCpu>,
+    pub(super) has_memory: bool,
 }
 
 /// What became of something remembered.
@@ -60,10 +75,35 @@ impl History {
         }
         match self.find(&name) {
             Ok(index) if self.containers[index].1.restored => return Restored::Already,
-            Ok(index) => self.containers[index].1.merge(&remembered, rules),
+            Ok(index) => {
+                let early = self.early.iter().filter(|early| *early.container == *name);
+                self.containers[index].1.merge(&remembered, early, rules);
+            }
             Err(index) => self.containers.insert(index, (name, remembered)),
         }
         Restored::Taken
+    }
+
+    /// Notes the sample that is about to be taken, if it is the first of its pod. Call it while a stored history
+    /// may still come.
+    pub fn note_first(
+        &mut self,
+        container: &str,
+        pod: &str,
+        at: Time,
+        (cpu, memory): (Option<MilliCpu>, Option<Bytes>),
+    ) {
+        let known = self.get(container);
+        if known.is_none_or(|known| !known.restored && known.replicas().all(|name| name != pod)) {
+            let (container, pod) = (container.into(), pod.into());
+            let has_memory = memory.is_some();
+            self.early.push(Early { container, pod, at, cpu, has_memory });
+        }
+    }
+
+    /// Notes that no stored history is to come.
+    pub fn settle(&mut self) {
+        self.early = Vec::new();
     }
 
     /// Notes that the stored record of this container is not to be kept for what it has seen: it has

@@ -376,3 +376,29 @@ fn a_history_that_was_not_there_is_none_until_one_is_saved() {
     save(&mut fleet, "new", minute(1));
     assert!(stored(&fleet, "new"));
 }
+
+#[test]
+fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it() {
+    let seen = |fleet: &Fleet| {
+        let known = fleet.get(&vpa("web")).and_then(|it| it.history().get("main"));
+        known.map(|it| (it.cpu_seen(), it.memory_seen()))
+    };
+    let mut stayed = fleet(Compat::Plimsoll, &["web"]);
+    (0..60).for_each(|number| take(&mut stayed, "web", minute(number)));
+    // The last stored sample is that of minute 59, and it is shown until the next is measured.
+    for later in [60, 63] {
+        (60..later).for_each(|number| {
+            if stayed.get(&vpa("web")).and_then(Watched::last_sample) < Some(minute(number)) {
+                take(&mut stayed, "web", minute(number));
+            }
+        });
+        let mut late = fleet(Compat::Plimsoll, &[]);
+        late.track(&vpa("web"), Directives::default(), START);
+        (59..later).for_each(|number| take(&mut late, "web", minute(number)));
+        late.restore(&key("web"), &stored(60, None), minute(later)).expect("good");
+        load(&mut late, "web");
+        assert_eq!(seen(&late), seen(&stayed), "until minute {later}");
+        let said = |fleet: &Fleet| fleet.recommend(&vpa("web"), minute(later)).expect("loaded");
+        assert_eq!(said(&late), said(&stayed), "until minute {later}");
+    }
+}
