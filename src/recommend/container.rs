@@ -172,6 +172,14 @@ impl ContainerHistory {
         self.replicas.shrink_to_fit();
     }
 
+    /// Whether a window with a peak closed after `since`, and by `now`.
+    pub fn has_window_closed(&self, since: Time, now: Time) -> bool {
+        self.replicas.iter().any(|replica| {
+            replica.window_end.is_some_and(|end| since < end && end <= now)
+                && window::open_peak(replica).is_some()
+        })
+    }
+
     /// The pods that have state of their own.
     pub fn replicas(&self) -> impl Iterator<Item = &str> {
         self.replicas.iter().map(|replica| &*replica.name)
@@ -271,6 +279,7 @@ impl ContainerHistory {
         let now = self.memory_seen.last.max(self.cpu_seen.last).unwrap_or(self.created);
         self.adopt(now, rules);
         remembered.adopt(now, rules);
+        self.forget_known(&remembered, early, rules);
         let axis = rules.memory_axis();
         match (&mut self.apart, remembered.apart.take()) {
             (Some(ours), Some(theirs)) => ours.merge(&theirs, rules),
@@ -281,7 +290,6 @@ impl ContainerHistory {
         match (&mut self.fleet, remembered.fleet.take()) {
             (Some(ours), Some(theirs)) => {
                 ours.peaks.merge(axis, &theirs.peaks);
-        self.forget_known(&remembered, early, rules);
                 window::join(&mut ours.peaks, axis, &mut ours.window, &theirs.window);
             }
             (ours, theirs) => *ours = ours.take().or(theirs),
@@ -311,14 +319,6 @@ impl ContainerHistory {
         self.restored |= remembered.restored;
     }
 
-    /// What both histograms are measured by now.
-    pub(super) fn axes(&self, rules: &Rules) -> (Axis<'static>, Axis<'static>) {
-        let span = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
-        (
-            Axis { half_life: span(self.half_lives.cpu), ..rules.cpu_axis() },
-            Axis { half_life: span(self.half_lives.memory), ..rules.memory_axis() },
-        )
-    }
     /// Takes out what is part of what is remembered too. Peaks need nothing: of one window the larger stands.
     fn forget_known<'a>(
         &mut self,
@@ -339,6 +339,14 @@ impl ContainerHistory {
         }
     }
 
+    /// What both histograms are measured by now.
+    pub(super) fn axes(&self, rules: &Rules) -> (Axis<'static>, Axis<'static>) {
+        let span = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
+        (
+            Axis { half_life: span(self.half_lives.cpu), ..rules.cpu_axis() },
+            Axis { half_life: span(self.half_lives.memory), ..rules.memory_axis() },
+        )
+    }
 
     /// Brings the histograms over when a half-life was changed.
     pub(super) fn adopt(&mut self, now: Time, rules: &Rules) {

@@ -332,11 +332,14 @@ impl Fleet {
     }
 
     /// Forgets what was kept for single pods that are gone; what they used stays. Their windows count as closed from
-    /// then on, so the history is another one to those who read it without windows: it is saved again.
+    /// then on, so the history is another one to those who read it without windows: it is saved again. So it is when
+    /// a window closes with time, though no sample comes any more: upstream, or `--compat=upstream` after a kill,
+    /// would not learn of its peak.
     pub fn retain_pods(&mut self, key: &VpaKey, lives: impl Fn(&str) -> bool, now: Time) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
-        let mut any = false;
+        let (mut any, since) = (false, watched.last_saved);
         for (_, container) in watched.history.iter_mut() {
+            any |= since.is_some_and(|since| container.has_window_closed(since, now));
             if !container.replicas().all(&lives) {
                 container.retain_replicas(&lives);
                 any = true;
@@ -347,7 +350,8 @@ impl Fleet {
         }
     }
 
-    /// Works out what the containers of a VPA should request. `None` while its history is not loaded.
+    /// Works out what the containers of a VPA should request, each by itself. `None` while its history is not
+    /// loaded.
     pub fn recommend(&self, key: &VpaKey, now: Time) -> Option<Recommendation> {
         let watched = self.vpas.get(key).filter(|it| it.state != HistoryState::Waiting)?;
         Some(recommend(&watched.directives, &watched.history, &self.settings, now))

@@ -402,3 +402,19 @@ fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it()
         assert_eq!(said(&late), said(&stayed), "until minute {later}");
     }
 }
+
+#[test]
+fn a_window_that_closes_with_time_alone_is_saved_once_more() {
+    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
+    take(&mut fleet, "web", minute(0));
+    save(&mut fleet, "web", minute(1));
+    let look = |fleet: &mut Fleet, now| {
+        fleet.retain_pods(&vpa("web"), |_| true, now);
+        fleet.unsaved().0
+    };
+    let closes = START.later(DAY);
+    assert_eq!(look(&mut fleet, closes.earlier(MINUTE)), 0, "its window is open");
+    assert_eq!(look(&mut fleet, closes), 1, "a reader without windows is now told of its peak");
+    save(&mut fleet, "web", closes.later(MINUTE));
+    assert_eq!(look(&mut fleet, closes.later(MINUTE * 2)), 0);
+}
