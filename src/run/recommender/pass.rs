@@ -30,9 +30,11 @@ const LEAP: Duration = Duration::from_hours(6);
 pub struct Passes {
     last_expiry: Option<Time>,
     last_pass: Option<Time>,
+    /// VPAs that have had no recommendation for long: said once of each.
     missing: HashSet<VpaKey>,
     /// The read of usage that a pass did not wait for to its end.
     reads: JoinSet<Reading>,
+    last_reminder: Option<Time>,
 }
 
 /// What a pass did, for logs and tests.
@@ -186,6 +188,7 @@ impl Role {
         passes.missing.retain(|key| core.fleet.get(key).is_some());
         self.metrics.set_container_states(core.fleet.containers());
         drop(core);
+        remind(passes, self.clock.now());
         self.metrics.set_vpa_counts(counts.iter().map(|&(mode, said, matched, unsupported)| {
             VpaTraits {
                 update_mode: mode.map(UpdateMode::as_str),
@@ -244,9 +247,15 @@ impl Role {
     }
 }
 
-/// After half an hour without a recommendation one line says so, once until there is one.
+/// How long a VPA may be without a recommendation before a line says so, and how long after that all of those are
+/// named again.
+const PATIENCE: Duration = Duration::from_mins(30);
+
+/// So many VPAs are named one by one in a line.
+const NAMED: usize = 10;
+
+/// After half an hour without a recommendation one line says so.
 fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {
-    const PATIENCE: Duration = Duration::from_mins(30);
     let since = core.fleet.get(key).and_then(Watched::empty_since);
     match since {
         Some(since) if now > since.later(PATIENCE) => {
@@ -258,5 +267,26 @@ fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {
         None => {
             passes.missing.remove(key);
         }
+    }
+}
+
+/// Every half hour one line for all VPAs that still have none: whoever looks at the log of the last hour alone is to
+/// see them, and there may be thousands.
+fn remind(passes: &mut Passes, now: Time) {
+    if passes.missing.is_empty() {
+        passes.last_reminder = None;
+        return;
+    }
+    let due = passes.last_reminder.is_none_or(|last| now >= last.later(PATIENCE) || now < last);
+    if !due {
+        return;
+    }
+    // The first line about a VPA is its own.
+    if passes.last_reminder.replace(now).is_some() {
+        let mut names: Vec<String> = passes.missing.iter().map(ToString::to_string).collect();
+        names.sort_unstable();
+        let vpas = names.len();
+        names.truncate(NAMED);
+        tracing::warn!(vpas, first = names.join(", "), "still without a recommendation");
     }
 }
