@@ -114,6 +114,11 @@ impl Quantity {
         saturate(divide_away(self.nanos, MILLI))
     }
 
+    /// In billionths, exactly.
+    pub const fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// As the nearest float: for ratios and metrics, never for amounts that are written again.
     pub fn as_f64(self) -> f64 {
         self.nanos as f64 / ONE as f64

@@ -89,6 +89,18 @@ fn the_flags_of_the_recommender_in_the_documentation_are_those_of_the_code() {
 }
 
 #[test]
+fn every_annotation_that_is_written_is_documented() {
+    let page = page("docs/configuration.md");
+    let (_, written) = page.split_once("## Annotations that Plimsoll writes").expect("a chapter");
+    for (key, on) in [
+        (plimsoll_storage::checkpoint::annotation::KEY, "VerticalPodAutoscalerCheckpoint"),
+        (plimsoll::recommend::annotation::KEY, "VerticalPodAutoscaler"),
+    ] {
+        assert!(written.contains(&format!("\n| `{key}` | {on} |")), "{key} has no row");
+    }
+}
+
+#[test]
 fn every_fix_has_its_row_and_its_test() {
     let (page, tests) = (page("docs/compatibility.md"), page("tests/model/fixes.rs"));
     for fix in Fix::ALL {

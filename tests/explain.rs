@@ -1,5 +1,7 @@
 //! `plimsoll explain vpa` on a real cluster: what it prints is what the recommender knows, and why.
 
+mod annotated;
+
 use std::{
     net::TcpListener,
     path::{Path, PathBuf},
@@ -172,7 +174,7 @@ async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_fo
     assert!(value["history"]["records"][0]["written"].is_string(), "{value:#}");
     let main = &report.containers[0];
     assert_eq!((main.pods, report.pods), (2, 2));
-    assert_eq!(main.kills.iter().map(|kill| kill.counted).collect::<Vec<_>>(), [true]);
+    assert_eq!(main.kills.iter().map(|kill| kill.counted).collect::<Vec<_>>(), [Some(true)]);
     for (resource, is_cpu) in [(&main.cpu, true), (&main.memory, false)] {
         let resource = resource.as_ref().expect("is recommended");
         assert_eq!(resource.agreement, Agreement::Same, "{resource:#?}");

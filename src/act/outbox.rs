@@ -19,7 +19,7 @@ use tokio::{
 use crate::act::{
     Outcome, Permit, Source, WriteStats,
     queue::Queue,
-    status::{self, Attempt, REQUEST_LIMIT},
+    status::{self, Attempt, Part, REQUEST_LIMIT},
 };
 
 /// How often a key is prepared anew right after a conflict, before others get their turn.
@@ -45,6 +45,10 @@ struct Inner {
     queue: Mutex<Queue>,
     /// The last write that was answered or not failed.
     failing: AtomicBool,
+    /// The same, of annotations.
+    annotations_failing: AtomicBool,
+    /// It is ending: what goes with a status may no longer keep others from being written.
+    ending: AtomicBool,
     /// There may be something to take.
     pushed: Notify,
     /// A key has been dealt with.
@@ -78,6 +82,8 @@ impl Outbox {
             request_limit: REQUEST_LIMIT,
             queue: Mutex::default(),
             failing: AtomicBool::new(false),
+            annotations_failing: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             pushed: Notify::new(),
             settled: Notify::new(),
         };
@@ -149,8 +155,9 @@ impl Outbox {
     }
 
     /// Waits until everything is written or the time is over, while [`Outbox::run`] goes on, and
-    /// answers how many keys are left.
+    /// answers how many keys are left. From now on no annotations are written while a status waits.
     pub async fn drain(&self, deadline: Instant) -> usize {
+        self.inner.ending.store(true, Ordering::Relaxed);
         loop {
             let settled = self.inner.settled.notified();
             tokio::pin!(settled);
@@ -231,19 +238,17 @@ impl Inner {
                 &self.client,
                 &self.permit,
                 &patch,
+                Part::Status,
                 &self.stats,
                 self.request_limit,
             )
             .await;
             self.source.done(key, &outcome);
-            let pause = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-            if !pause.is_zero() {
-                // The server is too busy for any of us, not for this key.
-                self.queue().pause(Instant::now() + pause);
-            }
+            let pause = self.note_pause(retry_after);
             match outcome {
                 Outcome::Written { .. } => {
                     self.failing.store(false, Ordering::Relaxed);
+                    self.annotate(key, stopped).await;
                     return Settled::Done;
                 }
                 Outcome::Gone => return Settled::Done,
@@ -266,5 +271,49 @@ impl Inner {
             }
         }
         Settled::Later(Duration::ZERO)
+    }
+
+    /// Writes what goes with a status that was just written. Nothing depends on it.
+    async fn annotate(&self, key: &VpaKey, stopped: &watch::Receiver<bool>) {
+        while let Some(patch) = self.source.prepare_annotations(key) {
+            if *stopped.borrow()
+                || (self.ending.load(Ordering::Relaxed) && self.queue().has_ready())
+            {
+                return self.source.done_annotations(key, &Outcome::Fenced);
+            }
+            let Attempt { outcome, retry_after } = status::attempt(
+                &self.client,
+                &self.permit,
+                &patch,
+                Part::Annotations,
+                &self.stats,
+                self.request_limit,
+            )
+            .await;
+            self.source.done_annotations(key, &outcome);
+            self.note_pause(retry_after);
+            match outcome {
+                Outcome::Written { .. } => self.annotations_failing.store(false, Ordering::Relaxed),
+                Outcome::Conflict(Some(_)) => continue,
+                Outcome::Conflict(None) | Outcome::Gone | Outcome::Fenced => {}
+                Outcome::Failed { why } => {
+                    if self.annotations_failing.swap(true, Ordering::Relaxed) {
+                        tracing::debug!(vpa = %key, "{why}");
+                    } else {
+                        tracing::warn!(vpa = %key, "{why}; the next one goes with its next status");
+                    }
+                }
+            }
+            return;
+        }
+    }
+
+    /// The pause that the server asked for: it is too busy for any of us, not for one key.
+    fn note_pause(&self, asked: Option<Duration>) -> Duration {
+        let pause = asked.unwrap_or_default().min(LONGEST_PAUSE);
+        if !pause.is_zero() {
+            self.queue().pause(Instant::now() + pause);
+        }
+        pause
     }
 }

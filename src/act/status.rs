@@ -1,4 +1,4 @@
-//! One write of a VerticalPodAutoscaler's status, and what can come of it.
+//! One write of a VerticalPodAutoscaler's status, or of its annotations beside it, and what can come of it.
 
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,24 @@ pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Who wrote, in `managedFields`.
 const FIELD_MANAGER: &str = "plimsoll-recommender";
 
-/// A status that is to be written.
+/// What of an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Its status.
+    Status,
+    /// Its metadata.
+    Annotations,
+}
+
+/// A status that is to be written, or annotations that go with it.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
     /// Whose it is.
     pub key: VpaKey,
     /// The version of the object that the patch was made from. Any other makes it a conflict.
     pub resource_version: Box<str>,
-    /// The whole merge patch, `{"status": ...}`, without the resourceVersion. A list in it replaces the
-    /// stored one, so `conditions` must hold everybody's.
+    /// The whole merge patch, `{"status": ...}` or `{"metadata": {"annotations": ...}}`, without the
+    /// resourceVersion. A list in it replaces the stored one, so `conditions` must hold everybody's.
     pub body: Value,
 }
 
@@ -63,6 +72,16 @@ pub trait Source: Send + Sync {
     fn prepare(&self, key: &VpaKey) -> Option<StatusPatch>;
     /// What came of it. After a conflict with an object `prepare` is asked again at once.
     fn done(&self, key: &VpaKey, outcome: &Outcome);
+
+    /// Annotations that go with the status that was just written. They cost a request of their own and are
+    /// worth no more than that: what fails is not tried again.
+    fn prepare_annotations(&self, _key: &VpaKey) -> Option<StatusPatch> {
+        None
+    }
+
+    /// What came of them. After a conflict with an object `prepare_annotations` is asked again at once, until
+    /// it has none.
+    fn done_annotations(&self, _key: &VpaKey, _outcome: &Outcome) {}
 }
 
 /// Writes one status: a merge patch that holds for the version it was made from only.
@@ -71,7 +90,9 @@ pub async fn write_status(
     permit: &dyn WritePermit,
     patch: &StatusPatch,
 ) -> Outcome {
-    attempt(client, permit, patch, &WriteStats::default(), REQUEST_LIMIT).await.outcome
+    attempt(client, permit, patch, Part::Status, &WriteStats::default(), REQUEST_LIMIT)
+        .await
+        .outcome
 }
 
 /// An outcome, and how long the server asked to be left alone.
@@ -109,29 +130,31 @@ pub(super) async fn attempt(
     client: &Client,
     permit: &dyn WritePermit,
     patch: &StatusPatch,
+    part: Part,
     stats: &WriteStats,
     limit: Duration,
 ) -> Attempt {
-    let request = match request(patch) {
+    let failed = |why: &str| failed(&patch.key, part, why);
+    let request = match request(patch, part) {
         Ok(request) => request,
-        Err(why) => return failed(&patch.key, &why).into(),
+        Err(why) => return failed(&why).into(),
     };
     if permit.acquire().await.is_err() {
-        stats.count(WriteKind::Status, Answer::Fenced, Duration::ZERO);
+        stats.count(part.kind(), Answer::Fenced, Duration::ZERO);
         return Outcome::Fenced.into();
     }
     let sent = Instant::now();
     let reply = tokio::time::timeout(limit, send(client, request)).await;
-    let count = |answer| stats.count(WriteKind::Status, answer, sent.elapsed());
+    let count = |answer| stats.count(part.kind(), answer, sent.elapsed());
     let reply = match reply {
         Ok(Ok(reply)) => reply,
         Ok(Err(why)) => {
             count(Answer::None);
-            return failed(&patch.key, &why).into();
+            return failed(&why).into();
         }
         Err(_) => {
             count(Answer::None);
-            return failed(&patch.key, &format!("no answer within {limit:?}")).into();
+            return failed(&format!("no answer within {limit:?}")).into();
         }
     };
     count(Answer::Code(reply.code.as_u16()));
@@ -140,16 +163,32 @@ pub(super) async fn attempt(
             Ok(Stored { metadata: StoredMetadata { resource_version } }) => {
                 Outcome::Written { resource_version }
             }
-            Err(why) => failed(&patch.key, &format!("the answer cannot be read: {why}")),
+            Err(why) => failed(&format!("the answer cannot be read: {why}")),
         },
         StatusCode::NOT_FOUND => Outcome::Gone,
         StatusCode::CONFLICT => read_again(client, &patch.key, limit).await,
-        code => failed(&patch.key, &format!("{}: {}", code.as_u16(), message(&reply.body))),
+        code => failed(&format!("{}: {}", code.as_u16(), message(&reply.body))),
     };
     Attempt { outcome, retry_after: reply.retry_after }
 }
 
-fn request(patch: &StatusPatch) -> Result<Request<Body>, String> {
+impl Part {
+    const fn kind(self) -> WriteKind {
+        match self {
+            Self::Status => WriteKind::Status,
+            Self::Annotations => WriteKind::Annotations,
+        }
+    }
+
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Status => "the status of",
+            Self::Annotations => "the annotation on",
+        }
+    }
+}
+
+fn request(patch: &StatusPatch, part: Part) -> Result<Request<Body>, String> {
     let mut body = patch.body.clone();
     let Some(fields) = body.as_object_mut() else {
         return Err("the patch is no object".into());
@@ -159,11 +198,15 @@ fn request(patch: &StatusPatch) -> Result<Request<Body>, String> {
     let objects = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    let mut request = kube::core::Request::new(objects)
-        .patch_subresource("status", &patch.key.name, &parameters, &Patch::Merge(body))
-        .map_err(|why| why.to_string())?;
+    let (of, name, merge) =
+        (kube::core::Request::new(objects), &*patch.key.name, Patch::Merge(body));
+    let (request, verb) = match part {
+        Part::Status => (of.patch_subresource("status", name, &parameters, &merge), "patch_status"),
+        Part::Annotations => (of.patch(name, &parameters, &merge), "patch"),
+    };
+    let mut request = request.map_err(|why| why.to_string())?;
     // What kube's own calls say, for whoever counts requests by verb.
-    request.extensions_mut().insert("patch_status");
+    request.extensions_mut().insert(verb);
     Ok(request.map(Body::from))
 }
 
@@ -193,8 +236,8 @@ async fn read_again(client: &Client, key: &VpaKey, limit: Duration) -> Outcome {
     }
 }
 
-fn failed(key: &VpaKey, why: &str) -> Outcome {
-    Outcome::Failed { why: format!("the status of {key} was not written: {why}") }
+fn failed(key: &VpaKey, part: Part, why: &str) -> Outcome {
+    Outcome::Failed { why: format!("{} {key} was not written: {why}", part.what()) }
 }
 
 /// The server's own words, whether it answers with a Status or with plain text.

@@ -11,6 +11,8 @@ use std::{
 pub enum WriteKind {
     /// The status of a VerticalPodAutoscaler.
     Status,
+    /// Annotations of a VerticalPodAutoscaler, which go with its status.
+    Annotations,
     /// The Lease that says who leads.
     Lease,
     /// The Lease that says that the recommender works.
@@ -22,6 +24,7 @@ impl WriteKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Status => "status",
+            Self::Annotations => "annotations",
             Self::Lease => "lease",
             Self::Heartbeat => "heartbeat",
         }

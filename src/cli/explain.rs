@@ -32,7 +32,9 @@ Examples:
 
 The numbers are worked out anew from the stored history, the VPA and its pods,
 by the recommender's own code: give the flags that the recommender has (--help
-lists those of the model). Nothing is written, and no recommender is asked.
+lists those of the model). Where no checkpoints are kept, they are explained
+from what the recommender left on the VPA. Nothing is written, and no
+recommender is asked.
 Exit code 1: something is to be looked at, or there is no such object.
 The JSON follows docs/schema/explain-vpa.v1.json.";
 
@@ -61,7 +63,7 @@ pub struct ExplainArgs {
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: Form,
-    /// Where the recommender keeps its history: `checkpoint`, or `local[:DIR]`
+    /// Where the history is: `checkpoint`, or `local[:DIR]` while no recommender runs there
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,

@@ -79,7 +79,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
-    /// The storage.
+    /// The storage, or `annotation` where all there is to go by is what the recommender said on the VPA.
     pub storage: String,
     /// What it has of each container.
     pub records: Vec<StoredRecord>,
@@ -93,7 +93,7 @@ pub struct History {
 pub struct StoredRecord {
     /// The container.
     pub container: Arc<str>,
-    /// `exact`, or `upstream` for the form that leaves out open windows and exact weights.
+    /// `exact`, `upstream` for the form that leaves out open windows and exact weights, or `explanation`.
     pub form: Form,
     /// Whether it is the VPA's own; otherwise it was left by another VPA of the same workload.
     pub own: bool,
@@ -118,6 +118,8 @@ pub enum Form {
     Exact,
     /// What upstream's checkpoints can say.
     Upstream,
+    /// No history, but what the recommender said of it on the VPA when it wrote the status.
+    Explanation,
 }
 
 /// A record that was passed over.
@@ -193,8 +195,9 @@ pub struct Kill {
     pub pod: Arc<str>,
     /// When.
     pub at: Time,
-    /// Whether the stored history knows of it.
-    pub counted: bool,
+    /// Whether the stored history knows of it; absent where that cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<bool>,
 }
 
 /// One resource of a container.
@@ -241,6 +244,16 @@ pub struct Numbers {
     pub uncapped: Option<Quantity>,
 }
 
+/// The name in place of a storage's where the VPA's own annotation is all there is to go by.
+pub const ANNOTATION: &str = "annotation";
+
+impl History {
+    /// Whether all there is to go by is what the recommender said on the VPA.
+    pub fn is_told(&self) -> bool {
+        self.storage == ANNOTATION
+    }
+}
+
 impl Numbers {
     /// Those of one resource.
     pub fn of(all: [Amounts; 4], pick: fn(&Amounts) -> Option<Quantity>) -> Self {
@@ -271,7 +284,7 @@ pub struct Requests {
 pub struct LeftOut {
     /// Its name.
     pub container: Arc<str>,
-    /// `off`, `stale` or `onlyInStatus`.
+    /// `off`, `stale`, `onlyInStatus` or `unexplained`.
     pub why: String,
 }
 

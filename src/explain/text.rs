@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     look::{BOLD, DIM, Look, RED, YELLOW, put},
-    recommend::estimate::Resource as Kind,
+    recommend::{annotation, estimate::Resource as Kind},
 };
 
 /// The whole report.
@@ -35,16 +35,7 @@ fn head(out: &mut String, report: &Report, look: &Look) {
             report.update_mode
         ),
     );
-    let words = format!(
-        "Worked out anew by the recommender's own code from the {}, the VPA and its pods as they are now. \
-         Flags have to be those of the recommender {:?}.",
-        if report.history.storage == "checkpoint" {
-            "checkpoints".to_owned()
-        } else {
-            format!("{} history", report.history.storage)
-        },
-        report.recommender,
-    );
+    let words = if report.history.is_told() { told(report) } else { worked_out(report) };
     for line in look.wrap(&words, 0) {
         put(out, format_args!("{}", look.paint(DIM, &line)));
     }
@@ -54,6 +45,31 @@ fn head(out: &mut String, report: &Report, look: &Look) {
             put(out, format_args!("{}", look.paint(YELLOW, &line)));
         }
     }
+}
+
+/// Where numbers come from that nobody but the recommender could work out.
+fn told(report: &Report) -> String {
+    let written = report.history.records.iter().find_map(|record| record.written);
+    format!(
+        "As the recommender {:?} explained them on the VPA itself, in the annotation {}, when it wrote the \
+         status{}. Its history is not at hand; pods and their requests are as they are now.",
+        report.recommender,
+        annotation::KEY,
+        written.map_or_else(String::new, |written| format!(" {}", ago(written, report.at))),
+    )
+}
+
+fn worked_out(report: &Report) -> String {
+    format!(
+        "Worked out anew by the recommender's own code from the {}, the VPA and its pods as they are now. \
+         Flags have to be those of the recommender {:?}.",
+        if report.history.storage == "checkpoint" {
+            "checkpoints".to_owned()
+        } else {
+            format!("{} history", report.history.storage)
+        },
+        report.recommender,
+    )
 }
 
 fn pods(count: usize) -> String {
@@ -73,8 +89,12 @@ fn one(out: &mut String, report: &Report, container: &Container, look: &Look) {
     let record = report.history.records.iter().find(|one| one.container == container.name);
     look.paragraph(out, "history", &record.map_or_else(nothing_stored, |it| stored(it, report)));
     for kill in &container.kills {
-        let counted = if kill.counted { "counted" } else { "not in the stored history" };
-        let text = format!("of {}, {}: {counted}", kill.pod, ago(kill.at, report.at));
+        let counted = match kill.counted {
+            Some(true) => ": counted",
+            Some(false) => ": not in the stored history",
+            None => "",
+        };
+        let text = format!("of {}, {}{counted}", kill.pod, ago(kill.at, report.at));
         look.paragraph(out, "OOM kill", &text);
     }
     for (kind, what) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
@@ -95,11 +115,14 @@ fn stored(record: &StoredRecord, report: &Report) -> String {
         Form::Upstream => {
             format!("{place} in upstream's form, without open memory windows and exact weights")
         }
+        Form::Explanation => {
+            "not at hand; what follows is what the recommender told of it".to_owned()
+        }
     }];
     if !record.own {
         text.push(", left by another VPA for this workload".to_owned());
     }
-    if let Some(written) = record.written {
+    if let Some(written) = record.written.filter(|_| record.form != Form::Explanation) {
         text.push(format!(", written {}", ago(written, report.at)));
     }
     if let Some(created) = record.created {
@@ -120,6 +143,7 @@ fn left_out(out: &mut String, report: &Report, look: &Look) {
         let why = match &**why {
             "off" => "the policy switches it off (mode Off)",
             "stale" => "it has left the pods, others are alive without it (stale)",
+            "unexplained" => "the status has it, but the annotation had no room to explain it",
             _ => "the status has it, but nothing is stored of it and no pod has it now",
         };
         look.paragraph(out, container, why);

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     api::vpa::VerticalPodAutoscaler,
-    recommend::{scope::Scope, status::Reported},
+    recommend::{annotation, scope::Scope, status::Reported},
 };
 
 /// The index.
@@ -146,6 +146,9 @@ impl Index {
         }
         entry.mode = vpa.spec.update_policy.as_ref().and_then(|policy| policy.update_mode);
         entry.reported = Reported::new(vpa.status.as_ref());
+        let annotations = vpa.metadata.annotations.as_ref();
+        let explanation = annotations.and_then(|all| all.get(annotation::KEY));
+        entry.explained = explanation.and_then(|text| annotation::belongs_to(text));
         (key, put)
     }
 

@@ -12,6 +12,7 @@
 //! ```
 
 pub mod advice;
+pub mod annotation;
 pub mod buckets;
 pub mod conditions;
 pub mod container;

@@ -1,6 +1,8 @@
 //! Keeps what all containers of a pod are told to request together within what a pod may have: a node that it
 //! could be on, and a limit that the operator set.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     explanation::{Explanation, Reason, ResourceExplanation},
     policy::Amounts,
@@ -23,21 +25,30 @@ pub struct Room {
 }
 
 /// The limits that hold for one pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Limit>,
     /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Limit>,
 }
 
 /// The limit of one resource.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// No more than this.
     pub amount: Quantity,
     /// Who says so: [`Reason::NodeCap`] or [`Reason::PodCap`].
     pub by: Reason,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Limit {

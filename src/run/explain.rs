@@ -1,13 +1,15 @@
-//! `plimsoll explain vpa`: reads what one VPA needs, runs the recommender's own code on it, and reports. Nothing
-//! is written, and nothing is asked of a running recommender.
+//! `plimsoll explain vpa`: reads what one VPA needs, runs the recommender's own code on it, and reports; or, where
+//! the history cannot be read, what the recommender told on the VPA. Nothing is written, and nothing is asked of a
+//! running recommender.
 
 mod assemble;
+mod told;
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 use kube::{Api, Client, Config, config::KubeConfigOptions, config::Kubeconfig};
 use plimsoll_storage::{
-    Checkpoints, Key, Local, Sample, Sink, Skipped, Snapshot, Storage, Time, VpaKey, Wanted,
+    Checkpoints, Error, Key, Local, Sample, Sink, Skipped, Snapshot, Storage, Time, VpaKey, Wanted,
     checkpoint::{self, VerticalPodAutoscalerCheckpoint},
 };
 
@@ -17,7 +19,7 @@ use crate::{
     explain::{
         Report,
         nearest::nearest,
-        report::{Form, StoredRecord},
+        report::{self, Form, StoredRecord},
     },
     observe::{
         index::Index,
@@ -102,8 +104,17 @@ pub enum ExplainError {
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
     /// There is no such directory.
-    #[error("--storage=local:{0}: there is no such directory here")]
+    #[error(
+        "--storage=local:{0}: there is no such directory here; without --storage it is explained from what the \
+         recommender says on the VPA"
+    )]
     NoDirectory(String),
+    /// The directory is somebody's.
+    #[error(
+        "--storage=local:{0}: a recommender uses it, and nobody has to stop that one: without --storage it is \
+         explained from what the recommender says on the VPA"
+    )]
+    InUse(String),
 }
 
 impl std::fmt::Debug for Cluster {
@@ -197,13 +208,25 @@ pub async fn explain(
         Remembered { state: &state, now, records: Vec::new(), skipped: Vec::new() };
     let wanted = Wanted::Vpas(HashMap::from([(key.clone(), owner)]));
     let storage = open(config, client, namespace, now)?;
-    let loaded = storage.load(&wanted, &mut remembered).await?;
+    let loaded = storage.load(&wanted, &mut remembered).await;
     let Remembered { mut records, mut skipped, .. } = remembered;
-    skipped.extend(loaded.skipped);
-    if config.storage == StorageChoice::Checkpoint {
+    if config.storage == StorageChoice::Checkpoint && loaded.is_ok() {
         for record in &mut records {
             (record.own, record.written) = find_written(client, &key, &record.container).await;
         }
+    }
+    let told = told::find(&vpa, &key, &records, &mut skipped);
+    match (loaded, &told) {
+        (Ok(loaded), _) => skipped.extend(loaded.skipped),
+        (Err(error), Some(_)) => {
+            let (what, why) = (format!("{key}, {}", storage.name()), error.to_string());
+            skipped.push(Skipped { what, why });
+        }
+        (Err(error), None) => return Err(error.into()),
+    }
+    let (mut storage, mut records) = (storage.name(), records);
+    if let Some(told) = &told {
+        (storage, records) = (report::ANNOTATION, told::records(told));
     }
     let mut core = state.lock();
     if let Some(sighting) = core.fleet.sighting(&key) {
@@ -216,7 +239,7 @@ pub async fn explain(
         &mut core,
         &key,
         now,
-        assemble::Stored { storage: storage.name().to_owned(), records, skipped },
+        assemble::Stored { storage: storage.to_owned(), records, skipped, told },
     ))
 }
 
@@ -256,7 +279,11 @@ fn open(
             if !directory.is_dir() {
                 return Err(ExplainError::NoDirectory(directory.display().to_string()));
             }
-            Ok(Box::new(Local::open(directory)?.0))
+            match Local::open(directory) {
+                Ok((local, _)) => Ok(Box::new(local)),
+                Err(Error::InUse { place }) => Err(ExplainError::InUse(place)),
+                Err(error) => Err(error.into()),
+            }
         }
     }
 }

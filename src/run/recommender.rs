@@ -7,6 +7,7 @@
 //!   election ──▶ fence ──▶ permit: without it nothing is written
 //! ```
 
+mod explanations;
 mod feeds;
 mod history;
 mod intake;
@@ -36,7 +37,10 @@ use tokio::{
 };
 
 pub use self::pass::Summary;
-use self::{feeds::Feeds, probes::Pulse, publish::Publisher, rows::Rows, state::State};
+use self::{
+    explanations::Explanations, feeds::Feeds, probes::Pulse, publish::Publisher, rows::Rows,
+    state::State,
+};
 use super::config::{ObjectMetrics as Wanted, RecommenderConfig, StorageChoice};
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
@@ -75,6 +79,8 @@ pub struct Role {
     stats: Arc<WriteStats>,
     pulse: Pulse,
     saver: Saver,
+    /// Why numbers are what they are, on the way to VPAs that say it themselves.
+    explanations: Explanations,
     /// A VPA appeared whose history has to be read.
     news: Notify,
     /// A VPA appeared whose workload has to be found.
@@ -214,6 +220,7 @@ pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> R
     workers.spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
     workers.spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
     workers.spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).ask_for_explanations(work_stop.clone()));
     workers.spawn(Arc::clone(&role).turn(work_stop.clone()));
     {
         let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
@@ -320,6 +327,7 @@ impl Role {
             stats: counts,
             pulse: Pulse::default(),
             saver: Saver::default(),
+            explanations: Explanations::default(),
             news: Notify::new(),
             found: Notify::new(),
             loaded: Notify::new(),

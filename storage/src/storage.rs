@@ -28,6 +28,13 @@ pub trait Storage: Send + Sync {
     /// The writing half, for backends that have one. `None` means read-only, by type: there is no
     /// `save` to call that would have to fail.
     fn writer(&self) -> Option<&dyn Writer>;
+
+    /// Whether what is remembered lies in the cluster as objects, beside what it is about. Whoever may read
+    /// those can work every number out anew, also while the recommender runs; otherwise it has to say itself
+    /// why its numbers are what they are.
+    fn is_in_cluster(&self) -> bool {
+        false
+    }
 }
 
 /// The writing half of a [`Storage`].
@@ -188,6 +195,15 @@ pub enum Error {
         place: String,
         /// Cause and remedy in one line.
         why: String,
+    },
+    /// Another process has it to itself.
+    #[error(
+        "{place}: another process uses it, and local storage is for one alone: stop the other, or give \
+         each its own directory"
+    )]
+    InUse {
+        /// The directory.
+        place: String,
     },
     /// It failed now and may work later.
     #[error("{place}: {why} (will be tried again)")]

@@ -1,6 +1,6 @@
 //! The recommender as a process, on a real control plane.
 
-mod clients;
+pub mod clients;
 mod day;
 mod empty;
 mod faults;

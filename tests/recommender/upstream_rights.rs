@@ -74,7 +74,36 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
     assert_eq!(holder, "", "the lease was handed over");
 
+    without_explanations(&bed, &namespace, &account.client, &clock).await;
     without_the_lease(&bed, &bindings, &account.client, &clock).await;
+}
+
+/// Upstream's rights do not let VPAs themselves be written. One line says so, and statuses are written as ever.
+async fn without_explanations(bed: &Bed, namespace: &str, client: &Client, clock: &Clock) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let storage = format!("--storage=local:{}", folder.path().display());
+    let (words, _guard) = log::keep();
+    let before = vpa(bed, namespace, "web", "is there", |_| true).await;
+    let flags = [&*storage, "--leader-elect=false", "--recommendation-margin-fraction=0.5"];
+    let running = start_with(client.clone(), clock, &flags).await;
+    passed(&running, 1).await;
+    step(&running, clock, MINUTE).await;
+    let changed = |vpa: &VerticalPodAutoscaler| {
+        let said = |vpa: &VerticalPodAutoscaler| vpa.status.as_ref()?.recommendation.clone();
+        is_recommended(vpa) && said(vpa) != said(&before)
+    };
+    let after = vpa(bed, namespace, "web", "has another recommendation", changed).await;
+    assert_eq!(after.metadata.annotations, before.metadata.annotations);
+    wait::until("it says what is off", || async {
+        (!words.lines(&["no explanations on VPAs"]).is_empty()).then_some(())
+    })
+    .await;
+    running.stop().await;
+    let said = words.lines(&["no explanations on VPAs"]);
+    assert_eq!(said.len(), 1, "once: {said:?}");
+    let rule = r#"{apiGroups: ["autoscaling.k8s.io"], resources: ["verticalpodautoscalers"], verbs: ["patch"]}"#;
+    assert!(said[0].contains(rule), "with the rule to add: {said:?}");
+    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
 }
 
 /// With no right on the lease nothing is written, and one line says so; unless the election was switched off by hand.

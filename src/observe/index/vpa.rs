@@ -27,6 +27,8 @@ pub struct Vpa {
     pub mode: Option<UpdateMode>,
     /// Its status as it was last read.
     pub reported: Reported,
+    /// The hash of the recommendation that the annotation beside it explains, if there is one.
+    pub explained: Option<u64>,
     /// When this process last wrote it.
     pub last_written: Option<Time>,
     pub(super) target: Target,
@@ -78,6 +80,7 @@ impl Default for Vpa {
             target_ref: TargetRef::default(),
             mode: None,
             reported: Reported::default(),
+            explained: None,
             last_written: None,
             target: Target::Unknown,
             selector: Selector::nothing(),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll_storage::{Skipped, Time, VpaKey};
 
-use super::ExplainConfig;
+use super::{ExplainConfig, told};
 use crate::{
     api::{ResourceList, VerticalPodAutoscaler, vpa},
     compat::Compat,
@@ -19,7 +19,10 @@ use crate::{
     observe::{index::Target, pod},
     quantity::Quantity,
     recommend::{
-        Amounts, ContainerRecommendation, estimate::Resource as Kind, room::Limit as RoomLimit,
+        Amounts, ContainerRecommendation,
+        annotation::{self, Told},
+        estimate::Resource as Kind,
+        room::Limit as RoomLimit,
         tuning,
     },
     run::recommender::state::{Core, Verdict},
@@ -33,6 +36,8 @@ pub struct Stored {
     pub records: Vec<StoredRecord>,
     /// What was not.
     pub skipped: Vec<Skipped>,
+    /// What the recommender told on the VPA, where that is all there is to go by.
+    pub told: Option<Told>,
 }
 
 /// Every container of a pod that matches has a history, as in a pass of the recommender.
@@ -59,19 +64,24 @@ pub fn report(
     now: Time,
     stored: Stored,
 ) -> Report {
-    let verdict = core.judge(key, now).unwrap_or_else(|| Verdict {
-        said: crate::recommend::Recommendation::default(),
-        conditions: Vec::new(),
-        limits: crate::recommend::room::Limits::default(),
-    });
+    let told = stored.told.as_ref();
+    let verdict = match told {
+        Some(told) => told::verdict(vpa, told),
+        None => core.judge(key, now).unwrap_or_else(|| Verdict {
+            said: crate::recommend::Recommendation::default(),
+            conditions: Vec::new(),
+            limits: crate::recommend::room::Limits::default(),
+        }),
+    };
     let written = written(vpa);
     let kills = kills(core, key);
     let core = &*core;
+    let desk = Desk { core, key, kills: &kills, is_told: told.is_some(), now };
     let containers: Vec<Container> = verdict
         .said
         .containers
         .iter()
-        .map(|said| container(core, key, said, written.get(&*said.container).copied(), &kills, now))
+        .map(|said| desk.container(said, written.get(&*said.container).copied()))
         .collect();
     let limit = |limit: Option<RoomLimit>| limit.map(|it| Limit { amount: it.amount, by: it.by });
     let room = verdict.limits;
@@ -105,7 +115,7 @@ pub fn report(
         update_mode: vpa.spec.update_mode().as_str().to_owned(),
         target: target(vpa, core, key),
         pods: core.index.vpa(key).map_or(0, crate::observe::index::Vpa::pod_count),
-        left_out: left_out(core, key, &verdict, &written),
+        left_out: left_out(core, key, &verdict, &written, told.is_some()),
         history: report::History {
             storage: stored.storage,
             records: stored.records,
@@ -148,57 +158,73 @@ fn kills(core: &mut Core, key: &VpaKey) -> Vec<pod::Kill> {
     kills
 }
 
-fn container(
-    core: &Core,
-    key: &VpaKey,
-    said: &ContainerRecommendation,
-    written: Option<&vpa::ContainerRecommendation>,
-    kills: &[pod::Kill],
+/// What all containers are looked at by.
+struct Desk<'a> {
+    core: &'a Core,
+    key: &'a VpaKey,
+    kills: &'a [pod::Kill],
+    /// There is no history, only what the recommender told of it.
+    is_told: bool,
     now: Time,
-) -> Container {
-    let name = &said.container;
-    let has: Vec<&pod::Container> =
-        core.index.pods_of(key).filter_map(|(_, pod)| pod.container(name)).collect();
-    let history = core.fleet.get(key).and_then(|watched| watched.history().get(name));
-    let rules = core.fleet.rules(key, name);
-    let counted = |kill: &pod::Kill| {
-        let known = history.zip(rules.as_ref());
-        known.is_some_and(|(history, rules)| history.knows_kill(&kill.pod, kill.at, rules))
-    };
-    let resource = |kind: Kind| {
-        let pick: fn(&Amounts) -> Option<Quantity> = match kind {
-            Kind::Cpu => |amounts| amounts.cpu,
-            Kind::Memory => |amounts| amounts.memory,
+}
+
+impl Desk<'_> {
+    fn container(
+        &self,
+        said: &ContainerRecommendation,
+        written: Option<&vpa::ContainerRecommendation>,
+    ) -> Container {
+        let name = &said.container;
+        let has: Vec<&pod::Container> =
+            self.core.index.pods_of(self.key).filter_map(|(_, pod)| pod.container(name)).collect();
+        let resource = |kind: Kind| {
+            let pick: fn(&Amounts) -> Option<Quantity> = match kind {
+                Kind::Cpu => |amounts| amounts.cpu,
+                Kind::Memory => |amounts| amounts.memory,
+            };
+            let chain = match kind {
+                Kind::Cpu => said.explanation.cpu.clone(),
+                Kind::Memory => said.explanation.memory.clone(),
+            }?;
+            let fresh = Numbers::of([said.target, said.lower, said.upper, said.uncapped], pick);
+            let amounts = |list: &ResourceList| Amounts { cpu: list.cpu(), memory: list.memory() };
+            let status = written.map(|one| {
+                let lists = [&one.target, &one.lower_bound, &one.upper_bound, &one.uncapped_target];
+                Numbers::of(lists.map(amounts), pick)
+            });
+            let status = status.filter(|status| *status != Numbers::default());
+            let agreement = match agreement(kind, &chain, status.as_ref(), &fresh, self.now) {
+                // What was told is of the very moment when the status was written.
+                Agreement::Drift if self.is_told => Agreement::Differs,
+                agreement => agreement,
+            };
+            let requests = requests(&has, kind, fresh.target);
+            Some(Resource { agreement, status, recomputed: fresh, chain, requests })
         };
-        let chain = match kind {
-            Kind::Cpu => said.explanation.cpu.clone(),
-            Kind::Memory => said.explanation.memory.clone(),
-        }?;
-        let fresh = Numbers::of([said.target, said.lower, said.upper, said.uncapped], pick);
-        let amounts = |list: &ResourceList| Amounts { cpu: list.cpu(), memory: list.memory() };
-        let status = written.map(|one| {
-            let lists = [&one.target, &one.lower_bound, &one.upper_bound, &one.uncapped_target];
-            Numbers::of(lists.map(amounts), pick)
-        });
-        let status = status.filter(|status| *status != Numbers::default());
-        Some(Resource {
-            agreement: agreement(kind, &chain, status.as_ref(), &fresh, now),
-            status,
-            recomputed: fresh,
-            chain,
-            requests: requests(&has, kind, fresh.target),
-        })
-    };
-    Container {
-        name: Arc::clone(name),
-        pods: has.len(),
-        kills: kills
-            .iter()
-            .filter(|kill| kill.container == *name)
-            .map(|kill| Kill { pod: Arc::clone(&kill.pod), at: kill.at, counted: counted(kill) })
-            .collect(),
-        cpu: resource(Kind::Cpu),
-        memory: resource(Kind::Memory),
+        let mine = self.kills.iter().filter(|kill| kill.container == *name);
+        let kill = |kill: &pod::Kill| Kill {
+            pod: Arc::clone(&kill.pod),
+            at: kill.at,
+            counted: self.counted(kill, said),
+        };
+        Container {
+            name: Arc::clone(name),
+            pods: has.len(),
+            kills: mine.map(kill).collect(),
+            cpu: resource(Kind::Cpu),
+            memory: resource(Kind::Memory),
+        }
+    }
+
+    fn counted(&self, kill: &pod::Kill, said: &ContainerRecommendation) -> Option<bool> {
+        if self.is_told {
+            let bump = said.explanation.memory.as_ref().and_then(|memory| memory.bump);
+            return bump.is_some_and(|bump| bump.at == kill.at).then_some(true);
+        }
+        let watched = self.core.fleet.get(self.key);
+        let history = watched.and_then(|watched| watched.history().get(&said.container));
+        let known = history.zip(self.core.fleet.rules(self.key, &said.container));
+        Some(known.is_some_and(|(history, rules)| history.knows_kill(&kill.pod, kill.at, &rules)))
     }
 }
 
@@ -245,6 +271,7 @@ fn left_out(
     key: &VpaKey,
     verdict: &Verdict,
     written: &BTreeMap<&str, &vpa::ContainerRecommendation>,
+    is_told: bool,
 ) -> Vec<LeftOut> {
     let Some(watched) = core.fleet.get(key) else { return Vec::new() };
     let left = |container: &Arc<str>, why: &str| LeftOut {
@@ -257,7 +284,8 @@ fn left_out(
     let said = |name: &str| verdict.said.containers.iter().any(|one| *one.container == *name);
     for name in written.keys().filter(|name| !said(name)) {
         if !all.iter().any(|one| *one.container == **name) {
-            all.push(left(&Arc::from(*name), "onlyInStatus"));
+            let why = if is_told { "unexplained" } else { "onlyInStatus" };
+            all.push(left(&Arc::from(*name), why));
         }
     }
     all
@@ -315,7 +343,7 @@ impl Judged<'_> {
         for bad in ignored(self.core, self.key) {
             findings.push(Finding::new("annotation_ignored", bad.to_string()));
         }
-        if !self.config.settings.per_vpa_tuning {
+        if !self.config.settings.per_vpa_tuning && self.stored.told.is_none() {
             let annotations = self.vpa.metadata.annotations.as_ref();
             let has =
                 |key: &&tuning::Key| annotations.is_some_and(|all| all.contains_key(key.name));
@@ -329,12 +357,16 @@ impl Judged<'_> {
     }
 
     fn of_history(&self, findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
-        let prefix = format!("{}/", self.key);
-        let of_it = |skipped: &&Skipped| skipped.what.starts_with(&prefix);
+        // A record of one of its containers, or something about itself.
+        let (container, itself) = (format!("{}/", self.key), format!("{},", self.key));
+        let of_it = |skipped: &&Skipped| {
+            skipped.what.starts_with(&container) || skipped.what.starts_with(&itself)
+        };
         for Skipped { what, why } in self.stored.skipped.iter().filter(of_it) {
             let text = format!("{what} was passed over: {why}.");
-            // The status beside it counts, and an empty object is only young.
-            if what.contains(", annotation ") || why.contains("holds nothing yet") {
+            // The status beside it counts, an empty object is only young, and what was told says it all.
+            let is_told = self.stored.told.is_some();
+            if is_told || what.contains(", annotation ") || why.contains("holds nothing yet") {
                 notes.push(text);
             } else {
                 findings.push(Finding::new("history_skipped", text));
@@ -345,8 +377,9 @@ impl Judged<'_> {
             findings.push(Finding::new(
                 "history_missing",
                 format!(
-                    "The status has numbers, but nothing is stored in {} to work them out from: \
-                     is --storage that of the recommender?",
+                    "The status has numbers, but nothing is stored in {} to work them out from, and the VPA does \
+                     not explain them itself: is --storage that of the recommender? A recommender without \
+                     checkpoints has to be allowed to patch verticalpodautoscalers to explain them.",
                     self.config.storage
                 ),
             ));
@@ -371,6 +404,14 @@ impl Judged<'_> {
         let mut drift = false;
         for (container, name, resource) in resources {
             match resource.agreement {
+                Agreement::Differs if self.stored.told.is_some() => findings.push(Finding::new(
+                    "numbers_differ",
+                    format!(
+                        "{name} of {container} in the status does not follow from its explanation: somebody has \
+                         changed the annotation {}.",
+                        annotation::KEY
+                    ),
+                )),
                 Agreement::Differs if used && name == "memory" && self.is_upstreams(container) => {
                     notes.push(format!(
                         "{name} of {container} in the status differs: checkpoints in upstream's form leave out \

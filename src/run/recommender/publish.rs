@@ -34,6 +34,9 @@ impl Source for Publisher {
             resource_version: vpa.resource_version.clone(),
             body: status::patch(&verdict.conditions, &verdict.said, generation),
         };
+        if role.explanations.are_on() {
+            role.explanations.prepare(key, &verdict.said, verdict.limits, vpa, now);
+        }
         let sent = Reported::of(verdict.conditions, &verdict.said, generation);
         core.sent.insert(key.clone(), sent);
         Some(patch)
@@ -44,6 +47,9 @@ impl Source for Publisher {
         let now = role.clock.now();
         let mut core = role.state.lock();
         let sent = core.sent.remove(key);
+        if !matches!(outcome, Outcome::Written { .. }) {
+            role.explanations.drop(key);
+        }
         match outcome {
             Outcome::Written { resource_version } => {
                 if let (Some(vpa), Some(sent)) = (core.index.vpa_mut(key), sent) {
@@ -61,6 +67,35 @@ impl Source for Publisher {
             }
             // What is gone will be told by the watch, and the rest is tried again.
             Outcome::Conflict(_) | Outcome::Gone | Outcome::Fenced | Outcome::Failed { .. } => {}
+        }
+    }
+
+    fn prepare_annotations(&self, key: &VpaKey) -> Option<StatusPatch> {
+        let role = self.0.upgrade()?;
+        let core = role.state.lock();
+        role.explanations.next(key, core.index.vpa(key)?)
+    }
+
+    fn done_annotations(&self, key: &VpaKey, outcome: &Outcome) {
+        let Some(role) = self.0.upgrade() else { return };
+        let mut core = role.state.lock();
+        match outcome {
+            Outcome::Written { resource_version } => {
+                let explained = role.explanations.take(key);
+                if let Some(vpa) = core.index.vpa_mut(key) {
+                    vpa.explained = explained;
+                    vpa.resource_version = resource_version.clone();
+                }
+            }
+            Outcome::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
+                if core.put_vpa(vpa) {
+                    role.news.notify_one();
+                    role.found.notify_one();
+                }
+            }
+            Outcome::Conflict(_) | Outcome::Gone | Outcome::Fenced | Outcome::Failed { .. } => {
+                role.explanations.drop(key);
+            }
         }
     }
 }

@@ -77,6 +77,10 @@ impl Storage for Checkpoints {
     fn writer(&self) -> Option<&dyn Writer> {
         Some(self)
     }
+
+    fn is_in_cluster(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait]

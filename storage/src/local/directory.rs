@@ -53,11 +53,9 @@ impl Directory {
             .map_err(|e| unusable(format!("cannot write into it: {}", explain(&e))))?;
         match lock_patiently(&lock) {
             Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(unusable(
-                "another process uses it, and local storage is for one alone: stop the other, or \
-                 give each its own directory"
-                    .into(),
-            )),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::InUse { place: path.display().to_string() })
+            }
             Err(TryLockError::Error(error)) => {
                 Err(unusable(format!("it cannot be locked: {}", explain(&error))))
             }

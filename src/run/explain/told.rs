@@ -1,0 +1,130 @@
+//! What the recommender told on the VPA itself, for whoever cannot read its history.
+
+use std::sync::Arc;
+
+use plimsoll_storage::{Skipped, VpaKey};
+
+use crate::{
+    api::{
+        ResourceList, VerticalPodAutoscaler,
+        vpa::{self, VerticalPodAutoscalerStatus},
+    },
+    explain::{
+        report::{Form, StoredRecord},
+        walk::{Walk, Which},
+    },
+    quantity::Quantity,
+    recommend::{
+        Amounts, ContainerRecommendation, Reason, Recommendation, ResourceExplanation,
+        annotation::{self, Told, ToldContainer},
+        estimate::Resource,
+    },
+    run::recommender::state::Verdict,
+};
+
+/// What a VPA says about its own numbers, where that goes before what is stored: nothing is, or it was
+/// written before, or it is another VPA's. One that does not count is named only where something is missed.
+pub fn find(
+    vpa: &VerticalPodAutoscaler,
+    key: &VpaKey,
+    records: &[StoredRecord],
+    skipped: &mut Vec<Skipped>,
+) -> Option<Told> {
+    let text = vpa.metadata.annotations.as_ref()?.get(annotation::KEY)?;
+    let said = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
+    let mut used = records.iter().filter(|record| record.outcome == "used").peekable();
+    match annotation::read(text, said) {
+        Ok(told) => {
+            let is_older = |record: &StoredRecord| {
+                !record.own || record.written.is_some_and(|written| written < told.at)
+            };
+            used.all(is_older).then_some(told)
+        }
+        Err(_) if used.peek().is_some() => None,
+        Err(why) => {
+            let what = format!("{key}, annotation {}", annotation::KEY);
+            skipped.push(Skipped { what, why: why.to_string() });
+            None
+        }
+    }
+}
+
+/// The records that stand for the history in a report.
+pub fn records(told: &Told) -> Vec<StoredRecord> {
+    let record = |one: &ToldContainer| StoredRecord {
+        container: Arc::clone(&one.name),
+        form: Form::Explanation,
+        own: true,
+        written: Some(told.at),
+        created: None,
+        last_alive: None,
+        outcome: "used".to_owned(),
+    };
+    told.containers.iter().map(record).collect()
+}
+
+/// The numbers once more, from the explanation; and the conditions, as they are written.
+pub fn verdict(vpa: &VerticalPodAutoscaler, told: &Told) -> Verdict {
+    let status = vpa.status.as_ref();
+    let written = |name: &str| {
+        let said = status.and_then(|status| status.recommendation.as_ref())?;
+        said.container_recommendations.iter().find(|one| one.container_name == name)
+    };
+    let container = |one: &ToldContainer| {
+        let written = written(&one.name);
+        let cpu = one.explanation.cpu.as_ref();
+        let cpu = cpu.map(|why| numbers(Resource::Cpu, why, written, ResourceList::cpu));
+        let memory = one.explanation.memory.as_ref();
+        let memory =
+            memory.map(|why| numbers(Resource::Memory, why, written, ResourceList::memory));
+        let pick = |number: fn(&[Option<Quantity>; 4]) -> Option<Quantity>| Amounts {
+            cpu: cpu.as_ref().and_then(number),
+            memory: memory.as_ref().and_then(number),
+        };
+        ContainerRecommendation {
+            container: Arc::clone(&one.name),
+            target: pick(|numbers| numbers[0]),
+            lower: pick(|numbers| numbers[1]),
+            upper: pick(|numbers| numbers[2]),
+            uncapped: pick(|numbers| numbers[3]),
+            explanation: one.explanation.clone(),
+        }
+    };
+    let conditions = |status: &VerticalPodAutoscalerStatus| status.conditions.clone();
+    Verdict {
+        said: Recommendation {
+            containers: told.containers.iter().map(container).collect(),
+            stale: Vec::new(),
+        },
+        conditions: status.map(conditions).unwrap_or_default(),
+        limits: told.room,
+    }
+}
+
+/// Target, bounds and uncapped target. Where they were scaled down with those of other containers, the chain
+/// of one container does not lead to them, and they are as they are written.
+fn numbers(
+    resource: Resource,
+    why: &ResourceExplanation,
+    written: Option<&vpa::ContainerRecommendation>,
+    pick: fn(&ResourceList) -> Option<Quantity>,
+) -> [Option<Quantity>; 4] {
+    let scaled = [&why.lower, &why.target, &why.upper]
+        .iter()
+        .any(|step| matches!(step.decided_by, Reason::NodeCap | Reason::PodCap));
+    if scaled {
+        let of = |list: fn(&vpa::ContainerRecommendation) -> &ResourceList| {
+            written.and_then(|one| pick(list(one)))
+        };
+        return [
+            of(|one| &one.target),
+            of(|one| &one.lower_bound),
+            of(|one| &one.upper_bound),
+            of(|one| &one.uncapped_target),
+        ];
+    }
+    let walk = |which| Walk::of(resource, why, which);
+    let target = walk(Which::Target);
+    [target.limited, walk(Which::Lower).limited, walk(Which::Upper).limited, target.rounded]
+        .map(Some)
+}
