@@ -17,6 +17,7 @@ mod feed;
 mod house;
 mod metrics;
 mod model;
+mod prometheus;
 mod quantity;
 mod recommender;
 mod schema;

@@ -4,9 +4,10 @@
 use std::{fs, path::PathBuf};
 
 use clap::Args;
+use plimsoll_storage::prometheus::door::Secret;
 
 use super::{Exit, output::Problem, value};
-use crate::run::prometheus::{Login, PrometheusConfig, Secret};
+use crate::run::prometheus::{Login, PrometheusConfig};
 
 /// Flags that hold secrets.
 pub const SECRETS: [&str; 2] = ["password", "prometheus_bearer_token"];

@@ -1,41 +1,7 @@
 //! Where history in a Prometheus is, by upstream's names: accepted today, so that upstream's manifests start, and
 //! used as soon as there is a storage that reads it.
 
-use std::fmt;
-
-/// A word that is never shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The word itself, for whoever signs in with it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl From<String> for Secret {
-    fn from(word: String) -> Self {
-        Self(word)
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(word: &str) -> Self {
-        Self(word.to_owned())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "Secret(none)" } else { "Secret(..)" })
-    }
-}
+use plimsoll_storage::prometheus::door::Secret;
 
 /// How to sign in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

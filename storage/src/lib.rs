@@ -15,6 +15,7 @@ pub mod conformance;
 pub mod key;
 pub mod local;
 pub mod memory;
+pub mod prometheus;
 pub mod sample;
 pub mod snapshot;
 pub mod storage;

@@ -1,0 +1,299 @@
+//! How a request to a server that speaks Prometheus' API is signed in.
+//!
+//! ```text
+//!   DoorConfig ──▶ Door ─┬─ who it is, who we are ── CA file, client certificate ─┐
+//!                        ├─ who asks ── password, token, key, exchanged token ────┼─ files, read again
+//!                        └─ what is said besides ── headers, tenant ──────────────┘  when they changed
+//! ```
+//!
+//! A file is looked at every few seconds at most; a refusal looks at once and, if something changed, asks
+//! once again. So a secret that is rotated works within seconds, and nothing is restarted. Tokens are fetched by one
+//! request for all, and kept until shortly before they expire. Redirects are not followed: whoever answers with one
+//! would get the credentials, or wants a human.
+
+#[cfg(feature = "aws")]
+mod aws;
+mod azure;
+pub mod config;
+mod error;
+mod exchange;
+mod file;
+mod google;
+mod oauth;
+mod secret;
+mod signer;
+mod tls;
+mod token;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use reqwest::{
+    Method, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
+};
+
+pub use self::{config::DoorConfig, error::DoorError, secret::Secret};
+use self::{
+    config::{Header, SignIn},
+    exchange::{hidden, url},
+    file::{Fresh, Held},
+    signer::{Pass, Signer},
+    tls::{Dialer, Reach},
+};
+use crate::Time;
+
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
+/// Headers that say how a request is written, which is not for settings.
+const OWN: [&str; 6] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
+
+/// Whatever sends questions: a [`Door`], or a test's own.
+#[async_trait]
+pub trait Transport: fmt::Debug + Send + Sync {
+    /// Posts a form to a path below the server's address. An answer is whatever the server says that is neither a
+    /// redirect nor a refusal to let us in; `timeout` is for all of it, the reading included.
+    async fn send(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        timeout: Duration,
+    ) -> Result<Response, DoorError>;
+}
+
+/// The wall's time: signatures carry it, and the ends of credentials are told by it.
+#[derive(Clone)]
+pub struct Wall(Arc<dyn Fn() -> Time + Send + Sync>);
+
+impl Wall {
+    /// By whoever tells it.
+    pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// How long it is until then; nothing if that was before.
+    fn until(&self, end: Timestamp) -> Duration {
+        let left = Time::from(end).nanos_since((self.0)());
+        Duration::from_nanos(u64::try_from(left).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wall")
+    }
+}
+
+/// A way into a server.
+pub struct Door {
+    base: Url,
+    shown: String,
+    dialer: Dialer,
+    signer: Signer,
+    headers: Vec<(HeaderName, Held)>,
+}
+
+impl fmt::Debug for Door {
+    /// Without the query of the address, in which some gateways want a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { base: _, shown, dialer, signer, headers } = self;
+        f.debug_struct("Door")
+            .field("address", shown)
+            .field("dialer", dialer)
+            .field("signer", signer)
+            .field("headers", headers)
+            .finish()
+    }
+}
+
+/// A request with everything that lets it in.
+#[derive(Debug)]
+struct Dressed {
+    client: reqwest::Client,
+    pass: Pass,
+    headers: HeaderMap,
+    /// How often client, pass and headers changed until now.
+    changes: [u64; 3],
+}
+
+impl Door {
+    /// Checks what can be checked without reading a file or asking anybody.
+    pub fn new(config: DoorConfig, now: Wall) -> Result<Self, DoorError> {
+        let DoorConfig { address, tls, mut sign_in, headers, tenant, pace } = config;
+        let mut base = url("the address of the Prometheus", &address)?;
+        if let Some(own) = sign_in_of(&mut base)
+            && sign_in == SignIn::None
+        {
+            sign_in = own;
+        }
+        let mut held = Vec::new();
+        for Header { name, value } in headers {
+            let known = HeaderName::from_bytes(name.as_bytes()).ok();
+            let known = known.filter(|name| !OWN.contains(&name.as_str())).ok_or_else(|| {
+                DoorError::setting(format!("the header {name:?}"), "it is not one that can be set")
+            })?;
+            if known == reqwest::header::AUTHORIZATION && sign_in != SignIn::None {
+                let why = "the sign-in sets it already";
+                return Err(DoorError::setting("the header Authorization", why));
+            }
+            held.push((known, Held::new("the value of a header", value, pace.look)));
+        }
+        if let Some(tenant) = tenant {
+            let word = Secret::from(tenant).into();
+            held.push((TENANT, Held::new("the tenant", word, pace.look)));
+        }
+        let dialer = Dialer::new(tls, &base, Reach::Far, pace.look);
+        let signer = Signer::new(sign_in, pace, now)?;
+        Ok(Self { shown: shown(&base), base, dialer, signer, headers: held })
+    }
+
+    /// The server's address, without secrets.
+    pub fn address(&self) -> &str {
+        &self.shown
+    }
+
+    /// Asks by GET or POST; the form is the query of the one and the body of the other. As [`Transport::send`]
+    /// otherwise.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        form: &[(&str, String)],
+        timeout: Duration,
+    ) -> Result<Response, DoorError> {
+        let dressed = self.dress(Fresh::Lately).await?;
+        let answer = self.once(&dressed, &method, path, form, timeout).await;
+        let Err(refusal) = answer else { return answer };
+        if !may_be_stale(&refusal) {
+            return Err(refusal);
+        }
+        let anew = self.dress(Fresh::Now).await?;
+        if anew.changes == dressed.changes {
+            return Err(refusal);
+        }
+        tracing::info!(server = %self.shown, "refused; asked again with what changed since");
+        self.once(&anew, &method, path, form, timeout).await
+    }
+
+    async fn dress(&self, fresh: Fresh) -> Result<Dressed, DoorError> {
+        let (client, certificates) = self.dialer.client(fresh).await?;
+        let mut headers = HeaderMap::new();
+        let mut words = 0;
+        for (name, held) in &self.headers {
+            let (word, changes) = held.read(fresh).await?;
+            headers.append(name, hidden(name.as_str(), word.reveal())?);
+            words += changes;
+        }
+        let (pass, signs) = self.signer.pass(fresh).await?;
+        Ok(Dressed { client, pass, headers, changes: [certificates, words, signs] })
+    }
+
+    async fn once(
+        &self,
+        dressed: &Dressed,
+        method: &Method,
+        path: &str,
+        form: &[(&str, String)],
+        timeout: Duration,
+    ) -> Result<Response, DoorError> {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        let mut headers = dressed.headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut body = String::new();
+        if *method == Method::POST {
+            headers.insert(CONTENT_TYPE, FORM);
+            body = form_urlencoded::Serializer::new(body).extend_pairs(form).finish();
+        } else if !form.is_empty() {
+            url.query_pairs_mut().extend_pairs(form);
+            // A plus is a blank in forms only: everywhere else, signatures included, it is a plus.
+            let query = url.query().map(|query| query.replace('+', "%20"));
+            url.set_query(query.as_deref());
+        }
+        dressed.pass.stamp(method, &url, &mut headers, body.as_bytes())?;
+        let request = dressed.client.request(method.clone(), url).timeout(timeout).headers(headers);
+        let request = if body.is_empty() { request } else { request.body(body) };
+        let response = request
+            .send()
+            .await
+            .map_err(|error| DoorError::of_request(&self.shown, &error, timeout))?;
+        self.judge(response)
+    }
+
+    /// An answer, if the server lets us in.
+    fn judge(&self, response: Response) -> Result<Response, DoorError> {
+        let server = self.shown.clone();
+        let (credentials, advice) = self.signer.words();
+        match response.status() {
+            StatusCode::UNAUTHORIZED => {
+                Err(DoorError::Unauthorized { server, credentials, advice })
+            }
+            StatusCode::FORBIDDEN => Err(DoorError::Forbidden { server, credentials }),
+            status if status.is_redirection() => {
+                let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+                let to = to.and_then(|to| response.url().join(to).ok());
+                let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), shown);
+                Err(DoorError::Redirected { server, to, status: status.as_u16() })
+            }
+            _ => Ok(response),
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for Door {
+    async fn send(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        timeout: Duration,
+    ) -> Result<Response, DoorError> {
+        self.ask(Method::POST, path, form, timeout).await
+    }
+}
+
+/// Whether newer secrets may change the answer. AWS says 403 to an expired key.
+fn may_be_stale(refusal: &DoorError) -> bool {
+    matches!(
+        refusal,
+        DoorError::Unauthorized { .. }
+            | DoorError::Forbidden { .. }
+            | DoorError::Untrusted { .. }
+            | DoorError::ClientCertificate { .. }
+    )
+}
+
+/// The name and password in an address, which is without them then.
+fn sign_in_of(url: &mut Url) -> Option<SignIn> {
+    let decoded = |word: &str| {
+        // The form's decoder takes a plus for a blank, which in an address is none.
+        let word = word.replace('+', "%2B");
+        let mut pairs = form_urlencoded::parse(word.as_bytes());
+        pairs.next().map(|(word, _)| word.into_owned()).unwrap_or_default()
+    };
+    let user = decoded(url.username());
+    let password = url.password().map(decoded).unwrap_or_default();
+    // Both only fail for addresses without a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    (!user.is_empty())
+        .then(|| SignIn::Basic { user, password: config::Word::Given(password.into()) })
+}
+
+/// An address as errors show it: whatever may be secret in it is left out.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string().trim_end_matches('/').to_owned()
+}

@@ -1,0 +1,148 @@
+//! Who we talk to and who we are: HTTP clients, made anew when the files of their certificates changed.
+
+use std::{net::IpAddr, time::Duration};
+
+use reqwest::{Certificate, Client, Identity as ClientIdentity, Url, redirect::Policy};
+use tokio::sync::Mutex;
+
+use super::{
+    DoorError,
+    config::Tls,
+    file::{Fresh, Held},
+};
+
+/// Long for a handshake, short beside a query: a server behind a deaf address is not waited for.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What the clients are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// A server, through the proxy that the environment names.
+    Far,
+    /// Something on this machine, where no proxy gets.
+    Near,
+}
+
+/// Makes clients.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    reach: Reach,
+    encrypted: bool,
+    insecure: bool,
+    authority: Option<Held>,
+    identity: Option<(Held, Held)>,
+    made: Mutex<Option<Made>>,
+}
+
+#[derive(Debug)]
+struct Made {
+    client: Client,
+    /// Of the files that it was made from, or could not be made from.
+    changes: u64,
+}
+
+impl Dialer {
+    /// For a server at this address.
+    pub(super) fn new(tls: Tls, url: &Url, reach: Reach, look: Duration) -> Self {
+        let held = |what, path: std::path::PathBuf| Held::new(what, path.into(), look);
+        let identity = tls.identity.map(|identity| {
+            let certificate = held("the client certificate", identity.certificate);
+            (certificate, held("the key of the client certificate", identity.key))
+        });
+        Self {
+            reach: if is_loopback(url) { Reach::Near } else { reach },
+            encrypted: url.scheme() == "https",
+            insecure: tls.insecure,
+            authority: tls.authority.map(|path| held("the CA certificate", path)),
+            identity,
+            made: Mutex::default(),
+        }
+    }
+
+    /// A client, and how often its files changed until now.
+    pub(super) async fn client(&self, fresh: Fresh) -> Result<(Client, u64), DoorError> {
+        let mut changes = 0;
+        let mut made = self.made.lock().await;
+        let authority = match &self.authority {
+            Some(held) => Some(held.read(fresh).await?),
+            None => None,
+        };
+        changes += authority.as_ref().map_or(0, |(_, changes)| *changes);
+        let identity = match &self.identity {
+            Some((certificate, key)) => {
+                Some((certificate.read(fresh).await?, key.read(fresh).await?))
+            }
+            None => None,
+        };
+        changes += identity.as_ref().map_or(0, |(certificate, key)| certificate.1 + key.1);
+        if let Some(made) = made.as_ref().filter(|made| made.changes == changes) {
+            return Ok((made.client.clone(), changes));
+        }
+        let authority = authority.as_ref().map(|(pem, _)| pem.reveal());
+        let identity = identity
+            .as_ref()
+            .map(|((certificate, _), (key, _))| (certificate.reveal(), key.reveal()));
+        let client = match (self.make(authority, identity), made.as_ref()) {
+            (Ok(client), _) => client,
+            // A certificate and its key cannot change in the same moment: the old pair is used until the new one fits.
+            (Err(error), Some(before)) => {
+                tracing::warn!(%error, "the certificates that were read before are used on");
+                before.client.clone()
+            }
+            (Err(error), None) => return Err(error),
+        };
+        *made = Some(Made { client: client.clone(), changes });
+        Ok((client, changes))
+    }
+
+    fn make(
+        &self,
+        authority: Option<&str>,
+        identity: Option<(&str, &str)>,
+    ) -> Result<Client, DoorError> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Somebody else may just have been faster, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let mut builder = Client::builder()
+            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT)
+            .tls_danger_accept_invalid_certs(self.insecure);
+        if self.reach == Reach::Near {
+            builder = builder.no_proxy();
+        }
+        if !self.encrypted {
+            // An image without certificates can still ask where none are needed.
+            builder = builder.tls_certs_only([]);
+        } else if let (Some(pem), Some(held)) = (authority, &self.authority) {
+            let certificates = Certificate::from_pem_bundle(pem.as_bytes())
+                .ok()
+                .filter(|certificates| !certificates.is_empty())
+                .ok_or_else(|| held.complain("there is no PEM certificate in it"))?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        let Some(((certificate, key), (held, _))) = identity.zip(self.identity.as_ref()) else {
+            return builder.build().map_err(|error| refuse(&error));
+        };
+        let pem = format!("{key}\n{certificate}\n");
+        let unfit = "it and its key are no pair of PEM certificate and private key";
+        let identity =
+            ClientIdentity::from_pem(pem.as_bytes()).map_err(|_| held.complain(unfit))?;
+        builder.identity(identity).build().map_err(|_| held.complain(unfit))
+    }
+}
+
+/// Whether it is on this machine, whatever the proxy.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+fn refuse(error: &reqwest::Error) -> DoorError {
+    let mut why: &dyn std::error::Error = error;
+    while let Some(source) = why.source() {
+        why = source;
+    }
+    DoorError::setting("TLS", format!("{why}; give a CA file if the system has no certificates"))
+}

@@ -1,0 +1,3 @@
+//! Servers that speak Prometheus' API: how they are asked.
+
+mod doors;
