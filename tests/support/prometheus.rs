@@ -51,11 +51,25 @@ impl Prometheus {
         Self::start(release, Some(history), &[]).await
     }
 
+    /// As [`Self::with_history`], with more flags.
+    pub async fn with_flags(release: Release, history: History, flags: &[&str]) -> Option<Self> {
+        Self::launch(release, Some(history), &[], flags).await
+    }
+
     /// Starts a server and waits until it answers.
     pub async fn start(
         release: Release,
         history: Option<History>,
         targets: &[Target],
+    ) -> Option<Self> {
+        Self::launch(release, history, targets, &[]).await
+    }
+
+    async fn launch(
+        release: Release,
+        history: Option<History>,
+        targets: &[Target],
+        flags: &[&str],
     ) -> Option<Self> {
         let programs = available(move || parts::prometheus(release)).await?;
         let keeper = Keeper::new("prometheus");
@@ -67,7 +81,7 @@ impl Prometheus {
         let configuration = keeper.folder().join("prometheus.yml");
         fs::write(&configuration, scrape_configuration(targets)).expect("the folder is writable");
         let port = Port::claim();
-        let arguments = [
+        let mut arguments = vec![
             format!("--config.file={}", configuration.display()),
             format!("--storage.tsdb.path={}", data.display()),
             // History may be older than the fifteen days that are kept by default.
@@ -75,6 +89,7 @@ impl Prometheus {
             format!("--web.listen-address=127.0.0.1:{port}"),
             "--web.enable-admin-api".to_owned(),
         ];
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
         keeper.start("prometheus", &programs.server, &arguments, &[]);
         let server = Self { keeper, port, programs };
         server.ready().await;

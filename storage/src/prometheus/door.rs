@@ -256,7 +256,14 @@ impl Transport for Door {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, DoorError> {
-        self.ask(Method::POST, path, form, timeout).await
+        let answer = self.ask(Method::POST, path, form, timeout).await?;
+        match answer.status() {
+            // Some paths are only for reading, and some proxies take every POST for writing.
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+                self.ask(Method::GET, path, form, timeout).await
+            }
+            _ => Ok(answer),
+        }
     }
 }
 

@@ -1,0 +1,96 @@
+//! A client of Prometheus for whoever asks it: queries whose answers are read as streams, and single numbers for
+//! autoscalers, under limits that keep both sides well.
+//!
+//! ```text
+//!   range ──▶ parts of at most 11,000 steps ──▶ one query each: permit, time limit, budget ──▶ Transport
+//!     ▲ halves what is too large or too slow, waits when the server is busy, and asks again
+//! ```
+//!
+//! Sending and reading are our own and not the crate prometheus-http-query: that holds whole answers, several times
+//! over, knows whole seconds only, and keeps the status of an answer to itself that is no JSON.
+
+mod document;
+mod exchange;
+mod instant;
+mod outcome;
+mod pace;
+mod range;
+mod tally;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Semaphore;
+
+pub use self::{
+    outcome::Outcome,
+    range::{Grid, Interrupted, NoGrid},
+    tally::Tally,
+};
+use super::door::Transport;
+
+/// How much may be asked at once, and how patiently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Queries that may be under way at once, over all clones of a client. At least 1.
+    pub in_flight: usize,
+    /// The time for one query, the reading of its answer included. The server is told it too.
+    pub timeout: Duration,
+    /// Steps of one query; Prometheus refuses more than 11,000.
+    pub steps: u32,
+    /// Bytes that one answer may bring, after decompression. A query above it counts as too large. With
+    /// `in_flight` of them it is the budget of what may be on its way.
+    pub answer_bytes: Option<u64>,
+    /// Points that one answer may bring. A query above it counts as too large.
+    pub answer_points: Option<u64>,
+    /// How often one query is tried before it has failed. At least 1.
+    pub attempts: u32,
+    /// The pause after a first failure. It doubles with each one more.
+    pub first_pause: Duration,
+    /// The longest pause, whatever the server asks for.
+    pub longest_pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight: 2,
+            timeout: Duration::from_mins(2),
+            steps: 11_000,
+            answer_bytes: None,
+            answer_points: None,
+            attempts: 6,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_mins(1),
+        }
+    }
+}
+
+/// Asks one server. Clones share its limits.
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: Arc<dyn Transport>,
+    limits: Limits,
+    permits: Arc<Semaphore>,
+    extra: Arc<[(String, String)]>,
+}
+
+impl Client {
+    /// Asks through this transport.
+    pub fn new(transport: Arc<dyn Transport>, limits: Limits) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { transport, limits, permits, extra: Arc::new([]) }
+    }
+
+    /// Sends these parameters with each query: what only some servers know, like `dedup` (Thanos) or `nocache`
+    /// (VictoriaMetrics, which otherwise moves the start of a range to its own steps).
+    #[must_use]
+    pub fn with_parameters(mut self, extra: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.extra = extra.into_iter().collect();
+        self
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}

@@ -1,0 +1,189 @@
+//! One question and its answer, read as it arrives.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{
+    Response,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use tokio::time::timeout;
+
+use super::{Client, Limits};
+use crate::{
+    Time,
+    prometheus::{
+        answer::{AnswerError, Ignore, Reader, Series, Summary},
+        failure::{Envelope, Failure},
+    },
+};
+
+/// What is read of something that is no answer: enough for Prometheus' own errors, which repeat the query.
+const MOST_OF_ERROR: usize = 256 << 10;
+
+impl Client {
+    /// Asks once. On failure the visitor has discarded what came.
+    pub(super) async fn exchange<S: Series + ?Sized>(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        visitor: &mut S,
+    ) -> Result<(Summary, Duration), Failure> {
+        // It is never closed.
+        let _permit = self.permits.acquire().await;
+        let start = Instant::now();
+        let limit = self.limits.timeout;
+        let mut form = form.to_vec();
+        form.push(("timeout", seconds(limit)));
+        form.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let asked = timeout(limit, async {
+            let response = self.transport.send(path, &form, limit).await?;
+            let envelope = envelope(&response);
+            if envelope.is_answer() {
+                read(response, visitor, &self.limits).await
+            } else {
+                Err(failure(response, &envelope).await)
+            }
+        });
+        let answered = asked.await.unwrap_or_else(|_| Err(late(limit)));
+        match answered {
+            Ok(summary) => Ok((summary, start.elapsed())),
+            Err(failure) => {
+                visitor.discard();
+                Err(failure)
+            }
+        }
+    }
+
+    /// A document of JSON from this path, for what is asked about the server itself.
+    pub(super) async fn fetch(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        most: usize,
+    ) -> Result<Vec<u8>, Failure> {
+        let _permit = self.permits.acquire().await;
+        let limit = self.limits.timeout;
+        let asked = timeout(limit, async {
+            let mut response = self.transport.send(path, form, limit).await?;
+            let envelope = envelope(&response);
+            if !envelope.is_answer() {
+                return Err(failure(response, &envelope).await);
+            }
+            let mut body = Vec::new();
+            while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
+                body.extend_from_slice(&piece);
+                if body.len() > most {
+                    return Err(Failure::TooLarge(format!(
+                        "{path} answers more than {most} bytes"
+                    )));
+                }
+            }
+            Ok(body)
+        });
+        asked.await.unwrap_or_else(|_| Err(late(limit)))
+    }
+}
+
+async fn read<S: Series + ?Sized>(
+    mut response: Response,
+    visitor: &mut S,
+    limits: &Limits,
+) -> Result<Summary, Failure> {
+    let mut reader = Reader::new();
+    while let Some(piece) = chunk(&mut response, reader.summary().bytes, limits.timeout).await? {
+        reader.push(&piece, visitor)?;
+        let Summary { bytes, points, .. } = reader.summary();
+        if let Some(most) = limits.answer_bytes.filter(|most| bytes > most) {
+            return Err(Failure::TooLarge(format!("the answer has more than {most} bytes")));
+        }
+        if let Some(most) = limits.answer_points.filter(|most| points > most) {
+            return Err(Failure::TooLarge(format!("the answer has more than {most} points")));
+        }
+    }
+    Ok(reader.finish(visitor)?)
+}
+
+async fn chunk(
+    response: &mut Response,
+    read: u64,
+    limit: Duration,
+) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]> + use<>>, Failure> {
+    response.chunk().await.map_err(|error| {
+        if error.is_timeout() {
+            return late(limit);
+        }
+        Failure::Unavailable(AnswerError::Cut { bytes: read }.to_string())
+    })
+}
+
+/// Why this is no answer. Whatever goes wrong while that is found out matters less than its status.
+async fn failure(mut response: Response, envelope: &Envelope) -> Failure {
+    let mut reader = Some(Reader::new());
+    let mut error = None;
+    let mut begins = Vec::new();
+    let mut size = 0;
+    while let Ok(Some(piece)) = response.chunk().await {
+        size += piece.len();
+        begins.extend(piece.iter().take(4096_usize.saturating_sub(begins.len())));
+        reader = reader.filter(|_| size <= MOST_OF_ERROR);
+        let Some(unread) = reader.as_mut() else { break };
+        if unread.push(&piece, &mut Ignore).is_err() {
+            reader = None;
+        }
+    }
+    if let Some(Err(AnswerError::Reported { kind, message })) =
+        reader.map(|reader| reader.finish(&mut Ignore))
+    {
+        error = Some((kind, message));
+    }
+    envelope.failure(error, &String::from_utf8_lossy(&begins))
+}
+
+fn envelope(response: &Response) -> Envelope {
+    let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    Envelope {
+        status: response.status(),
+        content_type: text(CONTENT_TYPE).map(str::to_owned),
+        // The other form, a date, needs a wall clock: without one the own pause does.
+        retry_after: text(RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs),
+    }
+}
+
+fn late(limit: Duration) -> Failure {
+    Failure::Timeout(format!(
+        "no whole answer within {limit:?}: ask for less at once, or give it more time"
+    ))
+}
+
+/// A duration in seconds, to the millisecond.
+pub(super) fn seconds(duration: Duration) -> String {
+    let millis = duration.as_millis().max(1);
+    decimal(i128::try_from(millis).unwrap_or(i128::MAX))
+}
+
+/// A time in seconds, to the millisecond, which is what Prometheus knows.
+pub(super) fn time(time: Time) -> String {
+    decimal(i128::from(time.as_nanos().div_euclid(1_000_000)))
+}
+
+fn decimal(millis: i128) -> String {
+    let (sign, size) = (if millis < 0 { "-" } else { "" }, millis.unsigned_abs());
+    match size % 1000 {
+        0 => format!("{sign}{}", size / 1000),
+        rest => format!("{sign}{}.{rest:03}", size / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_sent_to_the_millisecond() {
+        for (millis, text) in [(0, "0"), (1500, "1.500"), (1_700_000_000_007, "1700000000.007")] {
+            assert_eq!(time(Time::from_nanos(millis * 1_000_000)), text);
+        }
+        assert_eq!(time(Time::from_nanos(-1)), "-0.001");
+        assert_eq!(seconds(Duration::from_millis(2500)), "2.500");
+    }
+}

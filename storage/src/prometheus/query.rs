@@ -1,0 +1,240 @@
+//! Queries: functions over selectors, and those that users write, with the matchers of the client in each selector.
+
+mod scan;
+
+use std::{fmt, fmt::Write as _, time::Duration};
+
+pub use self::scan::NoQuery;
+use super::selector::{Matchers, Selector, is_label, quoted};
+
+/// A query in PromQL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    text: String,
+    /// Whether it is one selector and nothing else: then each sample has a time of its own.
+    bare: bool,
+}
+
+/// A function over the samples of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Increase of a counter by second. Needs two samples: no window of one interval has them on release 3.
+    Rate,
+    /// Increase of a counter.
+    Increase,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+    /// The mean.
+    Average,
+    /// The sum.
+    Sum,
+    /// How many.
+    Count,
+    /// The last one.
+    Last,
+    /// How often it changed.
+    Changes,
+    /// How often a counter began anew.
+    Resets,
+}
+
+/// One series out of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Their sum.
+    Sum,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+    /// How many.
+    Count,
+    /// 1: which ones there are.
+    Group,
+}
+
+/// What is folded into one.
+#[derive(Clone, Copy, Debug)]
+pub enum Along<'a> {
+    /// Series that have these labels in common. Only these stay.
+    By(&'a [&'a str]),
+    /// Series that differ in these labels only. All others stay.
+    Without(&'a [&'a str]),
+}
+
+impl Query {
+    /// A function over a window of these series.
+    ///
+    /// Windows have both edges on release 2 (`[10m]` over series of a minute holds eleven samples where the edges
+    /// meet them) and are open on the left from release 3 on (ten).
+    pub fn over(function: Over, selector: &Selector, window: Duration) -> Self {
+        Self::built(format!("{}({selector}[{}])", function.name(), duration(window)))
+    }
+
+    /// The samples themselves within a window, for instant queries: a matrix, with the samples' own times.
+    pub fn samples(selector: &Selector, window: Duration) -> Self {
+        Self::built(format!("{selector}[{}]", duration(window)))
+    }
+
+    /// A function over a window of what this query answers, asked each `step` of it.
+    #[must_use]
+    pub fn then_over(&self, function: Over, window: Duration, step: Duration) -> Self {
+        let (window, step) = (duration(window), duration(step));
+        Self::built(format!("{}({}[{window}:{step}])", function.name(), self.operand()))
+    }
+
+    /// The last sample of each series within this window, of a query that is one selector; all others as they are.
+    /// What a user wrote for an instant becomes an answer about everything that was there meanwhile.
+    #[must_use]
+    pub fn or_last_within(&self, window: Duration) -> Self {
+        if self.bare {
+            return Self::built(format!("last_over_time({}[{}])", self.text, duration(window)));
+        }
+        self.clone()
+    }
+
+    /// Folds series.
+    #[must_use]
+    pub fn fold(&self, fold: Fold, along: Along<'_>) -> Self {
+        let (word, labels) = match along {
+            Along::By(labels) => ("by", labels),
+            Along::Without(labels) => ("without", labels),
+        };
+        let mut list = String::new();
+        for (at, label) in labels.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let label = if is_label(label) { (*label).to_owned() } else { quoted(label) };
+            // Writing to a string does not fail.
+            let _ = write!(list, "{comma}{label}");
+        }
+        Self::built(format!("{} {word} ({list}) ({})", fold.name(), self.text))
+    }
+
+    /// When each sample was taken, in seconds: of a selector its own time, of anything else the time of the query.
+    #[must_use]
+    pub fn times(&self) -> Self {
+        Self::built(format!("timestamp({})", self.text))
+    }
+
+    /// What a user wrote, with these matchers in each of its selectors. It is taken apart no further than that takes,
+    /// so that dialects pass too.
+    pub fn of_user(text: &str, matchers: &Matchers) -> Result<Self, NoQuery> {
+        let scanned = scan::scan(text)?;
+        let text = if matchers.is_empty() {
+            text.trim().to_owned()
+        } else {
+            scanned.with(text, &matchers.to_string()).trim().to_owned()
+        };
+        Ok(Self { text, bare: scanned.bare })
+    }
+
+    /// The PromQL.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is one selector and nothing else.
+    pub fn is_bare(&self) -> bool {
+        self.bare
+    }
+
+    fn built(text: String) -> Self {
+        Self { text, bare: false }
+    }
+
+    /// As something that a window can be put behind.
+    fn operand(&self) -> String {
+        if self.text.ends_with(')') && self.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return self.text.clone();
+        }
+        format!("({})", self.text)
+    }
+}
+
+impl From<Selector> for Query {
+    fn from(selector: Selector) -> Self {
+        Self { text: selector.to_string(), bare: true }
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Over {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Increase => "increase",
+            Self::Max => "max_over_time",
+            Self::Min => "min_over_time",
+            Self::Average => "avg_over_time",
+            Self::Sum => "sum_over_time",
+            Self::Count => "count_over_time",
+            Self::Last => "last_over_time",
+            Self::Changes => "changes",
+            Self::Resets => "resets",
+        }
+    }
+}
+
+impl Fold {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Count => "count",
+            Self::Group => "group",
+        }
+    }
+}
+
+/// A duration as PromQL reads it, to the millisecond; never nothing, which PromQL refuses.
+pub fn duration(duration: Duration) -> String {
+    let millis = duration.as_millis().max(1);
+    for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
+        if millis.is_multiple_of(length) {
+            return format!("{}{unit}", millis / length);
+        }
+    }
+    format!("{millis}ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_built_from_functions() {
+        let selector = Selector::metric("x").equals("a", "b");
+        let (minutes, hours) = (Duration::from_mins, Duration::from_hours);
+        let rate = Query::over(Over::Rate, &selector, minutes(2));
+        assert_eq!(rate.as_str(), r#"rate(x{a="b"}[2m])"#);
+        let peak = rate.then_over(Over::Max, hours(1), minutes(1));
+        assert_eq!(peak.as_str(), r#"max_over_time(rate(x{a="b"}[2m])[1h:1m])"#);
+        let by = peak.fold(Fold::Max, Along::By(&["pod", "my.label"]));
+        assert_eq!(
+            by.as_str(),
+            r#"max by (pod,"my.label") (max_over_time(rate(x{a="b"}[2m])[1h:1m]))"#
+        );
+        let without = Query::from(selector.clone()).fold(Fold::Max, Along::Without(&["replica"]));
+        assert_eq!(without.as_str(), r#"max without (replica) (x{a="b"})"#);
+        let last = Query::from(selector).or_last_within(hours(192));
+        assert_eq!(last.as_str(), r#"last_over_time(x{a="b"}[8d])"#);
+        assert_eq!(rate.or_last_within(hours(1)), rate);
+    }
+
+    #[test]
+    fn durations_are_printed_in_their_largest_unit() {
+        for (millis, text) in
+            [(0, "1ms"), (1500, "1500ms"), (90_000, "90s"), (3_600_000, "1h"), (691_200_000, "8d")]
+        {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+}

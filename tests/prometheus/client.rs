@@ -1,0 +1,244 @@
+//! Proof of what a client makes of real servers of both releases: single numbers, long ranges in parts, limits.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::Time;
+use plimsoll_storage::prometheus::answer::Ignore;
+use plimsoll_storage::prometheus::client::{Grid, Limits, Outcome};
+use plimsoll_storage::prometheus::failure::Failure;
+use plimsoll_storage::prometheus::query::{Over, Query};
+use plimsoll_storage::prometheus::selector::{Matchers, Pattern, Selector};
+
+use super::gather::{Gather, Gathered, client, hasty};
+use super::way::{Fault, Way};
+use crate::support::clock::wall_now;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+const MINUTE: Duration = Duration::from_mins(1);
+const DAYS: i64 = 8;
+/// What marks the end of a series.
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+#[derive(serde::Deserialize)]
+struct Build {
+    version: String,
+}
+
+fn full_hour() -> Timestamp {
+    Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time")
+}
+
+/// Series of one minute that all begin so many hours before the end.
+fn history(end: Timestamp, hours: i64) -> History {
+    History::new(end - SignedDuration::from_hours(hours), end, SignedDuration::from_mins(1))
+}
+
+/// What a user would write.
+fn query(text: &str) -> Query {
+    Query::of_user(text, &Matchers::default()).expect("a query")
+}
+
+#[tokio::test]
+async fn a_number_is_told_from_all_that_is_none_on_release_2() {
+    numbers(Release::Two).await;
+}
+
+#[tokio::test]
+async fn a_number_is_told_from_all_that_is_none_on_release_3() {
+    numbers(Release::Three).await;
+}
+
+async fn numbers(release: Release) {
+    let end = full_hour();
+    let before = move |now: Timestamp| end.duration_since(now).as_secs() / 60;
+    let history = history(end, 1)
+        .series("fine", &[], |_| Some(42.0))
+        .series("nothing", &[], |_| Some(0.0))
+        .series("nan", &[], |_| Some(f64::NAN))
+        .series("infinite", &[], |_| Some(f64::NEG_INFINITY))
+        // Younger than the five minutes that a server looks back.
+        .series("old", &[], move |now| (before(now) >= 3).then_some(7.0))
+        .series("gone", &[], move |now| match before(now) {
+            3.. => Some(7.0),
+            2 => Some(f64::from_bits(STALE)),
+            _ => None,
+        })
+        .series("two", &[("a", "1")], |_| Some(1.0))
+        .series("two", &[("a", "2")], |_| Some(2.0));
+    let Some(server) = Prometheus::with_history(release, history).await else { return };
+    let client = client(&server.url(), hasty());
+    let now = Time::from(end);
+    let ago = |minutes: u32| now.earlier(minutes * MINUTE);
+    for (text, expected) in [
+        ("fine", Outcome::Value { value: 42.0, at: now }),
+        ("nothing", Outcome::Value { value: 0.0, at: now }),
+        ("sum(two)", Outcome::Value { value: 3.0, at: now }),
+        ("scalar(fine)", Outcome::Value { value: 42.0, at: now }),
+        ("fine offset 10m", Outcome::Value { value: 42.0, at: now }),
+        ("fine[5m]", Outcome::Value { value: 42.0, at: now }),
+        ("missing", Outcome::Empty),
+        ("fine > 50", Outcome::Empty),
+        ("gone", Outcome::Empty),
+        ("old", Outcome::Stale { value: 7.0, at: ago(3) }),
+        ("old[5m]", Outcome::Stale { value: 7.0, at: ago(3) }),
+        // Worked out now, from whatever the server takes for fresh.
+        ("old + 1", Outcome::Value { value: 8.0, at: now }),
+        ("nan", Outcome::NotANumber { at: now }),
+        ("scalar(missing)", Outcome::NotANumber { at: now }),
+        ("infinite", Outcome::NotANumber { at: now }),
+        ("nothing / 0", Outcome::NotANumber { at: now }),
+        ("two", Outcome::Several(2)),
+    ] {
+        let outcome = client.value(&query(text), now, 2 * MINUTE).await;
+        assert_eq!(outcome, expected, "{text}");
+    }
+    let still = client.value(&query("old"), now, 3 * MINUTE).await;
+    assert_eq!(still, Outcome::Value { value: 7.0, at: ago(3) });
+    for text in ["no_such_function(fine)", "\"a text\"", "two + on () two"] {
+        let outcome = client.value(&query(text), now, MINUTE).await;
+        let Outcome::Error(failure @ Failure::BadQuery(_)) = outcome else {
+            panic!("{text}: {outcome:?}")
+        };
+        assert!(!failure.to_string().contains('\n'));
+    }
+    let build: Build = client.document("/api/v1/status/buildinfo", &[]).await.expect("a version");
+    assert!(build.version.starts_with(['2', '3']), "{}", build.version);
+}
+
+#[tokio::test]
+async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_2() {
+    eight_days(Release::Two).await;
+}
+
+#[tokio::test]
+async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_3() {
+    eight_days(Release::Three).await;
+}
+
+async fn eight_days(release: Release) {
+    let end = full_hour();
+    let start = end - SignedDuration::from_hours(24 * DAYS);
+    let steps = move |now: Timestamp| now.duration_since(start).as_secs() / 60;
+    let history = history(end, 24 * DAYS)
+        .series("x", &[("c", "main")], move |now| Some(steps(now) as f64))
+        .series("x", &[("c", "gaps")], move |now| (steps(now) % 100 < 50).then_some(1.0));
+    let Some(server) = Prometheus::with_history(release, history).await else { return };
+    let client = client(&server.url(), hasty());
+    let (start, end) = (Time::from(start), Time::from(end));
+    let fine = Grid::new(start, end, MINUTE).expect("a grid");
+    assert_eq!(fine.moments(), 11_521);
+    let coarse = Grid::new(start, end, 7 * MINUTE).expect("a grid");
+
+    let selector = Selector::metric("x").lacks("c", Pattern::literal("."));
+    for (query, main) in [
+        (Query::from(selector.clone()), 11_521),
+        // The edges of windows are not those of parts: ten samples on release 3, eleven on release 2, all along.
+        (Query::over(Over::Count, &selector, 10 * MINUTE), 11_521),
+        (Query::over(Over::Max, &selector, 10 * MINUTE), 11_521),
+    ] {
+        let mut by_minute = Gather::default();
+        let tally = client.range(&query, fine, &mut by_minute).await.expect("answered");
+        assert_eq!((tally.queries, tally.retries, tally.halvings), (2, 0, 0));
+        assert_eq!(by_minute.finishes, 2);
+        let count: usize = by_minute.whole.values().map(Vec::len).sum();
+        assert_eq!(tally.points, count as u64);
+        let points = by_minute
+            .whole
+            .iter()
+            .find_map(|(labels, points)| labels.contains("main").then_some(points))
+            .expect("the series");
+        assert_eq!(points.len(), main);
+        for (step, (at, value)) in points.iter().enumerate() {
+            assert_eq!(*at, fine.moment(step as u64), "none is lost, none is doubled");
+            let expected = match (query.as_str().get(..5), release) {
+                (Some("count"), Release::Two) => (step + 1).min(11),
+                (Some("count"), Release::Three) => (step + 1).min(10),
+                _ => step,
+            };
+            assert_eq!(f64::from_bits(*value), expected as f64, "{query} at step {step}");
+        }
+        // One query, which has no seams.
+        let mut at_once = Gather::default();
+        let tally = client.range(&query, coarse, &mut at_once).await.expect("answered");
+        assert_eq!(tally.queries, 1);
+        assert_eq!(thinned(by_minute.whole, coarse), at_once.whole, "{query}");
+    }
+}
+
+/// The points at these moments.
+fn thinned(gathered: Gathered, grid: Grid) -> Gathered {
+    let moments: std::collections::HashSet<_> =
+        (0..grid.moments()).map(|i| grid.moment(i)).collect();
+    gathered
+        .into_iter()
+        .map(|(labels, points)| {
+            (labels, points.into_iter().filter(|(at, _)| moments.contains(at)).collect())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_parts() {
+    let end = full_hour();
+    let start = end - SignedDuration::from_hours(24);
+    let mut history = history(end, 24);
+    for series in 0..10 {
+        let value = move |now: Timestamp| Some((now.as_second() + series) as f64);
+        history = history.series("x", &[("s", &series.to_string())], value);
+    }
+    let flags = ["--query.max-samples=5000"];
+    let Some(server) = Prometheus::with_flags(Release::Three, history, &flags).await else {
+        return;
+    };
+    let grid = Grid::new(start.into(), end.into(), MINUTE).expect("a grid");
+    let query = Query::from(Selector::metric("x"));
+    let plain = client(&server.url(), hasty());
+    let mut gather = Gather::default();
+    let tally = plain.range(&query, grid, &mut gather).await.expect("in parts");
+    assert!(tally.halvings > 0 && tally.retries == 0, "{tally:?}");
+    assert_eq!(tally.points, 14_410);
+    assert!(gather.whole.values().all(|points| points.len() == 1441));
+
+    for limits in [
+        Limits { answer_points: Some(3000), ..hasty() },
+        Limits { answer_bytes: Some(50_000), ..hasty() },
+    ] {
+        let mut again = Gather::default();
+        let thrifty = client(&server.url(), limits).range(&query, grid, &mut again).await;
+        let thrifty = thrifty.expect("in smaller parts");
+        assert!(thrifty.halvings > tally.halvings, "{thrifty:?}");
+        assert_eq!(again.whole, gather.whole);
+    }
+
+    // What cannot be cut is refused, at once and in words that say what to do.
+    let huge = query.then_over(Over::Max, 24 * 60 * MINUTE, MINUTE / 6);
+    let failure = plain
+        .instant(&huge, end.into(), &mut Ignore)
+        .await
+        .expect_err("8,640 samples of a series at once");
+    assert!(matches!(failure, Failure::TooLarge(_)), "{failure}");
+    assert!(failure.to_string().contains("too many samples"), "{failure}");
+    let interrupted = plain.range(&huge, grid, &mut Ignore).await.expect_err("nor so");
+    assert!(matches!(interrupted.failure, Failure::TooLarge(_)), "{interrupted}");
+}
+
+#[tokio::test]
+async fn no_more_queries_are_under_way_than_allowed() {
+    let end = full_hour();
+    let history = history(end, 1).series("fine", &[], |_| Some(42.0));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let few = Limits { in_flight: 2, ..hasty() };
+    let client = client(way.url(), few);
+    way.then(vec![Fault::Slow(32, Duration::from_millis(5)); 10]);
+    let query = query("sum(fine)");
+    let each = (0..10).map(|_| {
+        let (client, query) = (client.clone(), query.clone());
+        async move { client.value(&query, end.into(), MINUTE).await }
+    });
+    for outcome in futures::future::join_all(each).await {
+        assert_eq!(outcome, Outcome::Value { value: 42.0, at: end.into() });
+    }
+    assert_eq!((way.seen(), way.most()), (10, 2));
+}

@@ -1,0 +1,179 @@
+//! Proof that no value can become syntax: whatever is built parses, and means what it was built from.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::prometheus::answer::Ignore;
+use plimsoll_storage::prometheus::query::{Along, Fold, Over, Query};
+use plimsoll_storage::prometheus::selector::{Match, Matcher, Matchers, Pattern, Selector};
+use promql_parser::label::MatchOp;
+use promql_parser::parser::{self, Expr, VectorSelector};
+use promql_parser::util::{ExprVisitor, walk_expr};
+use proptest::prelude::*;
+
+use super::gather::{client, hasty};
+use crate::support::clock::wall_now;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+/// All selectors of a query.
+#[derive(Default)]
+struct Selectors(Vec<VectorSelector>);
+
+impl ExprVisitor for Selectors {
+    type Error = std::convert::Infallible;
+
+    fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
+        match expr {
+            Expr::VectorSelector(selector) => self.0.push(selector.clone()),
+            Expr::MatrixSelector(selector) => self.0.push(selector.vs.clone()),
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+fn selectors(query: &str) -> Vec<VectorSelector> {
+    let expr = parser::parse(query).unwrap_or_else(|why| panic!("{query}: {why}"));
+    let mut selectors = Selectors::default();
+    let Ok(_) = walk_expr(&mut selectors, &expr);
+    selectors.0
+}
+
+/// Texts with more quotes, escapes, braces and controls than nature has.
+fn hostile() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        proptest::collection::vec(
+            proptest::sample::select(vec![
+                "\"", "'", "`", "\\", "{", "}", "=", "~", ",", "\n", "\r", "\t", "\0", "\u{7f}",
+                "\u{85}", "(", ")", "[", "]", "|", ".", "*", "+", "?", "^", "$", "-", "\\n", "\\Q",
+                "ü", "😀", "a", "0", " ", "#", "/",
+            ]),
+            0..12
+        )
+        .prop_map(|parts| parts.concat()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_selector_says_exactly_what_it_was_built_from(
+        metric in "[a-z_:][a-z0-9_:]{5,9}",
+        value in hostile(),
+        others in proptest::collection::vec(hostile(), 1..5),
+        label in "[a-z_][a-z0-9_]{3,6}",
+    ) {
+        let pattern = Pattern::one_of(others.iter().map(String::as_str));
+        let selector = Selector::metric(&metric)
+            .equals("first", &value)
+            .differs(&label, &value)
+            .matches("third", pattern.clone());
+        let read = selectors(&selector.to_string());
+        prop_assert_eq!(read.len(), 1);
+        prop_assert_eq!(read[0].name.as_deref(), Some(metric.as_str()));
+        let matchers = &read[0].matchers.matchers;
+        prop_assert_eq!(matchers.len(), 3);
+        prop_assert_eq!((&*matchers[0].name, &matchers[0].op, &*matchers[0].value), ("first", &MatchOp::Equal, &*value));
+        prop_assert_eq!((&*matchers[1].name, &matchers[1].op, &*matchers[1].value), (&*label, &MatchOp::NotEqual, &*value));
+        prop_assert_eq!(&*matchers[2].value, pattern.as_str());
+        // The pattern fits these and nothing else.
+        for other in &others {
+            prop_assert!(matchers[2].is_match(other), "{:?} {}", other, pattern.as_str());
+        }
+        prop_assert_eq!(matchers[2].is_match(&value), others.contains(&value));
+        // Read back as a user's, it is the same.
+        let printed = Matcher::new(&label, Match::Differs, &value).to_string();
+        prop_assert_eq!(printed.parse::<Matcher>(), Ok(Matcher::new(&label, Match::Differs, &value)));
+    }
+
+    #[test]
+    fn a_matcher_goes_into_every_selector_of_a_users_query(
+        value in hostile(),
+        which in proptest::sample::select(vec![
+            "up",
+            "up{}",
+            "{job=~\".+\"}",
+            "kube_pod_labels{job=\"kube-state-metrics\",}[8d]",
+            "sum by (pod, by) (rate(a_total{x=\"}\"}[5m] offset 1h)) / on (pod) group_left (node) b > bool 0.5",
+            "max_over_time(rate(a[2m])[1h:1m]) and on () (c or d unless e{f!~\"g\"}) # up",
+            "label_replace(a, \"up\", \"$1 {}\", 'by', `(.*)`) + -b ^ 2 - Inf",
+            "histogram_quantile(0.9, sum(rate(a_bucket[5m] @ end())) by (le))",
+            "a * ignoring (x) group_right b{c=\"d\"} % 5m",
+            "count_values without (a) (\"version\", build_info) == bool 1e3",
+        ]),
+    ) {
+        let matchers: Matchers = [Matcher::new("cluster", Match::Equals, &value)].into_iter().collect();
+        let before = selectors(which);
+        let query = Query::of_user(which, &matchers).expect(which);
+        let after = selectors(query.as_str());
+        prop_assert_eq!(before.len(), after.len());
+        for (before, mut after) in before.into_iter().zip(after) {
+            let own = after.matchers.matchers.iter().position(|matcher| matcher.name == "cluster");
+            let own = after.matchers.matchers.remove(own.expect("the matcher"));
+            prop_assert_eq!((own.op, own.value), (MatchOp::Equal, value.clone()));
+            prop_assert_eq!(after, before, "nothing else has changed");
+        }
+        let unchanged = Query::of_user(which, &Matchers::default()).expect(which);
+        prop_assert_eq!(unchanged.as_str(), which);
+    }
+}
+
+#[tokio::test]
+async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
+    let worst = [
+        "a\"b",
+        "a\\b",
+        "a\nb",
+        "a'b`c",
+        "{a=\"b\"}",
+        "a|b",
+        "a.b",
+        "a*",
+        "(a",
+        "[a-z]+",
+        "^a$",
+        "\u{1}\u{7f}ü😀",
+        "\\d",
+        "$1",
+        " ",
+    ];
+    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
+    for release in [Release::Two, Release::Three] {
+        let start = end - SignedDuration::from_hours(1);
+        let mut history = History::new(start, end, SignedDuration::from_mins(1));
+        for value in worst.into_iter().chain(["aXb", "azzz", "d"]) {
+            history = history.series("x", &[("l", value)], |_| Some(1.0));
+        }
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let client = client(&server.url(), hasty());
+        for value in worst {
+            for selector in [
+                Selector::metric("x").equals("l", value),
+                Selector::metric("x").matches("l", Pattern::one_of([value, "not there"])),
+                Selector::any().equals("l", value),
+            ] {
+                let tally = client.instant(&selector.clone().into(), end.into(), &mut Ignore).await;
+                assert_eq!(tally.expect("a query").series, 1, "{selector}");
+            }
+        }
+        let minutes = Duration::from_mins;
+        let all = Selector::metric("x").matches("l", Pattern::one_of(worst));
+        let none = Selector::metric("x").matches("l", Pattern::any_of([]));
+        let count = Query::over(Over::Count, &all, minutes(5));
+        for (query, series) in [
+            (all.clone().into(), worst.len()),
+            (none.into(), 0),
+            (count.then_over(Over::Max, minutes(30), minutes(1)), worst.len()),
+            (Query::from(all.clone()).then_over(Over::Max, minutes(30), minutes(1)), worst.len()),
+            (count.fold(Fold::Sum, Along::By(&[])), 1),
+            (count.fold(Fold::Max, Along::Without(&["l"])), 1),
+            (Query::from(all.clone()).or_last_within(minutes(60)), worst.len()),
+            (Query::from(all).times(), worst.len()),
+        ] {
+            let tally = client.instant(&query, end.into(), &mut Ignore).await;
+            assert_eq!(tally.expect("a query").series, series as u64, "{query}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Owns a way to a real Prometheus on which answers are slowed, cut, replaced or lost.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::support::ports::Port;
+
+/// What becomes of one request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing special.
+    None,
+    /// No answer at all.
+    Hang,
+    /// The body comes in pieces of so many bytes with a pause before each.
+    Slow(usize, Duration),
+    /// The connection ends after so many bytes of the body.
+    Cut(usize),
+    /// The body ends after so many bytes as if that were all.
+    Short(usize),
+    /// Another answer: status, content type, body.
+    Instead(u16, &'static str, &'static str),
+    /// The true body under another content type.
+    Typed(&'static str),
+    /// 302 to a login page.
+    Redirect,
+    /// 429, to be asked again after so many seconds.
+    Busy(u64),
+}
+
+type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A way, until it is dropped.
+pub struct Way {
+    url: String,
+    state: Arc<State>,
+    task: JoinHandle<()>,
+    _port: Port,
+}
+
+#[derive(Default)]
+struct State {
+    behind: String,
+    /// For the next requests, in order.
+    next: Mutex<VecDeque<Fault>>,
+    seen: AtomicUsize,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Way {
+    /// A way to the server at this address.
+    pub async fn to(behind: &str) -> Self {
+        let port = Port::claim();
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
+        let state = Arc::new(State { behind: behind.to_owned(), ..State::default() });
+        let task = tokio::spawn({
+            let state = Arc::clone(&state);
+            async move {
+                loop {
+                    let Ok((connection, _)) = listener.accept().await else { continue };
+                    let state = Arc::clone(&state);
+                    let service = service_fn(move |request| {
+                        let state = Arc::clone(&state);
+                        async move { Ok::<_, Infallible>(state.respond(request).await) }
+                    });
+                    tokio::spawn(async move {
+                        // A client that goes away is no concern of a test.
+                        let _ = Builder::new(TokioExecutor::new())
+                            .serve_connection(TokioIo::new(connection), service)
+                            .await;
+                    });
+                }
+            }
+        });
+        Self { url: format!("http://127.0.0.1:{}", port.number()), state, task, _port: port }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Has this happen to the next requests, one each.
+    pub fn then(&self, faults: impl IntoIterator<Item = Fault>) {
+        let mut next = self.state.next.lock().expect("no panic");
+        next.clear();
+        next.extend(faults);
+    }
+
+    /// How many requests came.
+    pub fn seen(&self) -> usize {
+        self.state.seen.load(Ordering::SeqCst)
+    }
+
+    /// The most requests that were under way at once.
+    pub fn most(&self) -> usize {
+        self.state.most.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Counts a request until its body has been sent.
+struct Under(Arc<State>);
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl State {
+    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(under_way, Ordering::SeqCst);
+        let under = Under(Arc::clone(&self));
+        let fault = self.next.lock().expect("no panic").pop_front().unwrap_or(Fault::None);
+        match fault {
+            Fault::Hang => std::future::pending().await,
+            Fault::Instead(status, kind, body) => own(status, &[(CONTENT_TYPE, kind)], body),
+            Fault::Redirect => own(302, &[(LOCATION, "/login?next=%2F")], ""),
+            Fault::Busy(seconds) => own(429, &[(RETRY_AFTER, &seconds.to_string())], "slow\ndown"),
+            fault => self.pass(request, fault, under).await,
+        }
+    }
+
+    async fn pass(&self, request: Request<Incoming>, fault: Fault, under: Under) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(body) = body.collect().await else { return own(400, &[], "half a request") };
+        let path = parts.uri.path_and_query().expect("a path").as_str();
+        parts.uri = format!("{}{path}", self.behind).parse().expect("an address");
+        parts.headers.remove(HOST);
+        if !matches!(fault, Fault::None) {
+            parts.headers.remove(ACCEPT_ENCODING);
+        }
+        let request = Request::from_parts(parts, Full::new(body.to_bytes()));
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let Ok(answer) = client.request(request).await else { return own(502, &[], "nobody") };
+        let (mut parts, body) = answer.into_parts();
+        if matches!(fault, Fault::None) {
+            let body = body.map_err(std::io::Error::other).map_frame(move |frame| {
+                // Held until the last frame is gone.
+                let _ = &under;
+                frame
+            });
+            return Response::from_parts(parts, body.boxed_unsync());
+        }
+        parts.headers.remove(CONTENT_LENGTH);
+        let Ok(body) = body.collect().await else { return own(502, &[], "half an answer") };
+        let mut body = body.to_bytes();
+        let (piece, pause, ends) = match fault {
+            Fault::Slow(piece, pause) => (piece, pause, Ok(())),
+            Fault::Cut(after) => {
+                assert!(after < body.len(), "{} bytes cannot be cut at {after}", body.len());
+                body.truncate(after);
+                (1024, Duration::ZERO, Err(()))
+            }
+            Fault::Short(after) => {
+                body.truncate(after);
+                (1024, Duration::ZERO, Ok(()))
+            }
+            Fault::Typed(kind) => {
+                parts.headers.insert(CONTENT_TYPE, kind.parse().expect("a content type"));
+                (1024, Duration::ZERO, Ok(()))
+            }
+            _ => (1024, Duration::ZERO, Ok(())),
+        };
+        let mut pieces: Vec<std::io::Result<Frame<Bytes>>> = body
+            .chunks(piece)
+            .map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece))))
+            .collect();
+        if ends.is_err() {
+            pieces.push(Err(std::io::Error::other("cut")));
+        }
+        let body = stream::iter(pieces).then(move |piece| {
+            let _ = &under;
+            async move {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                piece
+            }
+        });
+        Response::from_parts(parts, StreamBody::new(body).boxed_unsync())
+    }
+}
+
+fn own(status: u16, headers: &[(http::HeaderName, &str)], body: &str) -> Response<Body> {
+    let body = Full::from(body.to_owned()).map_err(|never| match never {}).boxed_unsync();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, value.parse().expect("a value"));
+    }
+    answer
+}
