@@ -206,7 +206,7 @@ fn one_line(rendered: &str) -> String {
         .filter(|line| !line.is_empty())
         .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "))
         .collect();
-    format!("{}; see --help", said.join("; "))
+    format!("{}; see --help", said.join("; ").replace(":; ", ": "))
 }
 
 #[cfg(test)]
@@ -287,6 +287,10 @@ mod tests {
         assert_eq!(
             refuse(&["demo", "--sed", "1"]),
             "unexpected argument '--sed' found; a similar argument exists: '--seed'; see --help"
+        );
+        assert_eq!(
+            refuse(&["explain", "vpa"]),
+            "the following required arguments were not provided: <[NAMESPACE/]NAME>; see --help"
         );
         assert_eq!(
             refuse(&["demo", "--days", "0"]),
