@@ -11,7 +11,7 @@ pub struct ElectionOptions {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// What this process calls itself; see [`lease::identity`].
+    /// What this process calls itself; see [`identity`](super::super::lease::identity).
     pub identity: String,
     /// How long others leave a Lease alone that is not renewed.
     pub lease_duration: Duration,
