@@ -146,6 +146,7 @@ fn number(value: f64) -> String {
         0.0 => "0".to_owned(),
         ..0.0095 => format!("{value:.4}"),
         ..10.0 => format!("{value:.2}"),
+        ..1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
 }
