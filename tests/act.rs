@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt as _;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use plimsoll::api::{VerticalPodAutoscaler, crds};
 use plimsoll_storage::VpaKey;
 
-use crate::support::{Bed, objects, wait};
+use crate::support::{Bed, objects};
 
 mod access;
 mod election;
@@ -22,19 +20,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// A bed that knows our definitions.
 async fn bed_with_definitions() -> Option<Bed> {
     let bed = Bed::shared().await?;
-    let api = Api::<CustomResourceDefinition>::all(bed.client());
     for definition in crds().expect("definitions") {
-        match api.create(&PostParams::default(), &definition).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(why) => panic!("{why}"),
-        }
-        wait::until("the definition is established", || async {
-            let conditions = api.get_status(&definition.name_any()).await.ok()?.status?.conditions;
-            let mut conditions = conditions.into_iter().flatten();
-            conditions.any(|is| is.type_ == "Established" && is.status == "True").then_some(())
-        })
-        .await;
+        objects::define(bed.client(), &definition).await;
     }
     Some(bed)
 }

@@ -5,9 +5,7 @@ use std::sync::mpsc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps,
-};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use plimsoll::api::VerticalPodAutoscaler;
@@ -37,7 +35,9 @@ async fn an_unreadable_object_is_named_and_the_others_are_read() {
     let reason = mirror.unreadable("b").expect("known to be unreadable");
     assert!(reason.contains("invalid type: integer `5`"), "{reason}");
     let status = mirror.status();
-    assert_eq!((status.malformed, status.malformed_now, status.streams), (1, 1, true));
+    assert_eq!((status.malformed_now, status.streams), (1, true), "{status:?}");
+    // Once for each time that it was listed: a watch of an API this young may be ended and begun again.
+    assert!(status.malformed >= 1, "{status:?}");
     assert_eq!(status.last_malformed, Some((format!("{namespace}/b"), reason)));
     let kept = mirror.get("a").expect("read");
     assert!(kept.metadata.managed_fields.is_none() && kept.metadata.uid.is_some());
@@ -205,10 +205,7 @@ async fn create_definition_without_schema(client: Client) {
             ..JSONSchemaProps::default()
         });
     }
-    Api::<CustomResourceDefinition>::all(client)
-        .create(&PostParams::default(), &definition)
-        .await
-        .expect("created");
+    objects::define(client, &definition).await;
 }
 
 fn vpas(client: Client, namespace: &str) -> Api<DynamicObject> {
@@ -219,15 +216,7 @@ fn vpas(client: Client, namespace: &str) -> Api<DynamicObject> {
 async fn create_vpa(client: Client, namespace: &str, name: &str, target: &Value) {
     let kind = ApiResource::erase::<VerticalPodAutoscaler>(&());
     let object = DynamicObject::new(name, &kind).data(json!({ "spec": { "targetRef": target } }));
-    let api = vpas(client, namespace);
-    wait::until("the object is created", || async {
-        match api.create(&PostParams::default(), &object).await {
-            Ok(_) => Some(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(why) => panic!("{why}"),
-        }
-    })
-    .await;
+    objects::create_soon(&vpas(client, namespace), &object).await;
 }
 
 async fn set_target(client: Client, namespace: &str, name: &str, target: &Value) {

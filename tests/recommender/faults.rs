@@ -15,5 +15,3 @@ mod stage;
 mod target;
 mod unread;
 mod usage;
-
-use super::log;

@@ -7,7 +7,6 @@ mod faults;
 mod feeds;
 mod golden;
 mod life;
-mod log;
 mod scraped;
 mod shards;
 pub mod start;

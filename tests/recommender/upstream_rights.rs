@@ -11,10 +11,10 @@ use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
 use super::clients::start_with;
-use super::log;
 use super::start::{passed, step, vpa};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
+use crate::support::log;
 use crate::support::nodes::is_ready;
 use crate::support::not_run::not_run;
 use crate::support::usage::Use;

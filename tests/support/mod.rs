@@ -18,6 +18,7 @@ pub mod fetch;
 pub mod fleet;
 pub mod keeper;
 pub mod keys;
+pub mod log;
 pub mod nodes;
 pub mod noise;
 pub mod not_run;

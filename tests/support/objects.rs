@@ -1,8 +1,9 @@
 //! Owns objects that many tests create: small ones, in YAML, as their users would write them.
 
-use kube::Client;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::core::{NamespaceResourceScope, Resource};
+use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,15 +21,39 @@ where
 {
     let object: K = serde_saphyr::from_str(yaml).unwrap_or_else(|why| panic!("{why} in\n{yaml}"));
     let api = Api::<K>::namespaced(client, namespace);
-    // An API that was registered a moment ago answers 404 until every part of the server has heard of it.
+    create_soon(&api, &object).await
+}
+
+/// Creates an object of an API that may have been registered a moment ago: until every part of the server has heard of
+/// it, the answer is 404, or 429 while its storage is made.
+pub async fn create_soon<K>(api: &Api<K>, object: &K) -> K
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
     wait::until("the object is created", || async {
-        match api.create(&PostParams::default(), &object).await {
+        match api.create(&PostParams::default(), object).await {
             Ok(created) => Some(created),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(why) => panic!("{why} for\n{yaml}"),
+            Err(kube::Error::Api(status)) if [404, 429].contains(&status.code) => None,
+            Err(why) => panic!("{why} for {object:?}"),
         }
     })
     .await
+}
+
+/// Registers an API, unless that was done, and waits until its objects can be created.
+pub async fn define(client: Client, definition: &CustomResourceDefinition) {
+    let api = Api::<CustomResourceDefinition>::all(client);
+    match api.create(&PostParams::default(), definition).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(why) => panic!("{why}"),
+    }
+    wait::until("the definition is established", || async {
+        let status = api.get_status(&definition.name_any()).await.ok()?.status?;
+        let mut conditions = status.conditions.into_iter().flatten();
+        conditions.any(|is| is.type_ == "Established" && is.status == "True").then_some(())
+    })
+    .await;
 }
 
 /// A Deployment of one container, `main`, with these requests.

@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt as _;
-use kube::api::{Api, PostParams};
 use xtask::parts::{self, Autoscaler};
 
 use super::bed::Bed;
 use super::keeper::State;
 use super::keys::Authority;
 use super::not_run::not_run;
+use super::objects;
 use super::ports::Port;
 use super::wait;
 
@@ -125,18 +124,9 @@ impl Upstream {
 
 async fn create_definitions(bed: &Bed, file: PathBuf) {
     let text = fs::read_to_string(file).expect("the module has its definitions");
-    let api = Api::<CustomResourceDefinition>::all(bed.client());
     for document in text.split("\n---").filter(|document| document.contains("kind:")) {
         let definition: CustomResourceDefinition =
             serde_saphyr::from_str(document).expect("upstream's definitions are well formed");
-        api.create(&PostParams::default(), &definition).await.expect("a bed of the test's own");
-        wait::until("the definition is established", || async {
-            let status = api.get_status(&definition.name_any()).await.ok()?.status?;
-            let mut conditions = status.conditions.into_iter().flatten();
-            conditions
-                .any(|found| found.type_ == "Established" && found.status == "True")
-                .then_some(())
-        })
-        .await;
+        objects::define(bed.client(), &definition).await;
     }
 }

@@ -32,20 +32,33 @@ where
 }
 
 /// As [`until`], with a look that says what is not so yet; the panic ends with the last of it.
-pub async fn until_ok<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
+pub async fn until_ok<T, F>(what: &str, look: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, String>>,
+{
+    often(BETWEEN_LOOKS, PATIENCE, what, look).await
+}
+
+/// As [`until_ok`], with a pause between looks and a patience of its own.
+pub async fn often<T, F>(
+    pause: Duration,
+    patience: Duration,
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
     let start = Instant::now();
     let mut why = "no look came back".to_owned();
     loop {
-        let left = PATIENCE.saturating_sub(start.elapsed());
+        let left = patience.saturating_sub(start.elapsed());
         match tokio::time::timeout(left, look()).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(not_yet)) => why = not_yet,
             Err(_) => {}
         }
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}: {why}");
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        assert!(start.elapsed() < patience, "not within {patience:?}: {what}: {why}");
+        tokio::time::sleep(pause).await;
     }
 }

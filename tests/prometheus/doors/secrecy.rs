@@ -1,34 +1,16 @@
 //! No secret is in any log line or error, whatever the door and however it goes wrong.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use plimsoll_storage::prometheus::door::Secret;
 use plimsoll_storage::prometheus::door::config::{Aws, Azure, Google, Header, OAuth2, SignIn, Tls};
 use plimsoll_storage::prometheus::door::{DoorConfig, DoorError};
 use serde_json::json;
-use tracing_subscriber::EnvFilter;
 
 use super::server::{Reply, Server, fine, no};
 use super::{NEVER, ask, door, write};
+use crate::support::log;
 
 /// In every secret.
 const WORD: &str = "hunter2";
-
-/// Everything that is logged on this thread, down to the last detail of the libraries below.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<SignIn> {
     let secret = || Secret::from(format!("{WORD}/+"));
@@ -91,16 +73,8 @@ fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<SignIn> {
 
 #[tokio::test]
 async fn no_secret_is_in_any_log_line_error_or_debug_output() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_env_filter(EnvFilter::new("trace"))
-        .with_writer({
-            let log = log.clone();
-            move || log.clone()
-        })
-        .finish();
-    let guard = tracing::subscriber::set_default(subscriber);
+    // Down to the last detail of the libraries below.
+    let (log, guard) = log::keep_of("trace");
     let folder = tempfile::tempdir().expect("a folder");
     let mut told: Vec<DoorError> = Vec::new();
     let mut shown = Vec::new();
@@ -142,7 +116,7 @@ async fn no_secret_is_in_any_log_line_error_or_debug_output() {
         }
     }
     drop(guard);
-    let log = String::from_utf8_lossy(&log.0.lock().expect("no panic")).into_owned();
+    let log = log.text();
     assert!(log.contains("hyper"), "the libraries log too: {log:.2000}");
     assert!(told.len() > 60, "only {} were refused", told.len());
     let errors = told.iter().map(|error| format!("{error} {error:?}"));

@@ -126,6 +126,15 @@ impl Sides {
         }
     }
 
+    /// Waits until everything that changed in the last pass is written and saved.
+    async fn settled(&self) {
+        self.written().await;
+        wait::until("all histories are saved", || async {
+            self.both.iter().all(|side| side.running().unsaved() == 0).then_some(())
+        })
+        .await;
+    }
+
     /// Passes with new samples.
     pub async fn steps(&mut self, cast: &Cast, by: i64, count: usize) {
         for _ in 0..count {
@@ -133,6 +142,11 @@ impl Sides {
             let at = self.now() + by - AGE;
             self.usage.show(super::at(at), shown.iter().map(Shown::sample));
             self.pass(by).await;
+            if self.both.iter().any(|side| !side.forgotten.is_empty()) {
+                // What is written about a workload without pods has the time of this pass, if it is written before
+                // the next one.
+                self.settled().await;
+            }
             let now = self.now();
             for side in &mut self.both {
                 let taken = side.take(cast, &shown, at, now);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::log;
 use super::stage::{MINUTE, Stage, assert_alive, metric, targets};
+use crate::support::log;
 use crate::support::wait;
 
 const NAMES: &[&str] = &["front", "worker"];

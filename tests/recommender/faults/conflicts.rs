@@ -10,8 +10,8 @@ use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 use serde_json::json;
 
-use super::log;
 use super::stage::{MINUTE, Stage, metric, targets};
+use crate::support::log;
 use crate::support::proxy::{self, Proxy};
 
 const NAMES: &[&str] = &["api", "front", "worker"];

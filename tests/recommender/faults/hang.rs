@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::log;
 use super::stage::{MINUTE, Stage, assert_alive, metric, metric_is, targets};
 use crate::recommender::start::passed;
 use crate::support::fetch::fetch;
+use crate::support::log;
 use crate::support::usage::{self, Fault};
 use crate::support::wait;
 

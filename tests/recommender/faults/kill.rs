@@ -7,10 +7,10 @@ use http::Method;
 use jiff::SignedDuration;
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
-use super::log;
 use super::process::Processes;
 use super::stage::{MINUTE, Stage, targets};
 use crate::support::clock::wall_now;
+use crate::support::log;
 use crate::support::noise::{self, Noise};
 use crate::support::proxy::{self, Proxy};
 use crate::support::wait;

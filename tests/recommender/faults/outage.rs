@@ -8,9 +8,9 @@ use kube::api::{Api, DeleteParams};
 use plimsoll::api::VerticalPodAutoscaler;
 use tokio::sync::watch;
 
-use super::log;
 use super::stage::{MINUTE, Stage, assert_alive, autoscaler, metric, metric_is, targets, written};
 use crate::recommender::start::{step, vpa};
+use crate::support::log;
 use crate::support::proxy::{self, Proxy};
 use crate::support::{objects, wait};
 

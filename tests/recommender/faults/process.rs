@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::log;
 use super::stage::{HOUR, Stage, metric, metric_is};
 use crate::support::keeper::State;
+use crate::support::log;
 use crate::support::ours::Ours;
 use crate::support::usage::{Api, Fault};
 use crate::support::wait;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::log;
 use super::stage::{MINUTE, Stage, assert_alive, metric, metric_is, targets};
 use crate::recommender::start::step;
+use crate::support::log;
 use crate::support::proxy::{self, Proxy};
 use crate::support::wait;
 

@@ -8,8 +8,8 @@ use plimsoll::clock::Clock;
 use plimsoll::run::recommender::Running;
 use serde_json::json;
 
-use super::log;
 use super::stage::{MINUTE, Stage, metric, targets};
+use crate::support::log;
 use crate::support::wait;
 
 const NAMES: &[&str] = &["front", "worker"];

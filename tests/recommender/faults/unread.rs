@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Method;
 
-use super::log;
 use super::stage::{MINUTE, Stage, metric_is, targets};
+use crate::support::log;
 use crate::support::proxy::{self, Proxy};
 
 const NAMES: &[&str] = &["front", "worker"];

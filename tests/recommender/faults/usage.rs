@@ -3,8 +3,8 @@
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, DeleteParams, PostParams};
 
-use super::log;
 use super::stage::{MINUTE, Stage, assert_alive, metric, targets};
+use crate::support::log;
 use crate::support::usage::{self, Fault};
 use crate::support::wait;
 

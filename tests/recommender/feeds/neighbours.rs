@@ -6,9 +6,9 @@ use kube::core::ApiResource;
 use plimsoll::api::VerticalPodAutoscaler;
 use serde_json::json;
 
-use super::super::log;
 use super::stage::{Stage, after_use};
 use crate::support::clock::wall_now;
+use crate::support::log;
 use crate::support::wait;
 
 /// Orphans are looked for in every minute.

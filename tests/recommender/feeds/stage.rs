@@ -16,12 +16,12 @@ use tracing::subscriber::DefaultGuard;
 
 use super::super::clients::{read, start_with, watched, writes};
 use super::super::golden::{Container, memory_text, time_text};
-use super::super::log::{self, Log};
 use super::super::start::{passed, step};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
 use crate::support::fetch::fetch;
 use crate::support::fleet::{self, Write, collection};
+use crate::support::log::{self, Log};
 use crate::support::nodes::is_ready;
 use crate::support::proxy::Proxy;
 use crate::support::usage::Use;

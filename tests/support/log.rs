@@ -1,4 +1,4 @@
-//! Owns what a recommender in the test's own process logs.
+//! Owns what is logged in the test's own process.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -16,14 +16,19 @@ pub struct Log(Arc<Mutex<Vec<u8>>>);
 /// one it asks the subscribers.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
-/// Begins to keep the log, until the guard is dropped.
+/// Begins to keep the log of this project, until the guard is dropped.
 pub fn keep() -> (Log, DefaultGuard) {
+    keep_of("plimsoll=debug,plimsoll_storage=debug")
+}
+
+/// As [`keep`], of what this filter lets through.
+pub fn keep_of(filter: &str) -> (Log, DefaultGuard) {
     LazyLock::force(&SECOND);
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
-        .with_env_filter(EnvFilter::new("plimsoll=debug,plimsoll_storage=debug"))
+        .with_env_filter(EnvFilter::new(filter))
         .with_writer(move || writer.clone())
         .finish();
     (log, tracing::subscriber::set_default(subscriber))
