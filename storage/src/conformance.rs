@@ -1,5 +1,5 @@
 //! The suite that every backend must pass. Whoever writes a backend implements [`Maker`] and [`Subject`]
-//! in the tests and runs [`check`].
+//! in the tests and runs [`check`]; of one that only reads what others have seen, [`Source`] and [`check_reading`].
 //!
 //! A case ends in one of three ways: it passes, it fails with one line that says what was expected, or it
 //! does not apply because the backend says so by type (read-only, gone with the process, nothing to tamper
@@ -14,7 +14,10 @@ use crate::{Key, Record, Snapshot, Storage};
 
 mod cases;
 mod crash;
+mod reading;
 mod records;
+
+pub use self::reading::{Life, Source, check_reading};
 
 /// Makes subjects, each on an empty place of its own.
 #[async_trait]
@@ -110,10 +113,16 @@ pub enum Case {
     MalformedIsSkipped,
     /// What others wrote is passed over, counted, named and left alone.
     ForeignIsLeftAlone,
+    /// All that was seen of what is wanted comes: as it was seen, in order, each part once.
+    SamplesAreWhole,
+    /// What was seen of anything else does not, and what cannot be told is named.
+    OthersStayOut,
+    /// Reading changes nothing.
+    SamplesComeAgain,
 }
 
 impl Case {
-    /// All of them, simplest first.
+    /// Those of backends that can be written to, simplest first.
     pub const ALL: [Self; 15] = [
         Self::RoundTrip,
         Self::Extremes,
@@ -131,6 +140,10 @@ impl Case {
         Self::MalformedIsSkipped,
         Self::ForeignIsLeftAlone,
     ];
+
+    /// Those of backends that only read.
+    pub const READING: [Self; 3] =
+        [Self::SamplesAreWhole, Self::OthersStayOut, Self::SamplesComeAgain];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -150,6 +163,9 @@ impl Case {
             Self::CrashMidSave => "crash-mid-save",
             Self::MalformedIsSkipped => "malformed-is-skipped",
             Self::ForeignIsLeftAlone => "foreign-is-left-alone",
+            Self::SamplesAreWhole => "samples-are-whole",
+            Self::OthersStayOut => "others-stay-out",
+            Self::SamplesComeAgain => "samples-come-again",
         }
     }
 }
@@ -190,18 +206,22 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs every case, each on a subject of its own.
+/// Runs every case of backends that can be written to, each on a subject of its own.
 pub async fn check(maker: &dyn Maker) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(Case::ALL.len());
     for case in Case::ALL {
-        let verdict = match cases::run(case, maker).await {
-            Ok(()) => Verdict::Passed,
-            Err(Ending::Failed(why)) => Verdict::Failed(why),
-            Err(Ending::NotApplicable(why)) => Verdict::NotApplicable(why),
-        };
-        outcomes.push(Outcome { case, verdict });
+        outcomes.push(outcome(case, cases::run(case, maker).await));
     }
     outcomes
+}
+
+fn outcome(case: Case, ended: Result<(), Ending>) -> Outcome {
+    let verdict = match ended {
+        Ok(()) => Verdict::Passed,
+        Err(Ending::Failed(why)) => Verdict::Failed(why),
+        Err(Ending::NotApplicable(why)) => Verdict::NotApplicable(why),
+    };
+    Outcome { case, verdict }
 }
 
 /// The cases that failed.

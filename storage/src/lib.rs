@@ -26,7 +26,7 @@ pub use key::{Key, VpaKey};
 pub use local::Local;
 pub use memory::Memory;
 pub use sample::{Measurement, Sample};
-pub use snapshot::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Weights};
+pub use snapshot::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights};
 pub use storage::{
     Error, Fenced, LoadReport, Orphaned, Record, SaveReport, Sink, Skipped, Standing, Storage,
     Wanted, WritePermit, Writer,

@@ -2,7 +2,10 @@
 
 pub mod answer;
 pub mod client;
+pub mod detect;
 pub mod door;
 pub mod failure;
+pub mod history;
 pub mod query;
+pub mod schema;
 pub mod selector;

@@ -1,6 +1,6 @@
 //! One observation of one replica: what a backend that keeps raw history hands to the sink.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::Time;
 /// What was seen of one container of one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Name of the pod: memory peaks are kept apart by pod.
-    pub replica: Box<str>,
+    /// Name of the pod: memory peaks are kept apart by pod. Shared, because thousands of samples in a row have it.
+    pub replica: Arc<str>,
     /// When the observation was made, or when the span that it stands for ended.
     pub at: Time,
     /// The span that the value stands for; `None` for a point sample.

@@ -85,6 +85,17 @@ pub struct Bump {
     pub counted: i64,
 }
 
+/// How often a container was kept from the CPU that it wanted, as it was measured last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Throttling {
+    /// Scheduling periods in which it was.
+    pub throttled: f64,
+    /// All of them.
+    pub periods: f64,
+    /// When that was measured.
+    pub at: Time,
+}
+
 /// Everything that is remembered about one container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,6 +140,13 @@ pub struct Snapshot {
     /// The largest recent out-of-memory bump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<Bump>,
+    /// How much of its CPU time it was throttled, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttling: Option<Throttling>,
+    /// Whether all that a server had of the time before this history was read into it: who goes on from it asks for
+    /// what came since, and for nothing before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bootstrapped: bool,
 }
 
 impl Snapshot {

@@ -100,6 +100,16 @@ pub trait Sink: Send {
     /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
     /// and kills together: a kill is told from what it used by what came before it.
     fn sample(&mut self, key: &Key, sample: Sample);
+    /// Not all that is remembered of this VPA can be had now: what came of it does not count, and neither does what
+    /// is still to come in this load. Half a history would pass for a whole one.
+    fn discard(&mut self, vpa: &VpaKey) {
+        let _ = vpa;
+    }
+    /// All that is remembered of this VPA has been handed on. Only backends that hand on single samples say so, and of
+    /// each VPA once: what they have handed on of the others may be half a history until the load has ended.
+    fn whole(&mut self, vpa: &VpaKey) {
+        let _ = vpa;
+    }
     /// Whether what is remembered of this VPA may be handed to another one for the same workload. Not while it is
     /// another program's: then both see the same pods, and what it saw would count twice.
     fn may_inherit_from(&self, vpa: &VpaKey) -> bool {

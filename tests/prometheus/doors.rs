@@ -4,7 +4,7 @@ mod aws;
 mod exchanged;
 mod refusals;
 mod secrecy;
-mod server;
+pub(super) mod server;
 mod signature;
 mod tls;
 mod words;

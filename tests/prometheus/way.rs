@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER,
+};
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -60,6 +62,16 @@ struct State {
     behind: String,
     /// For the next requests, in order.
     next: Mutex<VecDeque<Fault>>,
+    /// For all others.
+    usual: Mutex<Option<Fault>>,
+    /// What was asked of the server behind: paths with their forms.
+    asked: Mutex<Vec<String>>,
+    /// The only token that is let through, if one is needed.
+    token: Mutex<Option<String>>,
+    /// A path that there is not.
+    lacking: Mutex<Option<&'static str>>,
+    /// Part of a form that is refused.
+    refused: Mutex<Option<&'static str>>,
     seen: AtomicUsize,
     under_way: AtomicUsize,
     most: AtomicUsize,
@@ -105,6 +117,31 @@ impl Way {
         next.extend(faults);
     }
 
+    /// Has this happen to all other requests from now on.
+    pub fn always(&self, fault: Fault) {
+        *self.state.usual.lock().expect("no panic") = Some(fault);
+    }
+
+    /// What was asked of the server behind it since the last look, each a path with its form.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.asked.lock().expect("no panic"))
+    }
+
+    /// Lets nobody through any more but those who have this token.
+    pub fn only(&self, token: &str) {
+        *self.state.token.lock().expect("no panic") = Some(format!("Bearer {token}"));
+    }
+
+    /// Answers 404 at this path.
+    pub fn lack(&self, path: &'static str) {
+        *self.state.lacking.lock().expect("no panic") = Some(path);
+    }
+
+    /// Refuses each query whose form has this, as one that makes no sense.
+    pub fn refuse(&self, part: &'static str) {
+        *self.state.refused.lock().expect("no panic") = Some(part);
+    }
+
     /// How many requests came.
     pub fn seen(&self) -> usize {
         self.state.seen.load(Ordering::SeqCst)
@@ -137,7 +174,17 @@ impl State {
         let under_way = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(under_way, Ordering::SeqCst);
         let under = Under(Arc::clone(&self));
-        let fault = self.next.lock().expect("no panic").pop_front().unwrap_or(Fault::None);
+        let token = self.token.lock().expect("no panic").clone();
+        let shown = request.headers().get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
+        if token.is_some() && shown != token.as_deref() {
+            return own(401, &[(CONTENT_TYPE, "text/plain")], "the token has expired");
+        }
+        if *self.lacking.lock().expect("no panic") == Some(request.uri().path()) {
+            return own(404, &[(CONTENT_TYPE, "text/plain")], "404 page not found");
+        }
+        let next = self.next.lock().expect("no panic").pop_front();
+        let usual = || self.usual.lock().expect("no panic").clone();
+        let fault = next.or_else(usual).unwrap_or(Fault::None);
         match fault {
             Fault::Hang => std::future::pending().await,
             Fault::Instead(status, kind, body) => own(status, &[(CONTENT_TYPE, kind)], body),
@@ -150,13 +197,20 @@ impl State {
     async fn pass(&self, request: Request<Incoming>, fault: Fault, under: Under) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return own(400, &[], "half a request") };
+        let body = body.to_bytes();
         let path = parts.uri.path_and_query().expect("a path").as_str();
+        let form = String::from_utf8_lossy(&body);
+        if self.refused.lock().expect("no panic").is_some_and(|part| form.contains(part)) {
+            let words = r#"{"status":"error","errorType":"bad_data","error":"not like this"}"#;
+            return own(400, &[(CONTENT_TYPE, "application/json")], words);
+        }
+        self.asked.lock().expect("no panic").push(format!("{path}?{form}"));
         parts.uri = format!("{}{path}", self.behind).parse().expect("an address");
         parts.headers.remove(HOST);
         if !matches!(fault, Fault::None) {
             parts.headers.remove(ACCEPT_ENCODING);
         }
-        let request = Request::from_parts(parts, Full::new(body.to_bytes()));
+        let request = Request::from_parts(parts, Full::new(body));
         let client = Client::builder(TokioExecutor::new()).build_http();
         let Ok(answer) = client.request(request).await else { return own(502, &[], "nobody") };
         let (mut parts, body) = answer.into_parts();
@@ -200,6 +254,9 @@ impl State {
             async move {
                 if !pause.is_zero() {
                     tokio::time::sleep(pause).await;
+                } else if piece.is_err() {
+                    // What came before is sent first.
+                    tokio::task::yield_now().await;
                 }
                 piece
             }

@@ -1,7 +1,7 @@
 //! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
 
 use plimsoll_storage::{
-    Bump, HalfLives, Key, Observed, Replica, Scheme, Snapshot, Time, VpaKey, Weights,
+    Bump, HalfLives, Key, Observed, Replica, Scheme, Snapshot, Throttling, Time, VpaKey, Weights,
     codec::{FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -50,6 +50,12 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn throttling()(throttled in float(), periods in float(), at in time()) -> Throttling {
+        Throttling { throttled, periods, at }
+    }
+}
+
+prop_compose! {
     fn snapshot()(
         owner in any::<Option<String>>(),
         (cpu, memory) in (weights(), weights()),
@@ -61,19 +67,22 @@ prop_compose! {
         (created, last_alive) in (option::of(time()), option::of(time())),
         replicas in vec(replica(), 0..4),
         bump in option::of((time(), any::<i64>(), any::<i64>())),
+        throttling in option::of(throttling()),
+        bootstrapped in any::<bool>(),
     ) -> Snapshot {
         let owner = owner.map(Into::into);
         let bump = bump.map(|(at, base, counted)| Bump { at, base, counted });
         let half_lives = half_lives.map(|(cpu, memory)| HalfLives { cpu, memory });
         Snapshot {
             owner, cpu, memory, cpu_standard, half_lives, created, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
-            last_alive, replicas, bump,
+            last_alive, replicas, bump, throttling, bootstrapped,
         }
     }
 }
 
 /// Every float of a snapshot as its bits: unlike `==`, this tells NaNs and zeros apart.
 fn bits(snapshot: &Snapshot) -> Vec<u64> {
+    let throttling = snapshot.throttling.map(|known| [known.throttled, known.periods]);
     [Some(&snapshot.cpu), Some(&snapshot.memory)]
         .into_iter()
         .chain(
@@ -81,6 +90,7 @@ fn bits(snapshot: &Snapshot) -> Vec<u64> {
         )
         .flatten()
         .flat_map(|w| std::iter::once(w.total).chain(w.buckets.iter().map(|(_, weight)| *weight)))
+        .chain(throttling.into_iter().flatten())
         .map(f64::to_bits)
         .collect()
 }
@@ -93,6 +103,9 @@ fn without_floats(mut snapshot: Snapshot) -> Snapshot {
         let Some(weights) = weights else { continue };
         weights.total = 0.0;
         weights.buckets.iter_mut().for_each(|(_, weight)| *weight = 0.0);
+    }
+    if let Some(throttling) = &mut snapshot.throttling {
+        (throttling.throttled, throttling.periods) = (0.0, 0.0);
     }
     snapshot
 }

@@ -13,3 +13,4 @@ mod growth;
 pub mod kill;
 pub mod objects;
 pub mod place;
+mod readers;

@@ -4,6 +4,7 @@ mod history;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub struct Prometheus {
     keeper: Keeper,
     port: Port,
     programs: Programs,
+    arguments: Vec<String>,
 }
 
 /// What a server scrapes, each second.
@@ -91,9 +93,25 @@ impl Prometheus {
         ];
         arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
         keeper.start("prometheus", &programs.server, &arguments, &[]);
-        let server = Self { keeper, port, programs };
+        let server = Self { keeper, port, programs, arguments };
         server.ready().await;
         Some(server)
+    }
+
+    /// Where its blocks are. It sees new ones when it is started again.
+    pub fn data(&self) -> PathBuf {
+        self.keeper.folder().join("data")
+    }
+
+    /// Ends it and starts it again.
+    pub async fn restart(&self) {
+        self.keeper.signal("prometheus", "TERM");
+        let ended = || async {
+            matches!(self.keeper.state("prometheus"), Some(State::Exited(_))).then_some(())
+        };
+        wait::until("Prometheus ended", ended).await;
+        self.keeper.start("prometheus", &self.programs.server, &self.arguments, &[]);
+        self.ready().await;
     }
 
     /// `http://127.0.0.1:PORT`.

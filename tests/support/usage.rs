@@ -127,7 +127,8 @@ impl Usage {
         self.state.lock().faults.insert(api, fault);
     }
 
-    /// `127.0.0.1:PORT`, for a scrape of `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS.
+    /// `127.0.0.1:PORT`, for a scrape of `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS. At
+    /// `/metrics/cadvisor/stamped` samples carry the time that is served, as those of a kubelet carry theirs.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

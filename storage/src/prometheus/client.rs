@@ -16,6 +16,7 @@ mod outcome;
 mod pace;
 mod range;
 mod tally;
+mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +26,9 @@ pub use self::{
     outcome::Outcome,
     range::{Grid, Interrupted, NoGrid},
     tally::Tally,
+    watch::{Asked, Watch},
 };
-use super::door::Transport;
+use super::{door::Transport, schema::Dialect};
 
 /// How much may be asked at once, and how patiently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,20 +74,52 @@ pub struct Client {
     limits: Limits,
     permits: Arc<Semaphore>,
     extra: Arc<[(String, String)]>,
+    dialect: Dialect,
+    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Client {
     /// Asks through this transport.
     pub fn new(transport: Arc<dyn Transport>, limits: Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { transport, limits, permits, extra: Arc::new([]) }
+        let (extra, dialect) = (Arc::new([]), Dialect::default());
+        Self { transport, limits, permits, extra, dialect, watch: None }
     }
 
-    /// Sends these parameters with each query: what only some servers know, like `dedup` (Thanos) or `nocache`
-    /// (VictoriaMetrics, which otherwise moves the start of a range to its own steps).
+    /// Asks for ranges as this dialect wants them. VictoriaMetrics moves the start of a range to its own steps, unless it
+    /// is told not to by `nocache=1`.
+    #[must_use]
+    pub fn speaking(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Sends these parameters with each query: what only some servers know, like `dedup` (Thanos).
     #[must_use]
     pub fn with_parameters(mut self, extra: impl IntoIterator<Item = (String, String)>) -> Self {
         self.extra = extra.into_iter().collect();
+        self
+    }
+
+    /// The same, but each query is tried so often: for whoever asks anew before long anyway.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.limits.attempts = attempts;
+        self
+    }
+
+    /// The same with a limit of its own on queries under way, for questions that must not wait behind a long load.
+    #[must_use]
+    pub fn beside(&self, in_flight: usize) -> Self {
+        let in_flight = in_flight.clamp(1, Semaphore::MAX_PERMITS);
+        let limits = Limits { in_flight, ..self.limits };
+        Self { limits, permits: Arc::new(Semaphore::new(in_flight)), ..self.clone() }
+    }
+
+    /// Tells of each question.
+    #[must_use]
+    pub fn watched_by(mut self, watch: Arc<dyn Watch>) -> Self {
+        self.watch = Some(watch);
         self
     }
 

@@ -30,9 +30,12 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::{
-    Method, Response, StatusCode, Url,
+    Method, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
 };
+
+/// What a [`Transport`] brings.
+pub use reqwest::Response;
 
 pub use self::{config::DoorConfig, error::DoorError, secret::Secret};
 use self::{
@@ -77,6 +80,11 @@ impl Wall {
     /// By whoever tells it.
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Time {
+        (self.0)()
     }
 
     /// How long it is until then; nothing if that was before.

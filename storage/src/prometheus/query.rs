@@ -20,6 +20,9 @@ pub struct Query {
 pub enum Over {
     /// Increase of a counter by second. Needs two samples: no window of one interval has them on release 3.
     Rate,
+    /// Increase of a counter by second, between its last two samples: what a metrics server would have said. A longer
+    /// window changes nothing but how long it is said after the last sample.
+    LastRate,
     /// Increase of a counter.
     Increase,
     /// The largest.
@@ -102,14 +105,32 @@ impl Query {
             Along::By(labels) => ("by", labels),
             Along::Without(labels) => ("without", labels),
         };
-        let mut list = String::new();
-        for (at, label) in labels.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let label = if is_label(label) { (*label).to_owned() } else { quoted(label) };
-            // Writing to a string does not fail.
-            let _ = write!(list, "{comma}{label}");
-        }
-        Self::built(format!("{} {word} ({list}) ({})", fold.name(), self.text))
+        Self::built(format!("{} {word} ({}) ({})", fold.name(), list(labels), self.text))
+    }
+
+    /// The series with the largest values, so many for each combination of these labels: with all their labels, so that
+    /// a few show what all look like.
+    #[must_use]
+    pub fn largest(&self, count: u32, by: &[&str]) -> Self {
+        Self::built(format!("topk by ({}) ({count}, {})", list(by), self.text))
+    }
+
+    /// Those series of this query that the other one has too, as far as these labels tell.
+    #[must_use]
+    pub fn where_also(&self, other: &Self, on: &[&str]) -> Self {
+        Self::built(format!("({}) and on ({}) ({})", self.text, list(on), other.text))
+    }
+
+    /// Only where the value is this one.
+    #[must_use]
+    pub fn being(&self, value: u32) -> Self {
+        Self::built(format!("({}) == {value}", self.text))
+    }
+
+    /// Only where the value is larger than this one.
+    #[must_use]
+    pub fn above(&self, value: u32) -> Self {
+        Self::built(format!("({}) > {value}", self.text))
     }
 
     /// When each sample was taken, in seconds: of a selector its own time, of anything else the time of the query.
@@ -169,6 +190,7 @@ impl Over {
     fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
+            Self::LastRate => "irate",
             Self::Increase => "increase",
             Self::Max => "max_over_time",
             Self::Min => "min_over_time",
@@ -192,6 +214,18 @@ impl Fold {
             Self::Group => "group",
         }
     }
+}
+
+/// Names of labels, as a grouping has them.
+fn list(labels: &[&str]) -> String {
+    let mut list = String::new();
+    for (at, label) in labels.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let label = if is_label(label) { (*label).to_owned() } else { quoted(label) };
+        // Writing to a string does not fail.
+        let _ = write!(list, "{comma}{label}");
+    }
+    list
 }
 
 /// A duration as PromQL reads it, to the millisecond; never nothing, which PromQL refuses.

@@ -50,7 +50,11 @@ fn encrypted(server: &Server, look: Duration, tls: Tls) -> Door {
 #[tokio::test]
 async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
     let authority = Authority::new("own");
-    let server = Server::encrypted(shared(side(&authority, None)), |_| fine("in")).await;
+    let server = Server::encrypted(shared(side(&authority, None)), |asked| {
+        assert!(asked.header("accept-encoding").contains("gzip"), "it may be far away");
+        fine("in")
+    })
+    .await;
     let folder = tempfile::tempdir().expect("a folder");
 
     let stranger = write(folder.path(), "other.crt", &Authority::new("other").certificate());

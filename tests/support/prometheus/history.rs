@@ -14,7 +14,15 @@ pub struct History {
     from: Timestamp,
     to: Timestamp,
     step: SignedDuration,
-    series: Vec<(BTreeMap<String, String>, Value)>,
+    series: Vec<Series>,
+    /// Of series that are added now: when they are there at all.
+    within: (Timestamp, Timestamp),
+}
+
+struct Series {
+    labels: BTreeMap<String, String>,
+    within: (Timestamp, Timestamp),
+    value: Value,
 }
 
 // === impl History ===
@@ -23,7 +31,15 @@ impl History {
     /// No series yet.
     pub fn new(from: Timestamp, to: Timestamp, step: SignedDuration) -> Self {
         assert!(step.is_positive(), "time goes forward");
-        Self { from, to, step, series: Vec::new() }
+        Self { from, to, step, series: Vec::new(), within: (from, to) }
+    }
+
+    /// Of series that are added from now on there is nothing outside of this time, and nobody asks for it: thousands of
+    /// short lives are written as fast as a few long ones.
+    #[must_use]
+    pub fn within(mut self, from: Timestamp, to: Timestamp) -> Self {
+        self.within = (from, to);
+        self
     }
 
     /// Adds a series; where its value is `None` there is a gap.
@@ -36,7 +52,8 @@ impl History {
     ) -> Self {
         let labels = labels.iter().copied().chain([("__name__", name)]);
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.series.push((labels.collect(), Box::new(value)));
+        let within = self.within;
+        self.series.push(Series { labels: labels.collect(), within, value: Box::new(value) });
         self
     }
 
@@ -60,14 +77,17 @@ impl History {
     }
 
     fn write_records(&self, mut pipe: impl std::io::Write) -> std::io::Result<()> {
-        for (labels, _) in &self.series {
-            serde_json::to_writer(&mut pipe, labels)?;
+        for series in &self.series {
+            serde_json::to_writer(&mut pipe, &series.labels)?;
             writeln!(pipe)?;
         }
         writeln!(pipe)?;
         let mut at = self.from;
         while at <= self.to {
-            for (index, (_, value)) in self.series.iter().enumerate() {
+            for (index, Series { within, value, .. }) in self.series.iter().enumerate() {
+                if !(within.0..=within.1).contains(&at) {
+                    continue;
+                }
                 if let Some(value) = value(at) {
                     pipe.write_all(&(index as u32).to_le_bytes())?;
                     pipe.write_all(&at.as_millisecond().to_le_bytes())?;

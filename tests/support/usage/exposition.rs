@@ -4,13 +4,20 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
 use super::state::State;
 
-/// What a kubelet tells of containers.
-pub fn cadvisor(state: &State) -> String {
-    let now = state.now();
+/// What a kubelet tells of containers; on each line also when that was so, if it stamps what it tells.
+pub fn cadvisor(state: &State, stamps: bool) -> String {
+    let mut now = state.now();
+    let mut stamp = String::new();
+    if stamps {
+        // Counters go by the time that is told.
+        now = Timestamp::from_millisecond(now.as_millisecond()).expect("a time");
+        stamp = format!(" {}", now.as_millisecond());
+    }
     let mut text = String::new();
     let lines = state.lines(now);
     let mut known = state.lock();
@@ -25,10 +32,14 @@ pub fn cadvisor(state: &State) -> String {
         let (since, seconds) = known.counted.get(&key).copied().unwrap_or((now, 0.0));
         let seconds = seconds + line.used.cpu * now.duration_since(since).as_secs_f64();
         known.counted.insert(key, (now, seconds));
-        let _ = writeln!(text, "container_cpu_usage_seconds_total{{{labels}}} {seconds}");
-        let _ =
-            writeln!(text, "container_memory_working_set_bytes{{{labels}}} {}", line.used.memory);
-        let _ = writeln!(text, "container_memory_rss{{{labels}}} {}", line.used.memory);
+        let memory = line.used.memory;
+        for (family, value) in [
+            ("container_cpu_usage_seconds_total", seconds.to_string()),
+            ("container_memory_working_set_bytes", memory.to_string()),
+            ("container_memory_rss", memory.to_string()),
+        ] {
+            let _ = writeln!(text, "{family}{{{labels}}} {value}{stamp}");
+        }
     }
     sorted(&text)
 }

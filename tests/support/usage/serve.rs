@@ -15,6 +15,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::answer;
@@ -29,13 +30,15 @@ pub async fn listen(port: u16) -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the port is claimed")
 }
 
-/// Answers until it is aborted.
+/// Answers until it is aborted; its connections end with it.
 pub async fn serve(listener: TcpListener, state: Arc<State>) {
     let acceptor = TlsAcceptor::from(Arc::new(tls()));
+    let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
+        while connections.try_join_next().is_some() {}
         let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = service_fn(move |request| respond(Arc::clone(&state), request));
             // A client that goes away is no concern of a test.
@@ -66,7 +69,8 @@ async fn respond(
     let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();
     match path {
-        "/metrics/cadvisor" => return Ok(text(exposition::cadvisor(&state))),
+        "/metrics/cadvisor" => return Ok(text(exposition::cadvisor(&state, false))),
+        "/metrics/cadvisor/stamped" => return Ok(text(exposition::cadvisor(&state, true))),
         "/metrics/kube-state" => return Ok(text(exposition::kube_state(&state))),
         _ => {}
     }

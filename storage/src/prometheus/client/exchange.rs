@@ -8,7 +8,7 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-use super::{Client, Limits};
+use super::{Asked, Client, Limits};
 use crate::{
     Time,
     prometheus::{
@@ -32,11 +32,13 @@ impl Client {
         let _permit = self.permits.acquire().await;
         let start = Instant::now();
         let limit = self.limits.timeout;
-        let mut form = form.to_vec();
-        form.push(("timeout", seconds(limit)));
-        form.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let mut sent = form.to_vec();
+        sent.push(("timeout", seconds(limit)));
+        sent.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let mut status = None;
         let asked = timeout(limit, async {
-            let response = self.transport.send(path, &form, limit).await?;
+            let response = self.transport.send(path, &sent, limit).await?;
+            status = Some(response.status().as_u16());
             let envelope = envelope(&response);
             if envelope.is_answer() {
                 read(response, visitor, &self.limits).await
@@ -45,8 +47,10 @@ impl Client {
             }
         });
         let answered = asked.await.unwrap_or_else(|_| Err(late(limit)));
+        let time = start.elapsed();
+        self.tell(&Asked { path, form, status, time, outcome: answered.as_ref() });
         match answered {
-            Ok(summary) => Ok((summary, start.elapsed())),
+            Ok(summary) => Ok((summary, time)),
             Err(failure) => {
                 visitor.discard();
                 Err(failure)
@@ -62,9 +66,12 @@ impl Client {
         most: usize,
     ) -> Result<Vec<u8>, Failure> {
         let _permit = self.permits.acquire().await;
+        let start = Instant::now();
         let limit = self.limits.timeout;
+        let mut status = None;
         let asked = timeout(limit, async {
             let mut response = self.transport.send(path, form, limit).await?;
+            status = Some(response.status().as_u16());
             let envelope = envelope(&response);
             if !envelope.is_answer() {
                 return Err(failure(response, &envelope).await);
@@ -80,7 +87,18 @@ impl Client {
             }
             Ok(body)
         });
-        asked.await.unwrap_or_else(|_| Err(late(limit)))
+        let answered = asked.await.unwrap_or_else(|_| Err(late(limit)));
+        let size = |body: &Vec<u8>| Summary { bytes: body.len() as u64, ..Summary::default() };
+        let summary = answered.as_ref().map(size);
+        let outcome = summary.as_ref().map_err(|failure| *failure);
+        self.tell(&Asked { path, form, status, time: start.elapsed(), outcome });
+        answered
+    }
+
+    fn tell(&self, asked: &Asked<'_>) {
+        if let Some(watch) = &self.watch {
+            watch.asked(asked);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Client, Tally, exchange, pace};
 use crate::{
     Time,
-    prometheus::{answer::Series, failure::Failure, query::Query},
+    prometheus::{answer::Series, failure::Failure, query::Query, schema::Dialect},
 };
 
 const PATH: &str = "/api/v1/query_range";
@@ -93,12 +93,15 @@ impl Client {
         let mut failures = 0;
         while next < grid.moments {
             let count = most.min(grid.moments - next);
-            let form = [
+            let mut form = vec![
                 ("query", query.to_string()),
                 ("start", exchange::time(grid.moment(next))),
                 ("end", exchange::time(grid.moment(next + count - 1))),
                 ("step", exchange::seconds(grid.step)),
             ];
+            if self.dialect == Dialect::MetricsQl {
+                form.push(("nocache", "1".to_owned()));
+            }
             let failure = match self.exchange(PATH, &form, visitor).await {
                 Ok((summary, time)) => {
                     tally.add(summary, time);

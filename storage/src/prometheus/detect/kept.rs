@@ -1,0 +1,68 @@
+//! A handful of series, kept: for questions whose answers are short.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Time,
+    prometheus::{
+        answer::{Labels, Series, Wants},
+        selector::Selector,
+    },
+};
+
+/// The most that is kept. What is asked for here has as many series as there are jobs, copies and clusters.
+const MOST: usize = 4096;
+
+/// Series with their labels and points.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) series: Vec<Sampled>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sampled {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) points: Vec<(Time, f64)>,
+}
+
+impl Sampled {
+    /// The value of a label, empty where it is not there, as PromQL has it.
+    pub(super) fn get(&self, label: &str) -> &str {
+        self.labels.get(label).map_or("", String::as_str)
+    }
+
+    /// The last value.
+    pub(super) fn value(&self) -> Option<f64> {
+        self.points.last().map(|(_, value)| *value)
+    }
+
+    /// A selector of this series.
+    pub(super) fn selector(&self) -> Selector {
+        let name = self.get("__name__");
+        let selector = if name.is_empty() { Selector::any() } else { Selector::metric(name) };
+        let labels = self.labels.iter().filter(|(label, _)| *label != "__name__");
+        labels.fold(selector, |selector, (label, value)| selector.equals(label, value))
+    }
+}
+
+impl Series for Kept {
+    fn begin(&mut self, labels: Labels<'_>) -> Wants {
+        if self.series.len() >= MOST {
+            return Wants::Nothing;
+        }
+        let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.series.push(Sampled { labels: labels.collect(), points: Vec::new() });
+        Wants::Points
+    }
+
+    fn point(&mut self, at: Time, value: f64) {
+        if let Some(series) = self.series.last_mut() {
+            series.points.push((at, value));
+        }
+    }
+
+    fn discard(&mut self) {
+        self.series.clear();
+    }
+}

@@ -1,0 +1,140 @@
+//! What is asked together: workloads of one namespace, so many that a selector stays short.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{owner::Owner, proof::Proof};
+use crate::{Skipped, VpaKey, prometheus::selector::Pattern};
+
+/// The longest pattern of pods. Servers match it against every name of a pod that they know, and some refuse long queries.
+pub(super) const LONGEST_PATTERN: usize = 4096;
+
+/// Workloads that are asked for together.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) namespace: Arc<str>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) proof: Proof,
+}
+
+/// A workload and the VPAs that want its history.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) owner: Owner,
+    pub(super) vpas: Vec<VpaKey>,
+}
+
+impl Batch {
+    /// Sorts what is wanted into batches. What cannot be asked for is named.
+    pub(super) fn all(wanted: &HashMap<VpaKey, Option<Box<str>>>) -> (Vec<Self>, Vec<Skipped>) {
+        let mut workloads: BTreeMap<(Arc<str>, &str), Vec<VpaKey>> = BTreeMap::new();
+        let mut skipped = Vec::new();
+        for (vpa, owner) in wanted {
+            match owner.as_deref() {
+                Some(owner) => {
+                    let workload = (Arc::clone(&vpa.namespace), owner);
+                    workloads.entry(workload).or_default().push(vpa.clone());
+                }
+                None => skipped.push(Skipped {
+                    what: vpa.to_string(),
+                    why: "its target is not known, so its pods cannot be told".to_owned(),
+                }),
+            }
+        }
+        let mut batches: Vec<Self> = Vec::new();
+        let mut length = 0;
+        for ((namespace, text), mut vpas) in workloads {
+            let Some(owner) = Owner::parse(text) else {
+                skipped.extend(vpas.iter().map(|vpa| Skipped {
+                    what: vpa.to_string(),
+                    why: format!("{text:?} names no kind, so its pods cannot be told"),
+                }));
+                continue;
+            };
+            vpas.sort();
+            let more = owner.pattern().as_str().len() + 1;
+            let claim = Claim { owner, vpas };
+            match batches.last_mut() {
+                Some(batch) if batch.namespace == namespace && length + more <= LONGEST_PATTERN => {
+                    batch.claims.push(claim);
+                    length += more;
+                }
+                _ => {
+                    let proof = Proof::default();
+                    batches.push(Self { namespace, claims: vec![claim], proof });
+                    length = more;
+                }
+            }
+        }
+        skipped.sort_by(|a, b| a.what.cmp(&b.what));
+        (batches, skipped)
+    }
+
+    /// The names of pods that are asked for.
+    pub(super) fn pattern(&self) -> Pattern {
+        Pattern::any_of(self.claims.iter().map(|Claim { owner, .. }| {
+            if self.proof.has_odd_pods_of(owner) { owner.wide_pattern() } else { owner.pattern() }
+        }))
+    }
+
+    /// Whose pod this is. What is known goes before what names look like, and among those the longest name of
+    /// a workload says most.
+    pub(super) fn claim_of(&self, pod: &str) -> Option<usize> {
+        let mut likely: Option<usize> = None;
+        for (index, Claim { owner, .. }) in self.claims.iter().enumerate() {
+            let says_more = |other: usize| self.claims[other].owner.name.len() < owner.name.len();
+            match self.proof.says(pod, owner) {
+                Some(true) => return Some(index),
+                None if owner.fits(pod) && likely.is_none_or(says_more) => likely = Some(index),
+                Some(false) | None => {}
+            }
+        }
+        likely
+    }
+
+    /// All VPAs of it.
+    pub(super) fn vpas(&self) -> impl Iterator<Item = &VpaKey> {
+        self.claims.iter().flat_map(|claim| &claim.vpas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_asked_for_together_within_a_namespace() {
+        let mut wanted = HashMap::new();
+        for number in 0..100 {
+            for namespace in ["a", "b"] {
+                let name = format!("web-{number}");
+                let owner = format!("apps/Deployment/{name}");
+                wanted.insert(VpaKey::new(namespace, name), Some(owner.into()));
+            }
+        }
+        wanted.insert(VpaKey::new("a", "again"), Some("apps/Deployment/web-7".into()));
+        wanted.insert(VpaKey::new("a", "lost"), None);
+        wanted.insert(VpaKey::new("a", "odd"), Some("odd".into()));
+        let (batches, skipped) = Batch::all(&wanted);
+        assert_eq!(batches.len(), 4);
+        assert_eq!(skipped.len(), 2);
+        for batch in &batches {
+            assert!(batch.pattern().as_str().len() <= LONGEST_PATTERN + 8);
+            assert!(batch.vpas().all(|vpa| vpa.namespace == batch.namespace));
+        }
+        let seven = |claim: &Claim| &*claim.owner.name == "web-7";
+        let claims: Vec<_> = batches
+            .iter()
+            .filter(|batch| &*batch.namespace == "a")
+            .flat_map(|batch| &batch.claims)
+            .filter(|claim| seven(claim))
+            .collect();
+        assert_eq!(claims.len(), 1, "a workload is asked for once");
+        assert_eq!(claims[0].vpas.len(), 2);
+        let pod = "web-7-7d5f9c4b6d-x2x4z";
+        let batch = batches.iter().find(|batch| batch.claim_of(pod).is_some()).expect("one");
+        assert!(seven(&batch.claims[batch.claim_of(pod).expect("it")]));
+    }
+}

@@ -1,0 +1,153 @@
+//! Reads histories, a few batches at a time, and goes on where it stopped.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+
+use super::{
+    batch::Batch,
+    part::{Part, Way},
+    plan::Plan,
+    report::Report,
+};
+use crate::{
+    Sink, Time, VpaKey,
+    prometheus::{client::Client, failure::Failure, schema::Schema},
+};
+
+/// Failures in a row after which no other batch is tried: the server is away, or does not let anybody in.
+const ENOUGH: u32 = 3;
+
+/// Histories on their way. What has been handed on counts; after a failure [`Loading::advance`] goes on from there, with
+/// the same sink. Of each VPA the sink is told once when it has all of it ([`Sink::whole`]).
+#[derive(Debug)]
+pub struct Loading {
+    client: Client,
+    schema: Arc<Schema>,
+    plan: Plan,
+    budget: u64,
+    span: (Time, Time),
+    pending: Vec<Part>,
+    report: Report,
+}
+
+/// Why not all of it could be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} of {asked} batches of history could not be read, the first in namespace {namespace}: {failure}", .batches)]
+pub struct Stalled {
+    /// How many failed or were not tried.
+    pub batches: usize,
+    /// Of how many that were left.
+    pub asked: usize,
+    /// Where it failed first.
+    pub namespace: Arc<str>,
+    /// Why.
+    pub failure: Failure,
+}
+
+impl Loading {
+    pub(super) fn new(
+        client: Client,
+        schema: Arc<Schema>,
+        plan: Plan,
+        budget: u64,
+        batches: Vec<Batch>,
+        span: (Time, Time),
+    ) -> Self {
+        let pending = batches.into_iter().map(|batch| Part::new(batch, span)).collect();
+        Self { client, schema, plan, budget, span, pending, report: Report::default() }
+    }
+
+    /// Reads on until everything has been read, or no more can be. One batch that fails does not keep the others.
+    /// Whoever gives up waiting may go on later: what has been handed on stays, and nothing else is lost.
+    pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), Stalled> {
+        let Self { client, schema, plan, budget, pending, report, .. } = self;
+        let way = Way { client, schema, plan, budget: *budget };
+        // What ends where it begins has all of it, which is nothing.
+        for part in &mut *pending {
+            part.close(sink);
+        }
+        pending.retain(|part| !part.is_done());
+        let asked = pending.len();
+        let mut next = 0;
+        let mut under_way = FuturesUnordered::new();
+        let ask = |index: usize, mut part: Part| async move {
+            let slice = part.next(way).await;
+            (index, part, slice)
+        };
+        let mut first: Option<(Arc<str>, Failure)> = None;
+        let mut in_a_row = 0;
+        // One more than may be under way: its turn comes while another one is handed on.
+        let most = client.limits().in_flight.max(1) + 1;
+        loop {
+            while in_a_row < ENOUGH && under_way.len() < most && next < asked {
+                if !pending[next].is_done() {
+                    under_way.push(ask(next, pending[next].clone()));
+                }
+                next += 1;
+            }
+            let Some((index, mut part, slice)) = under_way.next().await else { break };
+            match slice {
+                Ok(slice) => {
+                    in_a_row = 0;
+                    part.hand_on(slice, way, sink, report);
+                    if part.is_done() {
+                        part.close(sink);
+                    } else {
+                        under_way.push(ask(index, part.clone()));
+                    }
+                }
+                Err(failure) => {
+                    if !matches!(failure, Failure::TooLarge(_) | Failure::BadQuery(_)) {
+                        in_a_row += 1;
+                    }
+                    let namespace = Arc::clone(&part.batch.namespace);
+                    tracing::warn!(%namespace, %failure, "a batch of history cannot be read now");
+                    first.get_or_insert((namespace, failure));
+                }
+            }
+            pending[index] = part;
+        }
+        drop(under_way);
+        pending.retain(|part| !part.is_done());
+        match first {
+            None => Ok(()),
+            Some((namespace, failure)) => {
+                Err(Stalled { batches: pending.len(), asked, namespace, failure })
+            }
+        }
+    }
+
+    /// The VPAs whose history is not complete yet.
+    pub fn pending(&self) -> impl Iterator<Item = &VpaKey> {
+        self.pending.iter().filter(|part| !part.is_done()).flat_map(|part| part.batch.vpas())
+    }
+
+    /// Whether everything has been read.
+    pub fn is_done(&self) -> bool {
+        self.pending.iter().all(Part::is_done)
+    }
+
+    /// How much time of the pending histories has been read, of how much.
+    pub fn progress(&self) -> (Duration, Duration) {
+        self.pending.iter().fold((Duration::ZERO, Duration::ZERO), |(done, all), part| {
+            let (own_done, own) = part.progress(self.span.0);
+            (done.saturating_add(own_done), all.saturating_add(own))
+        })
+    }
+
+    /// The end of what is read: live samples and later histories go on after it.
+    pub fn until(&self) -> Time {
+        self.span.1
+    }
+
+    /// What it came to so far.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// What the server calls its series.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+}

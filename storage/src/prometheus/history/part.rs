@@ -1,0 +1,334 @@
+//! One batch on its way through time: a slice is asked, handed on, and the next one begins where it ended.
+
+use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+
+use super::{
+    batch::{Batch, LONGEST_PATTERN},
+    kills::{Counted, Kill, Question},
+    plan::{Plan, impossible},
+    proof::{self, Proof},
+    report::Report,
+    slice::{Passed, Points, Taker},
+};
+use crate::{
+    Key, Measurement, Sample, Sink, Time, VpaKey,
+    prometheus::{
+        client::Client, failure::Failure, query::Query, schema::Schema, selector::Pattern,
+    },
+};
+
+/// Containers that a workload is taken to have at a time until it is known better.
+const LIKELY: usize = 4;
+/// What it means that a server does not say who owns pods, or who was killed.
+const UNTOLD_OWNERS: &str = "owners of pods cannot be asked about: names of pods decide alone";
+const UNTOLD_KILLS: &str = "kills for lack of memory cannot be asked about, and do not count";
+/// How much longer a slice may be than the one before: what is known of its density is from there.
+const GROWTH: u64 = 4;
+
+/// A batch and how far it is. Whoever asks has a copy, so that nothing is lost when the asking is given up.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) batch: Arc<Batch>,
+    /// Everything up to here has been handed on.
+    after: Time,
+    to: Time,
+    names: Option<Arc<Names>>,
+    counted: Counted,
+    /// Steps of the next slice.
+    steps: u64,
+    /// Whether the sink knows that it has all of it.
+    is_closed: bool,
+}
+
+/// What was asked about pods before their usage is.
+#[derive(Debug)]
+struct Names {
+    pattern: Pattern,
+    killed: HashSet<Box<str>>,
+    /// What the server does not say, and why.
+    untold: Option<(&'static str, Failure)>,
+}
+
+/// A slice of a history, whole.
+#[derive(Debug)]
+pub(super) struct Slice {
+    cpu: Points,
+    memory: Points,
+    kills: Vec<Kill>,
+    /// Where it ends.
+    to: Time,
+    counted: Counted,
+    pub(super) report: Report,
+}
+
+/// How a part is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way<'a> {
+    pub(super) client: &'a Client,
+    pub(super) schema: &'a Schema,
+    pub(super) plan: &'a Plan,
+    /// Points that a slice may have, roughly.
+    pub(super) budget: u64,
+}
+
+impl Part {
+    pub(super) fn new(batch: Batch, (after, to): (Time, Time)) -> Self {
+        let batch = Arc::new(batch);
+        let counted = Counted::new();
+        Self { batch, after, to, names: None, counted, steps: 0, is_closed: false }
+    }
+
+    /// Whether all of it has been handed on.
+    pub(super) fn is_done(&self) -> bool {
+        self.after >= self.to
+    }
+
+    /// Tells the sink, once, that it has all of it, if it has.
+    pub(super) fn close(&mut self, sink: &mut dyn Sink) {
+        if self.is_done() && !mem::replace(&mut self.is_closed, true) {
+            self.batch.vpas().for_each(|vpa| sink.whole(vpa));
+        }
+    }
+
+    /// How much of it has been handed on, of how much.
+    pub(super) fn progress(&self, from: Time) -> (Duration, Duration) {
+        let length = |to: Time| Duration::from_nanos(to.nanos_since(from).max(0).unsigned_abs());
+        (length(self.after), length(self.to))
+    }
+
+    /// Asks for the next slice. Nothing of it counts before it is handed on.
+    pub(super) async fn next(&mut self, way: Way<'_>) -> Result<Slice, Failure> {
+        let report = Report::default();
+        if let Some(names) = &self.names {
+            let names = Arc::clone(names);
+            return self.read(way, &names, report).await;
+        }
+        let mut names = self.ask_names(way).await?;
+        self.steps = self.first_steps(way);
+        let mut slice = self.read(way, &names, report).await?;
+        if names.untold.is_some() {
+            // Either the server has usage and does not answer this, or something stood before it for a moment: then all
+            // of it counts, and not what names alone let through.
+            names = self.ask_names(way).await?;
+            if names.untold.is_none() {
+                slice.report.passed = Passed::default();
+                slice = self.read(way, &names, slice.report).await?;
+            }
+        }
+        if let Some((what, failure)) = &names.untold {
+            let namespace = &*self.batch.namespace;
+            tracing::warn!(namespace, %failure, "{what}");
+            slice.report.unproven += 1;
+        }
+        self.names = Some(Arc::new(names));
+        Ok(slice)
+    }
+
+    async fn read(
+        &self,
+        way: Way<'_>,
+        names: &Names,
+        mut report: Report,
+    ) -> Result<Slice, Failure> {
+        let Names { pattern, killed, .. } = names;
+        let Way { client, schema, plan, .. } = way;
+        let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
+        let span = (self.after, self.after.later(length).min(self.to));
+        let batch = &*self.batch;
+        let cpu = plan.cpu(schema, batch, pattern.clone());
+        let cpu = self.points(way, &cpu, plan.cpu, span, &mut report).await?;
+        let memory = plan.memory(schema, batch, pattern.clone());
+        let memory = self.points(way, &memory, plan.memory, span, &mut report).await?;
+        let mut counted = Counted::new();
+        let mut kills = Vec::new();
+        if let Some(states) = schema.states.as_ref().filter(|_| !killed.is_empty()) {
+            counted.clone_from(&self.counted);
+            let pods = Pattern::one_of(killed.iter().map(|pod| &**pod));
+            // Old releases of kube-state-metrics have a series for every container.
+            let is_short = pods.as_str().len() <= LONGEST_PATTERN;
+            let pods = if is_short { pods } else { pattern.clone() };
+            let question = Question { client, schema, states, plan, batch, pods, span };
+            kills = question.ask(&mut counted, &mut report).await?;
+        }
+        Ok(Slice { cpu, memory, kills, to: span.1, counted, report })
+    }
+
+    /// Hands a slice on: it counts now.
+    pub(super) fn hand_on(
+        &mut self,
+        mut slice: Slice,
+        way: Way<'_>,
+        sink: &mut dyn Sink,
+        report: &mut Report,
+    ) {
+        let points = (slice.cpu.len() + slice.memory.len()) as u64;
+        slice.cpu.sort();
+        slice.memory.sort();
+        self.hand_on_cpu(&slice.cpu, way.plan, sink, &mut slice.report);
+        self.hand_on_memory(&slice.memory, &slice.kills, way.plan, sink, &mut slice.report);
+        report.merge(&slice.report);
+        self.after = slice.to;
+        if !slice.counted.is_empty() {
+            self.counted = slice.counted;
+        }
+        let fitting = way.budget.saturating_mul(self.steps) / points.max(1);
+        self.steps = fitting.clamp(1, self.steps.saturating_mul(GROWTH)).min(longest(way));
+    }
+
+    fn hand_on_cpu(&self, cpu: &Points, plan: &Plan, sink: &mut dyn Sink, report: &mut Report) {
+        let mut merged = Vec::new();
+        let covers = plan.cpu_covers();
+        for rows in cpu.groups() {
+            let (claim, container, pod) = rows[0].key();
+            let replica: Arc<str> = pod.into();
+            for key in self.keys(claim, container) {
+                for &(at, value) in cpu.of(rows, &mut merged) {
+                    let measurement = Measurement::CpuCores(value);
+                    let replica = Arc::clone(&replica);
+                    sink.sample(&key, Sample { replica, at, covers, measurement });
+                    report.samples += 1;
+                }
+            }
+        }
+    }
+
+    /// Memory and kills of each container of a pod together, in order of time: a kill is told from what was in use
+    /// before, and the largest of a step counts at its end.
+    fn hand_on_memory(
+        &self,
+        memory: &Points,
+        kills: &[Kill],
+        plan: &Plan,
+        sink: &mut dyn Sink,
+        report: &mut Report,
+    ) {
+        let mut merged = Vec::new();
+        let covers = plan.memory_covers();
+        for rows in memory.groups() {
+            let own = kills_of(kills, rows[0].key());
+            let (claim, container, pod) = rows[0].key();
+            let replica: Arc<str> = pod.into();
+            for key in self.keys(claim, container) {
+                let mut left = own.iter().peekable();
+                for &(at, value) in memory.of(rows, &mut merged) {
+                    while let Some(kill) = left.next_if(|kill| kill.at <= at) {
+                        hand_on_kill(kill, &key, sink, report);
+                    }
+                    let measurement = Measurement::MemoryBytes(value);
+                    let replica = Arc::clone(&replica);
+                    sink.sample(&key, Sample { replica, at, covers, measurement });
+                    report.samples += 1;
+                }
+                left.for_each(|kill| hand_on_kill(kill, &key, sink, report));
+            }
+        }
+        // Those of containers whose memory nobody has measured: killed before the first scrape.
+        for kill in kills {
+            let key = (kill.claim, &*kill.container, &*kill.pod);
+            if memory.find(key).is_empty() {
+                for key in self.keys(kill.claim, &kill.container) {
+                    hand_on_kill(kill, &key, sink, report);
+                }
+            }
+        }
+    }
+
+    fn keys(&self, claim: usize, container: &str) -> impl Iterator<Item = Key> + use<> {
+        let container: Arc<str> = container.into();
+        let vpas: Vec<VpaKey> =
+            self.batch.claims.get(claim).map(|claim| claim.vpas.clone()).unwrap_or_default();
+        vpas.into_iter().map(move |vpa| Key { vpa, container: Arc::clone(&container) })
+    }
+
+    async fn points(
+        &self,
+        way: Way<'_>,
+        query: &Query,
+        step: Duration,
+        span: (Time, Time),
+        report: &mut Report,
+    ) -> Result<Points, Failure> {
+        let grid = Plan::grid(step, span).map_err(impossible)?;
+        let mut taker = Taker::new(&self.batch, way.schema.usage.identity());
+        let tally = way.client.range(query, grid, &mut taker).await;
+        let tally = tally.map_err(|interrupted| interrupted.failure)?;
+        tracing::debug!(
+            %query,
+            from = %grid.moment(0),
+            moments = grid.moments(),
+            queries = tally.queries,
+            series = tally.series,
+            points = tally.points,
+            bytes = tally.bytes,
+            time = ?tally.time,
+            "history was read"
+        );
+        report.add(&tally);
+        let (points, passed) = taker.done();
+        report.passed.add(passed);
+        Ok(points)
+    }
+
+    /// Who owns what, and which pods were ever killed.
+    async fn ask_names(&mut self, way: Way<'_>) -> Result<Names, Failure> {
+        let Way { client, schema, plan, .. } = way;
+        let span = (self.after, self.to);
+        let mut batch = Batch::clone(&self.batch);
+        let mut untold = None;
+        let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
+        batch.proof = match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
+            Ok(proof) => proof,
+            Err(failure) if failure.is_passing() => return Err(failure),
+            Err(failure) => {
+                untold = Some((UNTOLD_OWNERS, failure));
+                Proof::default()
+            }
+        };
+        let pattern = batch.pattern();
+        let mut killed = HashSet::new();
+        if plan.has_kills() {
+            let pods = pattern.clone();
+            match proof::killed(client, schema, &batch.namespace, pods, span).await {
+                Ok(pods) => killed = pods,
+                Err(failure) if failure.is_passing() => return Err(failure),
+                Err(failure) => {
+                    untold.get_or_insert((UNTOLD_KILLS, failure));
+                }
+            }
+        }
+        killed.retain(|pod| batch.claim_of(pod).is_some());
+        self.batch = Arc::new(batch);
+        Ok(Names { pattern, killed, untold })
+    }
+
+    /// Steps of the first slice, when nothing is known of the density but how many pods there may be.
+    fn first_steps(&self, way: Way<'_>) -> u64 {
+        let plan = way.plan;
+        let containers = (self.batch.claims.len() * LIKELY).max(self.batch.proof.pods()) as u64;
+        let each = 1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
+        (way.budget / (containers * each).max(1)).clamp(1, longest(way))
+    }
+}
+
+/// Steps of memory in which there are no more steps of CPU than one query may have.
+fn longest(way: Way<'_>) -> u64 {
+    let each = way.plan.memory.as_nanos().div_ceil(way.plan.cpu.as_nanos().max(1)) as u64;
+    (u64::from(way.client.limits().steps) / each.max(1)).max(1)
+}
+
+fn kills_of<'a>(kills: &'a [Kill], key: (usize, &str, &str)) -> &'a [Kill] {
+    let of = |kill: &Kill| (kill.claim, &*kill.container, &*kill.pod).cmp(&key);
+    let start = kills.partition_point(|kill| of(kill).is_lt());
+    let end = kills.partition_point(|kill| of(kill).is_le());
+    &kills[start..end]
+}
+
+fn hand_on_kill(kill: &Kill, key: &Key, sink: &mut dyn Sink, report: &mut Report) {
+    let Kill { pod, at, request_bytes, limit_bytes, .. } = kill;
+    let measurement =
+        Measurement::OutOfMemory { request_bytes: *request_bytes, limit_bytes: *limit_bytes };
+    let replica = (&**pod).into();
+    sink.sample(key, Sample { replica, at: *at, covers: None, measurement });
+    report.samples += 1;
+    report.kills += 1;
+}

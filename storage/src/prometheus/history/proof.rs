@@ -1,0 +1,202 @@
+//! Who owns which pod, as kube-state-metrics said over time: deleted pods included.
+//!
+//! Asked from the index of the server (`/api/v1/series`), which reads no samples: an owner is in the labels, so it
+//! suffices that a series was there.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use super::owner::Owner;
+use crate::{
+    Time,
+    prometheus::{
+        client::Client,
+        failure::Failure,
+        schema::{Schema, States},
+        selector::{Pattern, Selector},
+    },
+};
+
+/// The labels of one series.
+type Row = HashMap<Box<str>, Box<str>>;
+
+/// What is known of owners in a namespace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proof {
+    pods: HashMap<Box<str>, HashSet<Owner>>,
+    between: HashMap<Owner, Option<Owner>>,
+}
+
+impl Proof {
+    /// Asks who owned what, of everything whose owner is named like these.
+    pub(super) async fn ask(
+        client: &Client,
+        schema: &Schema,
+        namespace: &str,
+        owners: &[&Owner],
+        (from, to): (Time, Time),
+    ) -> Result<Self, Failure> {
+        let mut proof = Self::default();
+        let Some(states) = &schema.states else { return Ok(proof) };
+        let names = || Pattern::one_of(owners.iter().map(|owner| &*owner.name));
+        // Whatever stands between begins with the owner's name.
+        let begins = names().then(&Pattern::regex("(?:-.*)?"));
+        if states.has("kube_pod_owner") {
+            let pods = states.of("kube_pod_owner", namespace, &schema.matchers);
+            let rows = series(client, &pods.matches("owner_name", begins), from, to).await?;
+            for row in rows {
+                let Some(pod) = row.get(&*states.pod) else { continue };
+                let Some(owner) = owner(&row) else { continue };
+                proof.pods.entry(pod.clone()).or_default().insert(owner);
+            }
+        }
+        for (family, kind, label) in [
+            ("kube_replicaset_owner", "ReplicaSet", "replicaset"),
+            ("kube_job_owner", "Job", "job_name"),
+        ] {
+            let is_needed = proof
+                .pods
+                .values()
+                .flatten()
+                .any(|owner| &*owner.kind == kind && !owners.contains(&owner));
+            if !is_needed || !states.has(family) {
+                continue;
+            }
+            // Of those that others made, it suffices to know that they are not ours.
+            let between = states.of(family, namespace, &schema.matchers);
+            let between = between.matches(label, names().then(&Pattern::regex("(?:-.*)?")));
+            for row in series(client, &between, from, to).await? {
+                let Some(name) = row.get(label) else { continue };
+                let made = Owner { kind: kind.into(), name: name.clone() };
+                proof.between.insert(made, owner(&row));
+            }
+        }
+        Ok(proof)
+    }
+
+    /// How many pods are known.
+    pub(super) fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The known pods of an owner whose names do not tell.
+    pub(super) fn has_odd_pods_of(&self, owner: &Owner) -> bool {
+        self.pods.keys().any(|pod| !owner.fits(pod) && self.says(pod, owner) == Some(true))
+    }
+
+    /// Whether this pod is of that owner; `None` where nothing is known of it.
+    pub(super) fn says(&self, pod: &str, owner: &Owner) -> Option<bool> {
+        let parents = self.pods.get(pod)?;
+        let verdicts = parents.iter().map(|parent| self.leads(parent, owner));
+        // A name that was used twice is of both.
+        let mut verdict = None;
+        for is_own in verdicts {
+            match is_own {
+                Some(true) => return Some(true),
+                Some(false) => verdict = Some(false),
+                None if verdict.is_none() => {}
+                None => verdict = None,
+            }
+        }
+        verdict
+    }
+
+    /// Whether what owns a pod is this owner, or was made by it.
+    fn leads(&self, parent: &Owner, owner: &Owner) -> Option<bool> {
+        if parent == owner {
+            return Some(true);
+        }
+        match self.between.get(parent) {
+            Some(Some(made_by)) if made_by == owner => return Some(true),
+            Some(made_by) if owner.is_known() || made_by.is_none() => return Some(false),
+            _ => {}
+        }
+        if owner.is_known() {
+            // Nothing is known of what stands between but its name.
+            return Some(owner.makes(&parent.kind, &parent.name));
+        }
+        // What a kind of somebody's own makes, nobody knows: names decide.
+        None
+    }
+}
+
+/// The containers that were killed for lack of memory at some time, by pod.
+pub(super) async fn killed(
+    client: &Client,
+    schema: &Schema,
+    namespace: &str,
+    pods: Pattern,
+    (from, to): (Time, Time),
+) -> Result<HashSet<Box<str>>, Failure> {
+    let Some(states) = &schema.states else { return Ok(HashSet::new()) };
+    let selector = reason(states, schema, namespace).matches(&states.pod, pods);
+    let rows = series(client, &selector, from, to).await?;
+    Ok(rows.into_iter().filter_map(|mut row| row.remove(&*states.pod)).collect())
+}
+
+/// Containers whose last end was for lack of memory.
+pub(super) fn reason(states: &States, schema: &Schema, namespace: &str) -> Selector {
+    let family = "kube_pod_container_status_last_terminated_reason";
+    states.of(family, namespace, &schema.matchers).equals("reason", "OOMKilled")
+}
+
+fn owner(row: &Row) -> Option<Owner> {
+    let (kind, name) = (row.get("owner_kind")?, row.get("owner_name")?);
+    let is_one = |text: &str| !text.is_empty() && text != "<none>";
+    (is_one(kind) && is_one(name)).then(|| Owner { kind: kind.clone(), name: name.clone() })
+}
+
+/// The series that were there within a time.
+async fn series(
+    client: &Client,
+    selector: &Selector,
+    from: Time,
+    to: Time,
+) -> Result<Vec<Row>, Failure> {
+    let seconds = |time: Time| time.as_secs().to_string();
+    let form = [
+        ("match[]", selector.to_string()),
+        ("start", seconds(from)),
+        ("end", seconds(to.later(Duration::from_secs(1)))),
+    ];
+    client.document("/api/v1/series", &form).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(text: &str) -> Owner {
+        Owner::parse(text).expect("an owner")
+    }
+
+    #[test]
+    fn what_is_known_of_owners_goes_before_names() {
+        let mut proof = Proof::default();
+        for (pod, parent) in [
+            ("web-7d5f9c4b6d-x2x4z", "ReplicaSet/web-7d5f9c4b6d"),
+            ("web-5d4f9c4b6d-x2x4z", "ReplicaSet/web-5d4f9c4b6d"),
+            ("web-bcdf4-x2x4z", "DaemonSet/web-bcdf4"),
+            ("web-odd", "ReplicaSet/web-7d5f9c4b6d"),
+        ] {
+            proof.pods.entry(pod.into()).or_default().insert(owner(parent));
+        }
+        let web = owner("Deployment/web");
+        proof.between.insert(owner("ReplicaSet/web-7d5f9c4b6d"), Some(web.clone()));
+        assert_eq!(proof.says("web-7d5f9c4b6d-x2x4z", &web), Some(true));
+        assert_eq!(proof.says("web-5d4f9c4b6d-x2x4z", &web), Some(true), "by the set's name");
+        assert!(web.fits("web-bcdf4-x2x4z"));
+        assert_eq!(proof.says("web-bcdf4-x2x4z", &web), Some(false), "of somebody else");
+        assert_eq!(proof.says("web-odd", &web), Some(true), "though its name does not tell");
+        assert!(proof.has_odd_pods_of(&web));
+        assert_eq!(proof.says("web-77777-bbbbb", &web), None);
+        let rollout = owner("Rollout/web");
+        assert_eq!(proof.says("web-7d5f9c4b6d-x2x4z", &rollout), Some(false));
+        let thing = owner("Thing/web");
+        assert_eq!(proof.says("web-7d5f9c4b6d-x2x4z", &thing), None, "nobody knows");
+        proof.between.insert(owner("ReplicaSet/web-5d4f9c4b6d"), None);
+        assert_eq!(proof.says("web-5d4f9c4b6d-x2x4z", &web), Some(false), "it has no owner");
+    }
+}

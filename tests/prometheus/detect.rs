@@ -1,0 +1,142 @@
+//! What a server calls its series is found out, whatever it calls them.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::Time;
+use plimsoll_storage::prometheus::detect::{Known, Unknown, detect};
+use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY, Origin, Schema};
+
+use super::flavors::{ALL, Flavor, MANAGED, OLD, OPERATOR};
+use super::gather::{client, hasty};
+use super::way::Way;
+use crate::support::clock::wall_now;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+const POD: &str = "web-7d5f9c4b6d-x2x4z";
+
+/// An hour until now, sampled this often.
+fn hour(every: SignedDuration) -> (History, Timestamp) {
+    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
+    (History::new(end - SignedDuration::from_hours(1), end, every), end)
+}
+
+/// A web server, the sandbox around it, and what kube-state-metrics says of it.
+fn web(flavor: &Flavor, mut history: History) -> History {
+    for metric in [CPU, MEMORY] {
+        history = flavor.usage(history, metric, ["shop", POD, "app"], |_| Some(1e6));
+        history = flavor.usage(history, metric, ["shop", POD, ""], |_| Some(1e9));
+        history = flavor.usage(history, metric, ["shop", POD, "POD"], |_| Some(1e9));
+    }
+    let pod = [("namespace", "shop"), ("pod", POD)];
+    let owner = [("owner_kind", "ReplicaSet"), ("owner_name", "web-7d5f9c4b6d")];
+    history = flavor.state(history, "kube_pod_owner", &[pod, owner].concat(), |_| Some(1.0));
+    let restarts = "kube_pod_container_status_restarts_total";
+    let container = [&pod[..], &[("container", "app")]].concat();
+    history = flavor.state(history, restarts, &container, |_| Some(0.0));
+    let set = [("namespace", "shop"), ("replicaset", "web-7d5f9c4b6d")];
+    let owner = [("owner_kind", "Deployment"), ("owner_name", "web")];
+    flavor.state(history, "kube_replicaset_owner", &[set, owner].concat(), |_| Some(1.0))
+}
+
+async fn found(url: &str, known: &Known, end: Timestamp) -> Result<Schema, Unknown> {
+    detect(&client(url, hasty()), known, &["shop"], Time::from(end)).await
+}
+
+#[tokio::test]
+async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_after_the_other() {
+    let (history, end) = hour(SignedDuration::from_secs(30));
+    let Some(server) = Prometheus::with_history(Release::Three, web(&MANAGED, history)).await
+    else {
+        return;
+    };
+    let at_once = found(&server.url(), &Known::default(), end).await.expect("found");
+    let way = Way::to(&server.url()).await;
+    way.refuse("__name__%3D%7E");
+    let one_by_one = found(way.url(), &Known::default(), end).await.expect("found");
+    assert_eq!(one_by_one, at_once);
+    assert!(one_by_one.states.is_some_and(|states| states.has("kube_pod_owner")));
+}
+
+#[tokio::test]
+async fn names_are_found_however_an_installation_labels_its_series() {
+    for (flavor, release) in ALL.into_iter().zip([Release::Three, Release::Two].into_iter().cycle())
+    {
+        let (history, end) = hour(SignedDuration::from_secs(30));
+        let history = web(&flavor, history);
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let schema = found(&server.url(), &Known::default(), end).await.expect(flavor.name);
+        let usage = &schema.usage;
+        assert_eq!(usage.identity(), flavor.identity, "{}", flavor.name);
+        assert_eq!(usage.job.value.as_deref(), Some(flavor.usage[0].1), "{}", flavor.name);
+        assert_eq!(usage.job.origin, Origin::Found);
+        assert_eq!(usage.containers, 1, "{}: copies count once, sandboxes not at all", flavor.name);
+        let pace = schema.pace.value;
+        assert_eq!((pace.interval, pace.longest), (SECONDS_30, SECONDS_30), "{}", flavor.name);
+        assert_eq!(schema.dialect, Dialect::PromQl);
+        assert_eq!(schema.states.is_some(), flavor.states.is_some(), "{}", flavor.name);
+        if let Some(states) = &schema.states {
+            let exported = flavor.identity.map(|label| format!("{}{label}", flavor.exported));
+            assert_eq!(states.identity().map(str::to_owned), exported, "{}", flavor.name);
+            assert!(states.has("kube_pod_owner") && states.has("kube_replicaset_owner"));
+        }
+        let replicas: Vec<_> = schema.replicas.iter().map(|label| label.label.as_str()).collect();
+        assert_eq!(replicas, Vec::from_iter(flavor.copies.map(|copies| copies.0)));
+        let has_cluster = flavor.usage.contains(&("cluster", "prod"));
+        assert_eq!(!schema.clusters.is_empty(), has_cluster && !schema.mixes_clusters());
+        assert!(!schema.to_string().contains('\n'), "{schema}");
+    }
+}
+
+const SECONDS_30: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn what_is_set_means_what_it_says() {
+    let (history, end) = hour(SignedDuration::from_mins(1));
+    let mut history = web(&OPERATOR, history);
+    // The kubelet shows the same numbers in a second place, and another job has them a third time.
+    for extra in [("kubelet", "/metrics/resource"), ("again", "")] {
+        for metric in [CPU, MEMORY] {
+            let labels = [
+                ("job", extra.0),
+                ("metrics_path", extra.1),
+                ("namespace", "shop"),
+                ("pod", POD),
+                ("container", "app"),
+            ];
+            history = history.series(metric, &labels, |_| Some(1e6));
+        }
+    }
+    let history = web(&OLD, history);
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let url = server.url();
+
+    let schema = found(&url, &Known::default(), end).await.expect("found");
+    assert_eq!(schema.usage.job.value.as_deref(), Some("kubelet"));
+    assert_eq!(schema.usage.path.as_deref(), Some("/metrics/cadvisor"));
+    assert_eq!(schema.usage.sources.len(), 3, "{:?}", schema.usage.sources);
+
+    let some = |text: &str| Some(text.to_owned());
+    for (job, path) in [("kubelet", Some("/metrics/cadvisor")), ("again", None), ("", None)] {
+        let known = Known { job: some(job), ..Known::default() };
+        let schema = found(&url, &known, end).await.expect("found");
+        assert_eq!(schema.usage.job.value.as_deref().unwrap_or_default(), job);
+        assert_eq!(schema.usage.path.as_deref(), path, "{job}: one of its places is read");
+    }
+    let known = Known {
+        job: some("kubernetes-cadvisor"),
+        pod: some("pod_name"),
+        container: some("container_name"),
+        interval: Some(SECONDS_30),
+        ..Known::default()
+    };
+    let schema = found(&url, &known, end).await.expect("found");
+    assert_eq!(schema.usage.job.origin, Origin::Set);
+    assert_eq!(schema.usage.identity(), ["namespace", "pod_name", "container_name"]);
+    assert_eq!((schema.usage.containers, schema.pace.value.interval), (1, SECONDS_30));
+
+    let matchers = [r#"cluster="none""#.parse().expect("a matcher")].into_iter().collect();
+    let lost = Known { matchers, ..Known::default() };
+    let line = found(&url, &lost, end).await.expect_err("nothing there").to_string();
+    assert!(line.contains(r#"cluster="none""#) && !line.contains('\n'), "{line}");
+}

@@ -1,0 +1,104 @@
+//! The conformance suite of backends that only read, on history from a Prometheus.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::conformance::{Case, Life, Source, Verdict, check_reading, table};
+use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::{Error, LoadReport, Sink, Storage, Time, Wanted, Writer};
+
+use super::remember::{hours, storage};
+use crate::prometheus::flavors::{Flavor, MANAGED, OPERATOR};
+use crate::prometheus::gather::hasty;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+/// A server, filled anew for each case.
+struct Filled {
+    flavor: Flavor,
+    release: Release,
+    now: Timestamp,
+    is_missing: AtomicBool,
+}
+
+/// A backend, and the server that it reads from.
+struct Served {
+    history: PrometheusHistory,
+    _server: Prometheus,
+}
+
+#[async_trait]
+impl Storage for Served {
+    fn name(&self) -> &'static str {
+        self.history.name()
+    }
+
+    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        self.history.load(wanted, sink).await
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        self.history.writer()
+    }
+}
+
+#[async_trait]
+impl Source for Filled {
+    async fn filled(&self, lives: &[Life]) -> Result<Arc<dyn Storage>, String> {
+        let Self { flavor, release, now, .. } = self;
+        let begin = *now - SignedDuration::from_hours(13);
+        let mut history = History::new(begin, *now, SignedDuration::from_mins(1));
+        for life in lives {
+            let Life { namespace, pod, container, owner, cores, bytes, .. } = *life;
+            let (from, to) = (life.from, life.to);
+            let is_alive = move |at: Timestamp| Time::from(at) >= from && Time::from(at) <= to;
+            let used = move |at: Timestamp| {
+                let seconds = Time::from(at).nanos_since(from) as f64 / 1e9;
+                is_alive(at).then_some(cores * seconds)
+            };
+            let held = move |at: Timestamp| is_alive(at).then_some(bytes);
+            let names = [namespace, pod, container];
+            history = flavor.usage(history, CPU, names, used);
+            history = flavor.usage(history, MEMORY, names, held);
+            let mut parts = owner.rsplit('/');
+            let (name, kind) = (parts.next().expect("a name"), parts.next().expect("a kind"));
+            let labels = [
+                ("namespace", namespace),
+                ("pod", pod),
+                ("uid", container),
+                ("owner_kind", kind),
+                ("owner_name", name),
+            ];
+            let owned = move |at: Timestamp| is_alive(at).then_some(1.0);
+            history = flavor.state(history, "kube_pod_owner", &labels, owned);
+        }
+        let Some(server) = Prometheus::with_history(*release, history).await else {
+            self.is_missing.store(true, Ordering::SeqCst);
+            return Err("there is no Prometheus".to_owned());
+        };
+        let history = storage(&server.url(), hasty(), Settings::default(), *now);
+        Ok(Arc::new(Served { history, _server: server }))
+    }
+
+    fn now(&self) -> Time {
+        self.now.into()
+    }
+}
+
+#[tokio::test]
+async fn history_from_a_prometheus_passes_every_case_of_what_only_reads() {
+    for (flavor, release) in [(OPERATOR, Release::Three), (MANAGED, Release::Two)] {
+        let is_missing = AtomicBool::default();
+        let filled = Filled { flavor, release, now: hours(1).1, is_missing };
+        let outcomes = check_reading(&filled).await;
+        if filled.is_missing.load(Ordering::SeqCst) {
+            return;
+        }
+        let cases: Vec<_> = outcomes.iter().map(|outcome| outcome.case).collect();
+        assert_eq!(cases, Case::READING);
+        let passed = outcomes.iter().all(|outcome| outcome.verdict == Verdict::Passed);
+        assert!(passed, "{} on {release:?}:\n{}", flavor.name, table(&outcomes));
+    }
+}

@@ -1,0 +1,47 @@
+//! Proof that a server is asked in its own dialect, and that this changes none of the numbers.
+
+use jiff::Timestamp;
+use plimsoll_storage::prometheus::client::Client;
+use plimsoll_storage::prometheus::door::Wall;
+use plimsoll_storage::prometheus::history::PrometheusHistory;
+use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY};
+
+use super::recorder::Recorder;
+use super::remember::{Remember, hours, last, wanted};
+use crate::prometheus::flavors::AGENT;
+use crate::prometheus::gather::hasty;
+use crate::support::prometheus::{Prometheus, Release};
+
+#[tokio::test]
+async fn a_victoria_metrics_is_told_not_to_move_the_beginning_of_a_range() {
+    let (mut history, end) = hours(3);
+    let used = |now: Timestamp| Some((now.as_second() - 1_700_000_000) as f64 * 0.5);
+    history = AGENT.usage(history, CPU, ["shop", "db-0", "app"], used);
+    history = AGENT.usage(history, MEMORY, ["shop", "db-0", "app"], |_| Some(1e8));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let mut read = Vec::new();
+    for dialect in [Dialect::PromQl, Dialect::MetricsQl] {
+        let recorder = Recorder::before(&server.url());
+        if dialect == Dialect::MetricsQl {
+            recorder.pose();
+        }
+        let client = Client::new(recorder.clone(), hasty());
+        let now = Wall::new(move || end.into());
+        let storage = PrometheusHistory::new("here", client, last(2), now);
+        let vpas = wanted(&[("db", "apps/StatefulSet/db")]);
+        let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
+        assert_eq!(loading.schema().dialect, dialect);
+        let mut remember = Remember::default();
+        loading.advance(&mut remember).await.expect("read");
+        let mut ranges = 0;
+        for asked in recorder.take() {
+            let is_range = asked.path.ends_with("/query_range");
+            let says = asked.form.contains(&("nocache".to_owned(), "1".to_owned()));
+            assert_eq!(says, is_range && dialect == Dialect::MetricsQl, "{asked:?}");
+            ranges += usize::from(is_range);
+        }
+        assert!(ranges >= 2, "{ranges}");
+        read.push(remember);
+    }
+    assert!(read[0] == read[1] && !read[0].replicas.is_empty());
+}

@@ -1,0 +1,96 @@
+//! Proof that the matchers of a user are in each selector of each question, whatever it is about.
+
+use jiff::Timestamp;
+use plimsoll_storage::prometheus::client::Client;
+use plimsoll_storage::prometheus::door::Wall;
+use plimsoll_storage::prometheus::history::PrometheusHistory;
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+
+use super::recorder::Recorder;
+use super::remember::{MINUTE, Remember, hours, last, wanted};
+use crate::prometheus::flavors::{Flavor, OPERATOR};
+use crate::prometheus::gather::hasty;
+use crate::support::prometheus::{Prometheus, Release};
+
+const POD: &str = "web-7d5f9c4b6d-x2x4z";
+
+/// Selectors, and matchers of clusters: outside of texts.
+fn count(query: &str) -> (usize, usize) {
+    let mut plain = String::new();
+    let mut is_text = false;
+    let mut chars = query.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if is_text => {
+                chars.next();
+            }
+            '"' => is_text = !is_text,
+            c if !is_text => plain.push(c),
+            _ => {}
+        }
+    }
+    (plain.matches('{').count(), plain.matches("cluster=").count())
+}
+
+#[tokio::test]
+async fn every_selector_has_the_matchers_of_the_user() {
+    let (mut history, end) = hours(3);
+    let flavor = Flavor {
+        usage: &[("job", "kubelet"), ("cluster", "qa")],
+        states: Some(&[("job", "kube-state-metrics"), ("cluster", "qa")]),
+        ..OPERATOR
+    };
+    let killed = end - jiff::SignedDuration::from_mins(62);
+    let names = ["shop", POD, "app"];
+    for metric in [CPU, MEMORY] {
+        history = flavor.usage(history, metric, names, |_| Some(1e6));
+    }
+    let pod = [("namespace", "shop"), ("pod", POD)];
+    let container = [&pod[..], &[("container", "app")]].concat();
+    let restarts = move |now: Timestamp| Some(f64::from(u8::from(now >= killed)));
+    let family = "kube_pod_container_status_restarts_total";
+    history = flavor.state(history, family, &container, restarts);
+    let reason = [&container[..], &[("reason", "OOMKilled")]].concat();
+    let family = "kube_pod_container_status_last_terminated_reason";
+    history = flavor.state(history, family, &reason, move |now| (now >= killed).then_some(1.0));
+    let owner = [&pod[..], &[("owner_kind", "ReplicaSet"), ("owner_name", "web-7d5f9c4b6d")]];
+    history = flavor.state(history, "kube_pod_owner", &owner.concat(), |_| Some(1.0));
+    let set = [
+        ("namespace", "shop"),
+        ("replicaset", "web-7d5f9c4b6d"),
+        ("owner_kind", "Deployment"),
+        ("owner_name", "web"),
+    ];
+    history = flavor.state(history, "kube_replicaset_owner", &set, |_| Some(1.0));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+
+    let recorder = Recorder::before(&server.url());
+    let client = Client::new(recorder.clone(), hasty());
+    let mut settings = last(2);
+    settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+    let storage = PrometheusHistory::new("here", client, settings, Wall::new(move || end.into()));
+    let vpas = wanted(&[("web", "apps/Deployment/web")]);
+    let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
+    let mut remember = Remember::default();
+    loading.advance(&mut remember).await.expect("read");
+    storage.throttling(&vpas, 60 * MINUTE).await.expect("answered");
+    assert_eq!(remember.of("web", "app", POD).expect("there").kills.len(), 1);
+
+    let asked = recorder.questions();
+    for part in [
+        "irate(",
+        "max_over_time(",
+        "increase(",
+        "kube_pod_owner",
+        "_requests",
+        "topk",
+        "plimsoll:",
+    ] {
+        assert!(asked.iter().any(|query| query.contains(part)), "{part} in {asked:#?}");
+    }
+    for query in &asked {
+        let (selectors, matchers) = count(query);
+        assert_eq!(selectors, matchers, "{query}");
+        assert!(selectors > 0 || query == "vector(1) default 2", "{query}");
+    }
+}

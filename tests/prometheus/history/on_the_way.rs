@@ -1,0 +1,218 @@
+//! Proof that a failure costs no more than the time until it is over: nothing twice, nothing lost, nothing by half.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plimsoll_storage::prometheus::client::Limits;
+use plimsoll_storage::prometheus::failure::Failure;
+use plimsoll_storage::prometheus::history::Settings;
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::{Time, VpaKey};
+
+use super::remember::{MINUTE, Remember, hours, last, read, storage, wanted};
+use crate::prometheus::flavors::CHART;
+use crate::prometheus::gather::hasty;
+use crate::prometheus::way::{Fault, Way};
+use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::wait;
+
+const VPAS: [(&str, &str); 2] = [("db", "apps/StatefulSet/db"), ("log", "apps/DaemonSet/log")];
+
+/// A day of two workloads.
+fn day() -> (History, Timestamp) {
+    let (mut history, end) = hours(25);
+    for pod in ["db-0", "db-1", "log-x2x4z"] {
+        let names = ["shop", pod, "app"];
+        let used = |now: Timestamp| Some(now.as_second() as f64 % 1e7 * 0.1);
+        history = CHART.usage(history, CPU, names, used);
+        history = CHART.usage(history, MEMORY, names, |_| Some(1e8));
+    }
+    (history, end)
+}
+
+async fn server() -> Option<(Prometheus, Timestamp)> {
+    let (history, end) = day();
+    Some((Prometheus::with_history(Release::Three, history).await?, end))
+}
+
+fn thrifty() -> Settings {
+    Settings { budget: 500, ..last(24) }
+}
+
+#[tokio::test]
+async fn reading_goes_on_where_it_stopped() {
+    let Some((server, end)) = server().await else { return };
+    let (undisturbed, report) = read(&server.url(), thrifty(), end, &VPAS).await;
+    let way = Way::to(&server.url()).await;
+    let limits = Limits { in_flight: 1, attempts: 1, ..hasty() };
+    let storage = storage(way.url(), limits, thrifty(), end);
+    storage.schema(&["shop"]).await.expect("a schema");
+    let mut remember = Remember::default();
+    let (mut loading, _) = storage.begin(&wanted(&VPAS), None, None).await.expect("begun");
+    let mut stalls = 0;
+    let faults = [
+        Fault::Cut(100),
+        Fault::Instead(500, "text/plain", "out of order"),
+        Fault::Instead(200, "text/html", "<title>Sign in</title>"),
+        Fault::Redirect,
+        Fault::Busy(1),
+    ];
+    // Each time a little further.
+    for (requests, fault) in [3, 1, 4, 2, 5].into_iter().zip(faults) {
+        let mut next = vec![Fault::None; requests];
+        next.push(fault.clone());
+        way.then(next);
+        let before = loading.progress().0;
+        let stalled = loading.advance(&mut remember).await.expect_err("it stalls");
+        assert!(!stalled.to_string().contains('\n'), "{stalled}");
+        assert!(stalled.batches == 1 && !matches!(stalled.failure, Failure::BadQuery(_)));
+        assert!(loading.progress().0 >= before && !loading.is_done(), "{fault:?}");
+        assert_eq!(loading.pending().count(), 2);
+        assert!(remember.whole.is_empty(), "half a history is not whole");
+        stalls += 1;
+    }
+    way.then([]);
+    loading.advance(&mut remember).await.expect("it is over");
+    assert_eq!(stalls, 5);
+    assert!(loading.is_done() && remember == undisturbed, "nothing twice, nothing lost");
+    assert_eq!(loading.report().samples, report.samples);
+}
+
+/// What may happen, how often, and what is said of it.
+fn faults() -> Vec<(Fault, usize, &'static str)> {
+    let second = Duration::from_secs(1);
+    let html = "<!doctype html><title>Sign in to Acme</title>";
+    let large = r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}"#;
+    vec![
+        (Fault::Slow(200, second), 1, "within 2s"),
+        (Fault::Hang, 1, "within 2s"),
+        (Fault::Cut(100), 1, "the answer breaks off after"),
+        (Fault::Short(100), 1, "the answer breaks off after 100 bytes"),
+        (Fault::Instead(500, "text/plain", "out of\norder"), 1, "500 Internal Server Error"),
+        (Fault::Instead(502, "text/html", "<title>Bad Gateway</title>"), 1, "Bad Gateway"),
+        // However little is asked for.
+        (Fault::Instead(422, "application/json", large), 40, "too many samples into memory"),
+        (Fault::Busy(1), 1, "too busy: 429"),
+        (Fault::Instead(200, "text/html", html), 1, "titled \"Sign in to Acme\""),
+        (Fault::Typed("text/plain"), 1, "no Prometheus (200 OK, text/plain"),
+        (Fault::Instead(200, "application/json", "[]"), 1, "no Prometheus"),
+        (Fault::Redirect, 1, "redirects to"),
+        (Fault::Instead(401, "text/plain", "the token has expired"), 1, "(401)"),
+        (Fault::Instead(403, "text/plain", "no"), 1, "(403)"),
+    ]
+}
+
+#[tokio::test]
+async fn each_fault_is_one_line_and_is_forgotten_when_it_is_over() {
+    let Some((server, end)) = server().await else { return };
+    let (undisturbed, _) = read(&server.url(), thrifty(), end, &VPAS).await;
+    let way = Way::to(&server.url()).await;
+    let timeout = Duration::from_secs(2);
+    let limits = Limits { in_flight: 1, attempts: 1, timeout, ..hasty() };
+    let storage = storage(way.url(), limits, thrifty(), end);
+    for (fault, times, words) in faults() {
+        let mut remember = Remember::default();
+        let (mut loading, _) = storage.begin(&wanted(&VPAS), None, None).await.expect("begun");
+        // In the middle of the third slice.
+        let mut next = vec![Fault::None; 5];
+        next.extend(vec![fault.clone(); times]);
+        way.then(next);
+        let stalled = loading.advance(&mut remember).await.expect_err(words).to_string();
+        assert!(stalled.contains(words) && !stalled.contains('\n'), "{fault:?}: {stalled}");
+        let about = "1 of 1 batches of history could not be read, the first in namespace shop: ";
+        assert!(stalled.starts_with(about), "{stalled}");
+        assert!(remember.whole.is_empty() && loading.pending().count() == 2, "{fault:?}");
+        let (done, all) = loading.progress();
+        assert!(!done.is_zero() && done < all, "{fault:?}: what came before it counts");
+        way.then([]);
+        loading.advance(&mut remember).await.expect("it is over");
+        assert!(
+            loading.is_done() && remember == undisturbed,
+            "{fault:?}: nothing twice, nothing lost"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lets_little_be_loaded_at_once_is_asked_for_less() {
+    for release in [Release::Two, Release::Three] {
+        let (history, end) = day();
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let (undisturbed, report) = read(&server.url(), last(24), end, &VPAS).await;
+        assert_eq!(report.halvings, 0);
+        drop(server);
+        let (history, _) = day();
+        let flags = ["--query.max-samples=1000"];
+        let Some(server) = Prometheus::with_flags(release, history, &flags).await else { return };
+        let (remember, report) = read(&server.url(), last(24), end, &VPAS).await;
+        assert!(report.halvings > 2, "{report:?}");
+        assert!(remember == undisturbed, "{release:?}");
+    }
+}
+
+#[tokio::test]
+async fn giving_up_in_the_middle_loses_nothing() {
+    let Some((server, end)) = server().await else { return };
+    let (undisturbed, _) = read(&server.url(), thrifty(), end, &VPAS).await;
+    let way = Way::to(&server.url()).await;
+    let storage = storage(way.url(), hasty(), thrifty(), end);
+    storage.schema(&["shop"]).await.expect("a schema");
+    let mut remember = Remember::default();
+    let (mut loading, _) = storage.begin(&wanted(&VPAS), None, None).await.expect("begun");
+    way.then([Fault::None, Fault::None, Fault::None, Fault::None, Fault::Hang]);
+    let before = way.seen();
+    tokio::select! {
+        _ = loading.advance(&mut remember) => panic!("nobody answers"),
+        () = wait::until("the fifth question is asked", || async {
+            (way.seen() == before + 5).then_some(())
+        }) => {}
+    }
+    assert!(!loading.is_done() && loading.pending().count() == 2);
+    way.then([]);
+    loading.advance(&mut remember).await.expect("it goes on");
+    assert!(loading.is_done() && remember == undisturbed);
+}
+
+#[tokio::test]
+async fn one_batch_that_fails_leaves_the_others() {
+    let (mut history, end) = hours(3);
+    for namespace in ["shop", "bank"] {
+        let names = [namespace, "db-0", "app"];
+        history = CHART.usage(history, CPU, names, |_| Some(1.0));
+        history = CHART.usage(history, MEMORY, names, |_| Some(1e8));
+    }
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let limits = Limits { in_flight: 1, attempts: 1, ..hasty() };
+    let storage = storage(way.url(), limits, last(2), end);
+    storage.schema(&["shop"]).await.expect("a schema");
+    let mut vpas = wanted(&[("db", "apps/StatefulSet/db")]);
+    vpas.insert(VpaKey::new("bank", "db"), Some("apps/StatefulSet/db".into()));
+    let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
+    let mut remember = Remember::default();
+    way.then([Fault::Cut(10)]);
+    let stalled = loading.advance(&mut remember).await.expect_err("one of them");
+    assert_eq!((stalled.batches, stalled.asked), (1, 2));
+    let left: Vec<_> = loading.pending().map(|vpa| vpa.namespace.to_string()).collect();
+    assert_eq!(left, [stalled.namespace.to_string()]);
+    assert_eq!(remember.replicas.len(), 1, "the other one is there");
+    assert!(
+        remember.whole.len() == 1 && !remember.whole.iter().any(|vpa| *vpa.namespace == *left[0])
+    );
+    loading.advance(&mut remember).await.expect("later");
+    assert_eq!(remember.replicas.len(), 2);
+}
+
+#[tokio::test]
+async fn after_a_downtime_only_the_missing_hours_are_asked_for() {
+    let Some((server, end)) = server().await else { return };
+    let storage = storage(&server.url(), hasty(), last(24), end);
+    let mut remember = Remember::default();
+    let missing = Time::from(end).earlier(180 * MINUTE + MINUTE / 2);
+    let begun = storage.begin(&wanted(&VPAS), Some(missing), None).await;
+    let (mut loading, _) = begun.expect("begun");
+    loading.advance(&mut remember).await.expect("read");
+    let db = remember.of("db", "app", "db-0").expect("it is there");
+    assert_eq!((db.cpu.len(), db.memory.len()), (185, 37), "from the last whole step on");
+    assert_eq!(loading.until(), end.into());
+}

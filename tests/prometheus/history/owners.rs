@@ -1,0 +1,169 @@
+//! Proof that a workload gets the history of all its pods, deleted ones too, and of no others.
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::{Storage as _, Time, Wanted};
+
+use super::remember::{MINUTE, Remember, hours, last, nearly, read, storage, wanted};
+use crate::prometheus::flavors::{ALL, Flavor, OPERATOR};
+use crate::prometheus::gather::hasty;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
+const SECOND: &str = "web-5d4f9c4b6d-bbbbb";
+const NEIGHBOUR: &str = "web-api-7d5f9c4b6d-x2x4z";
+/// Of a StatefulSet of the same name.
+const ORDINAL: &str = "web-0";
+const LONGER: &str = "my-web-7d5f9c4b6d-x2x4z";
+/// Of a DaemonSet `web-bcdf4`: nobody could tell by its name.
+const ALIKE: &str = "web-bcdf4-x2x4z";
+/// Of the Deployment, though nobody could tell by its name.
+const ODD: &str = "web-by-hand";
+
+/// A pod with a container, while it lives: so many cores, so many bytes.
+fn pod(
+    flavor: &Flavor,
+    mut history: History,
+    pod: &str,
+    (cores, bytes): (f64, f64),
+    lives: impl Fn(Timestamp) -> bool + Send + Clone + 'static,
+) -> History {
+    let names = ["shop", pod, "app"];
+    let alive = lives.clone();
+    let used = move |now: Timestamp| {
+        alive(now).then_some((now.as_second() - 1_700_000_000) as f64 * cores)
+    };
+    history = flavor.usage(history, CPU, names, used);
+    flavor.usage(history, MEMORY, names, move |now| lives(now).then_some(bytes))
+}
+
+/// That a pod was owned by something.
+fn owned(flavor: &Flavor, history: History, pod: &str, kind: &str, name: &str) -> History {
+    let labels = [("namespace", "shop"), ("pod", pod), ("owner_kind", kind), ("owner_name", name)];
+    flavor.state(history, "kube_pod_owner", &labels, |_| Some(1.0))
+}
+
+fn set(flavor: &Flavor, history: History, name: &str, owner: &str) -> History {
+    let labels = [
+        ("namespace", "shop"),
+        ("replicaset", name),
+        ("owner_kind", "Deployment"),
+        ("owner_name", owner),
+    ];
+    flavor.state(history, "kube_replicaset_owner", &labels, |_| Some(1.0))
+}
+
+/// A Deployment whose pod was replaced half-way, and neighbours of all sorts.
+fn shop(flavor: &Flavor, mut history: History, half: Timestamp) -> History {
+    history = pod(flavor, history, FIRST, (0.25, 1e8), move |now| now <= half);
+    history = pod(flavor, history, SECOND, (0.5, 2e8), move |now| now > half);
+    for neighbour in [NEIGHBOUR, ORDINAL, LONGER, ALIKE, ODD] {
+        history = pod(flavor, history, neighbour, (3.0, 3e9), |_| true);
+    }
+    for (name, kind, owner) in [
+        (FIRST, "ReplicaSet", "web-7d5f9c4b6d"),
+        (SECOND, "ReplicaSet", "web-5d4f9c4b6d"),
+        (NEIGHBOUR, "ReplicaSet", "web-api-7d5f9c4b6d"),
+        (ALIKE, "DaemonSet", "web-bcdf4"),
+        (ODD, "ReplicaSet", "web-5d4f9c4b6d"),
+        (ORDINAL, "StatefulSet", "web"),
+        (LONGER, "ReplicaSet", "my-web-7d5f9c4b6d"),
+    ] {
+        history = owned(flavor, history, name, kind, owner);
+    }
+    history = set(flavor, history, "web-7d5f9c4b6d", "web");
+    history = set(flavor, history, "web-5d4f9c4b6d", "web");
+    set(flavor, history, "web-api-7d5f9c4b6d", "web-api")
+}
+
+#[tokio::test]
+async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
+    for flavor in ALL {
+        for release in [Release::Two, Release::Three] {
+            let (history, end) = hours(26);
+            let half = end - SignedDuration::from_hours(12);
+            let Some(server) =
+                Prometheus::with_history(release, shop(&flavor, history, half)).await
+            else {
+                return;
+            };
+            let vpas = [("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")];
+            let (remember, report) = read(&server.url(), last(24), end, &vpas).await;
+            let name = format!("{} on {release:?}", flavor.name);
+            let mut pods = vec![SECOND, FIRST];
+            if flavor.states.is_some() {
+                // Kube-state-metrics knows better than names do.
+                pods.push(ODD);
+            } else {
+                pods.push(ALIKE);
+            }
+            pods.sort_unstable();
+            assert_eq!(remember.pods("web"), pods, "{name}");
+            assert_eq!(remember.pods("again"), pods, "{name}: both VPAs have it");
+
+            let first = remember.of("web", "app", FIRST).expect("deleted since");
+            let second = remember.of("web", "app", SECOND).expect("alive");
+            // Two scrapes make a sample, and the last two do so for a minute more.
+            assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
+            assert_eq!((first.memory.len(), second.memory.len()), (144, 144), "{name}");
+            assert!(first.covers.iter().all(|covers| *covers == Some(MINUTE)));
+            assert!(first.cpu.iter().all(|(_, cores)| nearly(*cores, 0.25)), "{name}");
+            assert!(second.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
+            assert!(second.memory.iter().all(|(_, bytes)| *bytes == 2e8), "{name}");
+            let start = Time::from(end - SignedDuration::from_hours(24));
+            assert_eq!(first.cpu[0].0, start.later(MINUTE), "{name}");
+            assert_eq!(first.memory[0].0, start.later(5 * MINUTE), "{name}");
+            assert_eq!(second.cpu[718].0, Time::from(end), "{name}");
+            assert_eq!(report.passed.unlabelled, 0);
+            let all: usize = remember.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
+            assert_eq!(report.samples, all as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_matcher_keeps_clusters_in_one_server_apart() {
+    let (mut history, end) = hours(3);
+    let flavor = |cluster: &'static [(&'static str, &'static str)]| Flavor {
+        usage: cluster,
+        copies: None,
+        ..OPERATOR
+    };
+    for (flavor, bytes) in [
+        (flavor(&[("job", "kubelet"), ("cluster", "qa")]), 1e8),
+        (flavor(&[("job", "kubelet"), ("cluster", "prod")]), 7e8),
+    ] {
+        history = pod(&flavor, history, FIRST, (0.5, bytes), |_| true);
+    }
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let vpas = [("web", "apps/Deployment/web")];
+    let mut settings = last(2);
+    settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+    let (remember, _) = read(&server.url(), settings, end, &vpas).await;
+    let web = remember.of("web", "app", FIRST).expect("it is there");
+    assert!(web.memory.iter().all(|(_, bytes)| *bytes == 1e8));
+
+    let mixed = storage(&server.url(), hasty(), last(2), end);
+    let schema = mixed.schema(&["shop"]).await.expect("a schema");
+    assert!(schema.mixes_clusters(), "{schema}");
+    assert!(schema.to_string().contains("clusters by cluster: prod, qa"), "{schema}");
+}
+
+#[tokio::test]
+async fn as_a_storage_it_reads_everything_and_never_writes() {
+    let (history, end) = hours(3);
+    let history = shop(&OPERATOR, history, end - SignedDuration::from_hours(1));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let storage = storage(&server.url(), hasty(), last(2), end);
+    assert!(storage.writer().is_none() && !storage.is_in_cluster());
+    let mut remember = Remember::default();
+    let mut vpas = wanted(&[("web", "apps/Deployment/web"), ("gone", "apps/Deployment/gone")]);
+    vpas.insert(plimsoll_storage::VpaKey::new("shop", "lost"), None);
+    let report = storage.load(&Wanted::Vpas(vpas), &mut remember).await.expect("read");
+    assert_eq!(report.snapshots, 0);
+    assert!(report.samples > 100, "{report:?}");
+    let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.what.as_str()).collect();
+    assert_eq!(skipped, ["shop/lost"], "a workload without history is none");
+    let everything = storage.load(&Wanted::Everything, &mut remember).await;
+    assert!(everything.expect_err("not from a Prometheus").to_string().contains("VPAs"));
+}

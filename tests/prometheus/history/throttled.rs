@@ -1,0 +1,110 @@
+//! Proof that throttling is told of the containers that have a limit, over all pods of their workload and no others.
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::Time;
+use plimsoll_storage::prometheus::schema::MEMORY;
+
+use super::remember::{MINUTE, hours, last, storage, wanted};
+use crate::prometheus::flavors::{Flavor, OPERATOR};
+use crate::prometheus::gather::hasty;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
+const SECOND: &str = "web-5d4f9c4b6d-bbbbb";
+/// Of a Deployment `web-api`.
+const NEIGHBOUR: &str = "web-api-7d5f9c4b6d-x2x4z";
+/// Of a DaemonSet `web-bcdf4`: nobody could tell by its name.
+const ALIKE: &str = "web-bcdf4-x2x4z";
+
+/// Scheduling periods of a container, ten by second, of which so many were throttled by second; while it runs.
+fn periods(
+    flavor: &Flavor,
+    history: History,
+    (pod, container): (&'static str, &'static str),
+    (all, throttled): (f64, f64),
+    runs: impl Fn(Timestamp) -> bool + Send + Clone + 'static,
+) -> History {
+    let count = |rate: f64| {
+        let runs = runs.clone();
+        move |now: Timestamp| runs(now).then_some((now.as_second() - 1_700_000_000) as f64 * rate)
+    };
+    let names = ["shop", pod, container];
+    let history = flavor.usage(history, "container_cpu_cfs_periods_total", names, count(all));
+    let family = "container_cpu_cfs_throttled_periods_total";
+    flavor.usage(history, family, names, count(throttled))
+}
+
+/// A workload with a container of each sort, and neighbours that are throttled all the time.
+fn shop(mut history: History, end: Timestamp) -> History {
+    let always = |_: Timestamp| true;
+    for (pod, owner) in [
+        (FIRST, ["ReplicaSet", "web-7d5f9c4b6d"]),
+        (SECOND, ["ReplicaSet", "web-5d4f9c4b6d"]),
+        (NEIGHBOUR, ["ReplicaSet", "web-api-7d5f9c4b6d"]),
+        (ALIKE, ["DaemonSet", "web-bcdf4"]),
+    ] {
+        history = OPERATOR.usage(history, MEMORY, ["shop", pod, "app"], |_| Some(1e8));
+        let [kind, name] = owner;
+        let labels =
+            [("namespace", "shop"), ("pod", pod), ("owner_kind", kind), ("owner_name", name)];
+        history = OPERATOR.state(history, "kube_pod_owner", &labels, |_| Some(1.0));
+    }
+    for (pod, throttled) in [(FIRST, 5.0), (SECOND, 1.0), (NEIGHBOUR, 10.0), (ALIKE, 10.0)] {
+        history = periods(&OPERATOR, history, (pod, "app"), (10.0, throttled), always);
+    }
+    history = periods(&OPERATOR, history, (FIRST, "side"), (10.0, 0.0), always);
+    // It has a limit, and nothing to do.
+    history = periods(&OPERATOR, history, (FIRST, "idle"), (0.0, 0.0), always);
+    // No limit: nothing but its memory is known.
+    history = OPERATOR.usage(history, MEMORY, ["shop", FIRST, "free"], |_| Some(1e8));
+    // Throttled until an hour before, and never since.
+    let hour = end - SignedDuration::from_hours(1);
+    let family = "container_cpu_cfs_periods_total";
+    let names = ["shop", FIRST, "past"];
+    let count = |now: Timestamp| (now.as_second() - 1_700_000_000) as f64;
+    history = OPERATOR.usage(history, family, names, move |now| Some(count(now)));
+    let family = "container_cpu_cfs_throttled_periods_total";
+    history = OPERATOR.usage(history, family, names, move |now| Some(count(now.min(hour))));
+    // Restarted half an hour before: throttled all the time, then three times as busy and never.
+    let half = end - SignedDuration::from_mins(30);
+    let first = Flavor { usage: &[("job", "kubelet"), ("id", "/a")], ..OPERATOR };
+    let second = Flavor { usage: &[("job", "kubelet"), ("id", "/b")], ..OPERATOR };
+    let again = (FIRST, "again");
+    history = periods(&first, history, again, (10.0, 10.0), move |now| now <= half);
+    periods(&second, history, again, (30.0, 0.0), move |now| now > half)
+}
+
+#[tokio::test]
+async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_others() {
+    for release in [Release::Two, Release::Three] {
+        let (history, end) = hours(3);
+        let Some(server) = Prometheus::with_history(release, shop(history, end)).await else {
+            return;
+        };
+        let storage = storage(&server.url(), hasty(), last(2), end);
+        let vpas = wanted(&[("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")]);
+        let throttling = storage.throttling(&vpas, 60 * MINUTE).await.expect("answered");
+        let mut shares: Vec<_> = throttling
+            .iter()
+            .map(|(key, of)| {
+                assert_eq!(of.at, Time::from(end), "{key}");
+                // Increases are taken on to the edges of the window, each series for itself.
+                let share = of.throttled / of.periods;
+                (key.to_string(), (share * 50.0).round() * 2.0)
+            })
+            .collect();
+        shares.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut expected = Vec::new();
+        for vpa in ["again", "web"] {
+            for (container, share) in [("again", 26.0), ("app", 30.0), ("past", 0.0), ("side", 0.0)]
+            {
+                expected.push((format!("shop/{vpa}/{container}"), share));
+            }
+        }
+        assert_eq!(shares, expected, "on {release:?}");
+
+        let nobody = wanted(&[("gone", "apps/Deployment/gone")]);
+        let throttling = storage.throttling(&nobody, 60 * MINUTE).await.expect("answered");
+        assert_eq!(throttling.len(), 0, "of a workload without pods nothing is known");
+    }
+}
