@@ -79,6 +79,38 @@ pub struct PodMetricsEndpoint {
     pub honor_labels: bool,
 }
 
+/// As much of the Prometheus operator's other kind as is used here.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PrometheusRule {
+    api_version: String,
+    kind: String,
+    metadata: ObjectMeta,
+    spec: RuleGroups,
+}
+
+/// A file of rules.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct RuleGroups {
+    groups: Vec<RuleGroup>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct RuleGroup {
+    name: String,
+    interval: String,
+    rules: Vec<RecordingRule>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct RecordingRule {
+    record: String,
+    expr: String,
+}
+
 /// The monitor that is shipped.
 pub fn monitor() -> PodMonitor {
     let mut all = documents(&Path::new(ROOT).join("deploy/recommender/monitor.yaml"));
@@ -123,6 +155,8 @@ fn every_manifest_has_only_fields_that_its_kind_knows() {
                     "RoleBinding" => survives::<RoleBinding>(&object),
                     "ServiceAccount" => survives::<ServiceAccount>(&object),
                     "PodMonitor" => survives::<PodMonitor>(&object),
+                    "PrometheusRule" => survives::<PrometheusRule>(&object),
+                    "" if object["groups"].is_array() => survives::<RuleGroups>(&object),
                     "Kustomization" => {
                         let resources = object["resources"].as_array().expect("resources");
                         for name in resources.iter().filter_map(Value::as_str) {
@@ -138,6 +172,14 @@ fn every_manifest_has_only_fields_that_its_kind_knows() {
         }
     }
     assert!(files >= 5, "only {files} files were read");
+}
+
+#[test]
+fn the_operator_is_given_the_same_recording_rules() {
+    let read = |name: &str| documents(&Path::new(ROOT).join("deploy/recommender").join(name));
+    let (plain, object) = (read("rules.yaml"), read("prometheusrule.yaml"));
+    assert_eq!(plain.len(), 1);
+    assert_eq!(object[0]["spec"], plain[0]);
 }
 
 #[tokio::test]
