@@ -79,6 +79,12 @@ impl MilliCpu {
         Self(amount(cores * 1000.0))
     }
 
+    /// From cores that were measured, as a metrics API says them and its readers take that: in billionths, and then
+    /// rounded up to thousandths.
+    pub fn from_measured(cores: f64) -> Self {
+        Self(amount(((cores * 1e9).round() / 1e6).ceil()))
+    }
+
     /// In cores.
     pub fn as_cores(self) -> f64 {
         self.0 as f64 / 1000.0
@@ -159,6 +165,21 @@ mod tests {
         }
         for (float, whole) in [(100.5, 100), (-50.5, 0), (1e14 + 100.0, LARGEST), (0.125, 0)] {
             assert_eq!(Bytes::from_f64(float), Bytes(whole), "{float} bytes");
+        }
+    }
+
+    #[test]
+    fn measured_cores_are_what_a_metrics_api_makes_of_them() {
+        for (cores, millis) in [
+            (0.0, 0),
+            (0.25, 250),
+            (0.250_123_456, 251),
+            (0.250_000_000_2, 250),
+            (1.001, 1001),
+            (1e-9, 1),
+            (-1.0, 0),
+        ] {
+            assert_eq!(MilliCpu::from_measured(cores), MilliCpu(millis), "{cores} cores");
         }
     }
 

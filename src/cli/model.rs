@@ -9,7 +9,7 @@ use super::value;
 use crate::{
     compat::{Compat, Fix, Fixes},
     quantity::Quantity,
-    recommend::{Percentiles, Settings},
+    recommend::{HistoryWeighting, Percentiles, Settings},
 };
 
 /// How the model works. Shown by `--help`; `-h` keeps to the essentials.
@@ -155,6 +155,14 @@ pub struct ModelArgs {
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_VPA_TUNING", hide_env = true)]
     per_vpa_tuning: bool,
+    /// Raises CPU for containers that are throttled in more than this share of their periods (0.1 for a tenth)
+    #[arg(long, value_name = "SHARE", value_parser = value::share)]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CPU_THROTTLING_TARGET", hide_env = true)]
+    cpu_throttling_target: Option<f64>,
+    /// What samples of a stored history count: the time they stand for (`duration`), or each once (`upstream`)
+    #[arg(long, value_name = "RULE")]
+    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HISTORY_WEIGHTING", hide_env = true)]
+    history_weighting: Option<HistoryWeighting>,
 }
 
 impl ModelArgs {
@@ -201,6 +209,9 @@ impl ModelArgs {
             per_replica_peaks: self.per_replica_peaks,
             upper_bound_factor: self.upper_bound_factor,
             per_vpa_tuning: self.per_vpa_tuning,
+            cpu_throttling_target: self.cpu_throttling_target,
+            history_weighting: self.history_weighting.unwrap_or(HistoryWeighting::of(self.compat)),
+            ..Settings::of(self.compat)
         }
     }
 }
@@ -255,6 +266,21 @@ mod tests {
         assert_eq!(format!("{typed:?}"), format!("{default:?}"));
         let upstream = settings(&["--compat=upstream"]).expect("is fine");
         assert_eq!(format!("{upstream:?}"), format!("{:?}", Settings::of(Compat::Upstream)));
+    }
+
+    #[test]
+    fn each_mode_has_its_weighting_of_history_until_one_is_asked_for() {
+        use HistoryWeighting::{Duration, Upstream};
+        for (flags, expected) in [
+            (&[][..], Duration),
+            (&["--compat=upstream"], Upstream),
+            (&["--compat=upstream", "--history-weighting=duration"], Duration),
+            (&["--history-weighting=upstream"], Upstream),
+        ] {
+            let weighting = settings(flags).expect("is fine").history_weighting;
+            assert_eq!(weighting, expected, "{flags:?}");
+        }
+        assert!(settings(&["--history-weighting=fair"]).is_err());
     }
 
     #[test]

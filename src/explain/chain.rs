@@ -9,12 +9,13 @@ use super::{
     walk::{Walk, Which, step},
 };
 use crate::{
-    look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
+    look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put, span},
     quantity::Quantity,
     recommend::{
         Reason, ResourceExplanation,
         estimate::Resource as Kind,
         explanation::{Basis, Stretch},
+        throttling::Throttled,
     },
     units::{Bytes, MilliCpu},
 };
@@ -60,6 +61,9 @@ pub(super) fn resource(out: &mut String, look: &Look, kind: Kind, resource: &Res
                 amount(kind, bump.counted)
             ),
         );
+    }
+    if let Some(throttled) = &chain.throttled {
+        line("throttled", &throttling(throttled));
     }
     line("floor", &floor(kind, chain));
     if let Some(text) = rounding(kind, chain) {
@@ -129,6 +133,10 @@ fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
         let margin = short(chain.margin * 100.0);
         text.push(format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
     }
+    if let Some(throttled) = chain.throttled.filter(|_| walk.raised != walk.with_margin) {
+        let factor = short(throttled.factor);
+        text.push(format!(", times {factor} for throttling {}", amount(kind, walk.raised)));
+    }
     if let (Some(factor), Some(Stretch { weight, exponent })) = (walk.factor, step.stretch) {
         text.push(format!(
             ", times {} for confidence, (1 + {weight} / {})^{exponent}: {}",
@@ -149,6 +157,19 @@ fn number(kind: Kind, chain: &ResourceExplanation, which: Which) -> String {
         text.push(", scaled down with the others to what a pod may have".to_owned());
     }
     text.concat()
+}
+
+fn throttling(throttled: &Throttled) -> String {
+    let share = short(throttled.share * 100.0);
+    match throttled.target {
+        _ if throttled.share <= 0.0 => "in none of its periods".to_owned(),
+        None => {
+            format!("in {share} % of its periods; --cpu-throttling-target would raise CPU for it")
+        }
+        Some(target) => {
+            format!("in {share} % of its periods; up to {} % are fine", short(target * 100.0))
+        }
+    }
 }
 
 fn floor(kind: Kind, chain: &ResourceExplanation) -> String {
@@ -217,24 +238,6 @@ fn short(number: f64) -> String {
     text
 }
 
-/// A span of time in its two largest units.
-pub(super) fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
-    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
-    let Some(first) = units.iter().position(|(unit, _)| seconds >= *unit) else {
-        return "0 s".to_owned();
-    };
-    let (unit, name) = units[first];
-    let mut text = vec![format!("{} {name}", seconds / unit)];
-    if let Some((below, name)) = units.get(first + 1) {
-        let rest = seconds % unit / below;
-        if rest > 0 {
-            text.push(format!(" {rest} {name}"));
-        }
-    }
-    text.concat()
-}
-
 /// How long ago something was.
 pub(super) fn ago(then: Time, now: Time) -> String {
     let nanos = now.nanos_since(then);
@@ -247,12 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_numbers_are_told_in_few_digits() {
-        for (seconds, told) in
-            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (8 * 86_400 + 60, "8 d")]
-        {
-            assert_eq!(span(Duration::from_secs(seconds)), told);
-        }
+    fn numbers_are_told_in_few_digits() {
         for (number, told) in
             [(0.0, "0"), (15.0, "15"), (0.006_94, "0.0069"), (145.6, "146"), (1.25, "1.25")]
         {
@@ -260,5 +258,20 @@ mod tests {
         }
         assert_eq!(amount(Kind::Memory, 300 << 20), "300.0Mi");
         assert_eq!(amount(Kind::Cpu, 100_000_000_000_000), "100G");
+    }
+
+    #[test]
+    fn throttling_is_told_with_what_could_be_done_about_it() {
+        for (share, target, told) in [
+            (0.0, None, "in none of its periods"),
+            (
+                0.125,
+                None,
+                "in 12.5 % of its periods; --cpu-throttling-target would raise CPU for it",
+            ),
+            (0.35, Some(0.1), "in 35 % of its periods; up to 10 % are fine"),
+        ] {
+            assert_eq!(throttling(&Throttled { share, target, factor: 1.0 }), told);
+        }
     }
 }

@@ -27,6 +27,8 @@ pub struct Walk {
     pub read: i64,
     /// With the margin on top.
     pub with_margin: i64,
+    /// Raised for throttling.
+    pub raised: i64,
     /// By what confidence moves it.
     pub factor: Option<f64>,
     /// After that.
@@ -46,7 +48,10 @@ impl Walk {
         let read = resource.amount(step.largest_replica.unwrap_or(step.read));
         let with_margin = read.saturating_add(resource.scale(read, chain.margin));
         let factor = step.stretch.map(|stretch| stretch_factor(stretch, chain.evidence.confidence));
-        let stretched = factor.map_or(with_margin, |factor| resource.scale(with_margin, factor));
+        let raise =
+            chain.throttled.map(|throttled| throttled.factor).filter(|factor| *factor > 1.0);
+        let raised = raise.map_or(with_margin, |factor| resource.scale(with_margin, factor));
+        let stretched = factor.map_or(raised, |factor| resource.scale(raised, factor));
         let mut held = stretched.max(chain.floor.amount);
         if let (Which::Upper, Some(most)) = (which, chain.upper_bound_factor) {
             let target = Self::of(resource, chain, Which::Target).held;
@@ -54,7 +59,7 @@ impl Walk {
         }
         let rounded = resource.quantity(held, &chain.rounding);
         let limited = chain.cap.apply(rounded).0;
-        Self { read, with_margin, factor, stretched, held, rounded, limited }
+        Self { read, with_margin, raised, factor, stretched, held, rounded, limited }
     }
 }
 

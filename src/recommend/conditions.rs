@@ -21,6 +21,12 @@ pub const ANNOTATIONS_IGNORED: &str = "AnnotationsIgnored";
 /// A pod may not have all that its containers need: ours.
 pub const RECOMMENDATION_CAPPED: &str = "RecommendationCapped";
 
+const READING_HISTORY: (&str, &str) =
+    ("Reading", "The stored history is being read; what was recommended before stays");
+const WITHOUT_HISTORY: (&str, &str) = (
+    "Unavailable",
+    "The stored history cannot be read now; the recommendation rests on what was seen since the start",
+);
 const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
 /// What the conditions follow from.
@@ -36,13 +42,15 @@ pub struct Circumstances<'a> {
     pub ignored: &'a [BadAnnotation],
     /// Who holds targets down that a pod has no room for, and what it may have.
     pub room: Option<(&'a str, &'a str)>,
+    /// Whether the stored history is still to be read; `None` leaves what is said of that as it is, as upstream does.
+    pub fetching: Option<bool>,
 }
 
 /// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status
 /// flips.
 pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) -> Vec<Condition> {
     let mut merged = Merged { conditions: known.to_vec(), now };
-    let Circumstances { pods, recommended, unsupported, ignored, room } = *circumstances;
+    let Circumstances { pods, recommended, unsupported, ignored, room, fetching } = *circumstances;
     let reason = if pods == 0 { NO_PODS_MATCHED } else { "" };
     let message = if pods == 0 { NO_PODS_MESSAGE } else { "" };
     if recommended {
@@ -57,8 +65,17 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) 
     let lines = lines.join("; ");
     merged.hold(ANNOTATIONS_IGNORED, (!lines.is_empty()).then_some(("BadValue", &lines)));
     merged.hold(RECOMMENDATION_CAPPED, room);
-    merged.conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
-    merged.conditions
+    if let Some(fetching) = fetching {
+        merged.hold(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
+    }
+    merged.sorted()
+}
+
+/// The conditions of a VPA about which nothing else is said yet than that its history is being read.
+pub fn note_fetching(known: &[Condition], now: Time) -> Vec<Condition> {
+    let mut merged = Merged { conditions: known.to_vec(), now };
+    merged.hold(FETCHING_HISTORY, Some(READING_HISTORY));
+    merged.sorted()
 }
 
 struct Merged {
@@ -67,6 +84,11 @@ struct Merged {
 }
 
 impl Merged {
+    fn sorted(mut self) -> Vec<Condition> {
+        self.conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
+        self.conditions
+    }
+
     /// True with these words, or gone.
     fn hold(&mut self, kind: &str, words: Option<(&str, &str)>) {
         match words {

@@ -1,13 +1,12 @@
 //! What is remembered about one container of a VPA: samples in, state of a fixed small size kept.
 
-use plimsoll_storage::{Bump, HalfLives, Observed, Replica, Time, snapshot::richness};
+use plimsoll_storage::{Bump, HalfLives, Observed, Replica, Throttling, Time, snapshot::richness};
 use std::time::Duration;
 
 use super::{
     explanation::Basis,
     histogram::Axis,
     histogram::Histogram,
-    history::Early,
     policy::Overrides,
     pool::Pool,
     settings::Rules,
@@ -19,7 +18,7 @@ use crate::{
 };
 
 /// Weight of one CPU sample.
-const CPU_WEIGHT: f64 = 0.1;
+pub(super) const CPU_WEIGHT: f64 = 0.1;
 
 /// The history of one container over all pods of its VPA.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,12 +33,18 @@ pub struct ContainerHistory {
     pub(super) last_alive: Option<Time>,
     pub(super) replicas: Vec<Replica>,
     pub(super) bump: Option<Bump>,
+    /// Where it is measured.
+    pub(super) throttling: Option<Box<Throttling>>,
     overrides: Option<Box<Overrides>>,
     pub(super) owner: Option<Box<str>>,
     /// What the weights of both histograms were added by.
     pub(super) half_lives: HalfLives,
     /// Whether what a storage remembered is part of this.
     pub(super) restored: bool,
+    /// Whether that came as single samples. Upstream takes these as it takes live ones.
+    pub(super) folded: bool,
+    /// Whether all that a server had of the time before is part of this.
+    pub(super) bootstrapped: bool,
     /// What came back, under upstream's rules: it is kept apart from what is seen, and both are pooled each
     /// time that somebody looks.
     pub(super) apart: Option<Box<Pool>>,
@@ -50,18 +55,6 @@ pub struct ContainerHistory {
 pub(super) struct Fleet {
     pub(super) peaks: Histogram,
     pub(super) window: Replica,
-}
-
-/// A container that was killed for lack of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OomKill {
-    /// Its memory request when it was killed; 0 when it had none.
-    pub request: Bytes,
-    /// Its memory limit when it was killed. Pods do not say whether the limit or the node ended them; a
-    /// container with a limit counts as killed at it.
-    pub limit: Option<Bytes>,
-    /// What it was seen to use, where whoever killed it says so (an eviction does).
-    pub usage: Option<Bytes>,
 }
 
 impl ContainerHistory {
@@ -77,10 +70,13 @@ impl ContainerHistory {
             last_alive: None,
             replicas: Vec::new(),
             bump: None,
+            throttling: None,
             overrides: None,
             owner: None,
             half_lives: rules.half_lives(),
             restored: false,
+            folded: false,
+            bootstrapped: false,
             apart: None,
         }
     }
@@ -116,49 +112,6 @@ impl ContainerHistory {
         rules: &Rules,
     ) -> Result<(), Rejected> {
         self.take_memory(replica, at, usage, Source::Usage, rules).map(drop)
-    }
-
-    /// Takes an out-of-memory kill: the container is given credit for more than it had. Answers for how much.
-    pub fn record_oom(
-        &mut self,
-        replica: &str,
-        at: Time,
-        kill: OomKill,
-        rules: &Rules,
-    ) -> Result<Bytes, Rejected> {
-        if kill.request.0 < 0 || kill.usage.is_some_and(|usage| usage.0 < 0) {
-            return Err(Rejected::Negative);
-        }
-        let known = find_or_add(&mut self.replicas, replica);
-        if known.last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
-            return Err(Rejected::TooOld);
-        }
-        let peak = known.usage_peak.unwrap_or(0);
-        let base = self.observed_need(at, kill, rules).0.max(peak);
-        let added = base.saturating_add(Bytes::from_f64(rules.oom_min_bump).0);
-        let counted = added.max(Bytes(base).scale(rules.oom_ratio).0);
-        let is_peak = self.take_memory(replica, at, Bytes(counted), Source::Bump, rules)?;
-        let known = find_or_add(&mut self.replicas, replica);
-        known.last_kill = known.last_kill.max(Some(at));
-        if is_peak {
-            self.remember_bump(Bump { at, base, counted }, rules);
-        }
-        Ok(Bytes(counted))
-    }
-
-    /// Whether a kill that a pod still shows is part of this history already. A history that came back
-    /// without its pods does not say: then a kill counts if its window was still open when it was saved,
-    /// because checkpoints leave out what is open.
-    pub fn knows_kill(&self, replica: &str, at: Time, rules: &Rules) -> bool {
-        let known = self.replicas.binary_search_by(|known| (*known.name).cmp(replica));
-        match known.ok().map(|index| &self.replicas[index]) {
-            Some(Replica { last_kill: Some(last), .. }) => at <= *last,
-            Some(_) => false,
-            None => {
-                let closed = self.cpu_seen.last.map(|last| last.earlier(rules.interval));
-                self.restored && closed.is_some_and(|closed| at <= closed)
-            }
-        }
     }
 
     /// Notes that a live pod has this container.
@@ -218,6 +171,16 @@ impl ContainerHistory {
         self.bump
     }
 
+    /// How much of its time it was kept from the CPU that it wanted, where that was measured.
+    pub fn throttling(&self) -> Option<&Throttling> {
+        self.throttling.as_deref()
+    }
+
+    /// Notes how much that was, in place of what was measured before.
+    pub fn set_throttling(&mut self, measured: Throttling) {
+        self.throttling = Some(Box::new(measured));
+    }
+
     /// The topmost scalable owner of the pods, as a storage keeps it (`apps/Deployment/web`).
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
@@ -245,8 +208,8 @@ impl ContainerHistory {
 
     /// Whether the history lies so far back that it says nothing any more.
     pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
-        // Upstream keeps for ever what it read at its start.
-        if self.restored && !rules.fixes.has(Fix::StaleContainersLeave) {
+        // Upstream keeps for ever the checkpoints that it read at its start.
+        if self.restored && !self.folded && !rules.fixes.has(Fix::StaleContainersLeave) {
             return false;
         }
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
@@ -264,79 +227,6 @@ impl ContainerHistory {
             && self.memory_seen.count > self.cpu_seen.count
             && rules.fixes.has(Fix::MemoryOnlyHistoryCounts);
         if memory { (Basis::Memory, self.memory_seen) } else { (Basis::Cpu, self.cpu_seen) }
-    }
-
-    /// Adds what is remembered of the same container. Of what was seen first since, that counts once which is
-    /// remembered as well; a history that came back without its pods does not say, and upstream counts it twice.
-    pub(super) fn merge<'a>(
-        &mut self,
-        remembered: &Self,
-        early: impl Iterator<Item = &'a Early>,
-        rules: &Rules,
-    ) {
-        let mut remembered = remembered.clone();
-        // Both sides are brought to the same measure first.
-        let now = self.memory_seen.last.max(self.cpu_seen.last).unwrap_or(self.created);
-        self.adopt(now, rules);
-        remembered.adopt(now, rules);
-        self.forget_known(&remembered, early, rules);
-        let axis = rules.memory_axis();
-        match (&mut self.apart, remembered.apart.take()) {
-            (Some(ours), Some(theirs)) => ours.merge(&theirs, rules),
-            (ours, theirs) => *ours = ours.take().or(theirs),
-        }
-        self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
-        self.memory.merge(axis, &remembered.memory);
-        match (&mut self.fleet, remembered.fleet.take()) {
-            (Some(ours), Some(theirs)) => {
-                ours.peaks.merge(axis, &theirs.peaks);
-                window::join(&mut ours.peaks, axis, &mut ours.window, &theirs.window);
-            }
-            (ours, theirs) => *ours = ours.take().or(theirs),
-        }
-        for (ours, theirs) in [
-            (&mut self.cpu_seen, remembered.cpu_seen),
-            (&mut self.memory_seen, remembered.memory_seen),
-        ] {
-            ours.count = ours.count.saturating_add(theirs.count);
-            ours.first = earliest(ours.first, theirs.first);
-            ours.last = ours.last.max(theirs.last);
-        }
-        self.created = self.created.min(remembered.created);
-        self.last_alive = self.last_alive.max(remembered.last_alive);
-        self.owner = self.owner.take().or(remembered.owner);
-        if let Some(bump) = remembered.bump {
-            self.remember_bump(bump, rules);
-        }
-        for replica in remembered.replicas {
-            match self.replicas.binary_search_by(|known| known.name.cmp(&replica.name)) {
-                Ok(index) => {
-                    window::join(&mut self.memory, axis, &mut self.replicas[index], &replica);
-                }
-                Err(index) => self.replicas.insert(index, replica),
-            }
-        }
-        self.restored |= remembered.restored;
-    }
-
-    /// Takes out what is part of what is remembered too. Peaks need nothing: of one window the larger stands.
-    fn forget_known<'a>(
-        &mut self,
-        remembered: &Self,
-        early: impl Iterator<Item = &'a Early>,
-        rules: &Rules,
-    ) {
-        for Early { pod, at, cpu, has_memory, .. } in early {
-            let known = remembered.replicas.binary_search_by(|known| known.name.cmp(pod));
-            let Some(known) = known.ok().map(|index| &remembered.replicas[index]) else { continue };
-            if let Some(cpu) = cpu.filter(|cpu| cpu.0 >= 0 && Some(*at) <= known.last_cpu) {
-                self.cpu.subtract(rules.cpu_axis(), cpu.as_cores(), CPU_WEIGHT, *at);
-                self.cpu_seen.count = self.cpu_seen.count.saturating_sub(1);
-            }
-            if *has_memory && Some(*at) <= known.last_memory {
-                self.memory_seen.count = self.memory_seen.count.saturating_sub(1);
-            }
-        }
     }
 
     /// What both histograms are measured by now.
@@ -372,34 +262,7 @@ impl ContainerHistory {
         }
     }
 
-    /// Keeps the largest bump that is still part of the history.
-    fn remember_bump(&mut self, bump: Bump, rules: &Rules) {
-        let stands = self.bump.is_some_and(|known| {
-            bump.at < known.at.later(rules.memory_span()) && known.counted > bump.counted
-        });
-        if !stands {
-            let at = self.bump.map_or(bump.at, |known| known.at.max(bump.at));
-            self.bump = Some(Bump { at, ..bump });
-        }
-    }
-
-    /// What the kill shows that the container needed, bumps left aside. Without a limit it was killed for
-    /// a starved node, whatever it used; then a request that an earlier bump raised proves nothing, and
-    /// what that bump started from stands.
-    fn observed_need(&self, at: Time, kill: OomKill, rules: &Rules) -> Bytes {
-        if let Some(usage) = kill.usage {
-            return usage;
-        }
-        let bump = self.bump.filter(|bump| {
-            rules.fixes.has(Fix::OomBumpRestsOnObservation)
-                && kill.limit.is_none()
-                && at < bump.at.later(rules.memory_span())
-                && kill.request.0 <= most_of_bump(*bump, rules)
-        });
-        bump.map_or(kill.request, |bump| Bytes(kill.request.0.min(bump.base)))
-    }
-
-    fn take_memory(
+    pub(super) fn take_memory(
         &mut self,
         replica: &str,
         at: Time,
@@ -429,16 +292,8 @@ impl ContainerHistory {
     }
 }
 
-/// The largest request that recommending a bump could have led to: one bucket of leeway for rounding, and
-/// the margin. A request above that was raised by something else.
-fn most_of_bump(bump: Bump, rules: &Rules) -> i64 {
-    let buckets = rules.memory_axis().buckets;
-    let edge = buckets.upper_edge(buckets.find(bump.counted as f64).saturating_add(1));
-    Bytes::from_f64(edge * (1.0 + rules.margin)).0
-}
-
 /// Replicas are kept in order of their names, so that a fleet of thousands is searched in a few steps.
-fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replica {
+pub(super) fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replica {
     let index = match replicas.binary_search_by(|replica| (*replica.name).cmp(name)) {
         Ok(index) => index,
         Err(index) => {
@@ -458,7 +313,7 @@ fn see(seen: &mut Observed, at: Time) {
     seen.last = seen.last.max(Some(at));
 }
 
-fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+pub(super) fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

@@ -1,10 +1,11 @@
-//! From a histogram to three numbers of one resource: percentile, margin, confidence, floor, rounding,
-//! limits. Every stage leaves what it did in the explanation.
+//! From a histogram to three numbers of one resource: percentile, margin, throttling, confidence, floor,
+//! rounding, limits. Every stage leaves what it did in the explanation.
 
 use super::{
     buckets::raise,
     explanation::{Basis, Evidence, Floor, Reason, ResourceExplanation, Rounding, Step, Stretch},
     policy::{Cap, Capped},
+    throttling::Throttled,
 };
 use crate::{
     quantity::Quantity,
@@ -87,6 +88,8 @@ pub struct Chain {
     pub cap: Cap,
     /// Most that the upper bound may be, as a multiple of the target.
     pub upper_bound_factor: Option<f64>,
+    /// How much it was throttled, and what follows.
+    pub throttled: Option<Throttled>,
     /// The latest out-of-memory bump that is still part of the history, and the edge of its bucket.
     pub bump: Option<(Bump, f64)>,
 }
@@ -129,6 +132,7 @@ impl Chain {
             rounding: self.rounding,
             cap: self.cap,
             upper_bound_factor: self.upper_bound_factor,
+            throttled: self.throttled,
             bump: self.bump.map(|(bump, _)| bump),
             lower,
             target,
@@ -142,11 +146,13 @@ impl Chain {
         let largest_replica = largest_replica.filter(|largest| *largest > read);
         let base = self.resource.amount(largest_replica.unwrap_or(read));
         let with_margin = base.saturating_add(self.resource.scale(base, self.margin));
+        let raise = self.throttled.map(|throttled| throttled.factor).filter(|factor| *factor > 1.0);
+        let raised = raise.map_or(with_margin, |factor| self.resource.scale(with_margin, factor));
         let stretched = match stretch {
             Some(stretch) => {
-                self.resource.scale(with_margin, stretch_factor(stretch, self.evidence.confidence))
+                self.resource.scale(raised, stretch_factor(stretch, self.evidence.confidence))
             }
-            None => with_margin,
+            None => raised,
         };
         let of_bump = self.bump.is_some_and(|(_, edge)| edge.to_bits() == read.to_bits());
         let decided_by = if self.evidence.samples == 0 && base == 0 {
@@ -157,6 +163,8 @@ impl Chain {
             Reason::LargestReplica
         } else if of_bump {
             Reason::OomBump
+        } else if raise.is_some() {
+            Reason::Throttling
         } else {
             Reason::Usage
         };

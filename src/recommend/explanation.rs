@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use plimsoll_storage::{Bump, Time};
 use serde::{Deserialize, Serialize};
 
-use super::policy::Cap;
+use super::{policy::Cap, throttling::Throttled};
 
 /// Why the recommendation of one container is what it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct ResourceExplanation {
     /// The upper bound is at most this many times the target, where that is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound_factor: Option<f64>,
+    /// How much it was throttled, where that is known, and what CPU is multiplied by for it after the margin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<Throttled>,
     /// The latest out-of-memory bump that is still part of the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<Bump>,
@@ -150,6 +153,8 @@ pub enum Reason {
     OomBump,
     /// The largest replica.
     LargestReplica,
+    /// What was used, raised because the limit keeps it from using more.
+    Throttling,
     /// The floor.
     Floor,
     /// The largest multiple of the target that the upper bound may be.
@@ -185,6 +190,7 @@ impl Reason {
             Self::Usage => "usage",
             Self::OomBump => "oom_bump",
             Self::LargestReplica => "largest_replica",
+            Self::Throttling => "throttling",
             Self::Floor => "floor",
             Self::UpperBoundFactor => "upper_bound_factor",
             Self::MinAllowed => "min_allowed",
@@ -219,6 +225,10 @@ impl fmt::Display for ResourceExplanation {
             Reason::LargestReplica => write!(f, "largest replica, +{margin:.0} %"),
             Reason::Usage | Reason::UpperBoundFactor => {
                 write!(f, "p{percentile:.0} of {days:.1} d, +{margin:.0} %")
+            }
+            Reason::Throttling => {
+                let share = self.throttled.map_or(0.0, |throttled| throttled.share * 100.0);
+                write!(f, "p{percentile:.0} of {days:.1} d, raised: throttled {share:.0} %")
             }
             Reason::MinAllowed => write!(f, "minAllowed of the policy"),
             Reason::MaxAllowed => write!(f, "maxAllowed of the policy"),

@@ -1,6 +1,7 @@
 //! All VPAs of one recommender: what each says about itself, what is remembered of it, and what was last
 //! decided. Plain data in, decisions out.
 
+mod intake;
 mod saving;
 #[cfg(test)]
 mod tests;
@@ -14,22 +15,22 @@ use std::{
 
 use plimsoll_storage::{Key, Snapshot, Time, VpaKey};
 
-pub use self::watched::{HistoryState, Watched};
+pub use self::{
+    intake::{KillOutcome, Taken, Usage},
+    watched::{HistoryState, Watched},
+};
 
 use super::{
     advice::Advice,
-    container::{ContainerHistory, OomKill},
+    container::ContainerHistory,
     directives::Directives,
+    folding::Folding,
     history::Restored,
     recommendation::{Recommendation, recommend},
     remembered::BadSnapshot,
     settings::{Rules, Settings},
-    window::Rejected,
 };
-use crate::{
-    compat::{Compat, Fix},
-    units::{Bytes, MilliCpu},
-};
+use crate::compat::Compat;
 
 /// What the recommender knows and decides, for all of its VPAs.
 #[derive(Debug)]
@@ -41,47 +42,6 @@ pub struct Fleet {
     order: BTreeSet<VpaKey>,
     /// How often a VPA began to wait for its stored history.
     sightings: u64,
-}
-
-/// One usage of one container.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage<'a> {
-    /// Name of the pod.
-    pub pod: &'a str,
-    /// Name of the container.
-    pub container: &'a str,
-    /// When it was measured.
-    pub at: Time,
-    /// CPU, when it is known.
-    pub cpu: Option<MilliCpu>,
-    /// Memory, when it is known.
-    pub memory: Option<Bytes>,
-}
-
-/// What became of a usage: each resource that was there, taken or refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// CPU.
-    pub cpu: Option<Result<(), Rejected>>,
-    /// Memory.
-    pub memory: Option<Result<(), Rejected>>,
-}
-
-/// What became of a kill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KillOutcome {
-    /// It counts, as a usage of so much memory.
-    Counted(Bytes),
-    /// It is part of the history already.
-    Known,
-    /// It lies before everything that history holds.
-    Expired,
-    /// It may have happened before this process began, and such kills are not wanted.
-    Ignored,
-    /// The history refused it.
-    Refused(Rejected),
-    /// Nobody asked about that container.
-    Untracked,
 }
 
 /// A VPA whose stored history is to be read.
@@ -212,18 +172,11 @@ impl Fleet {
         now: Time,
         in_place: bool,
     ) -> Result<Restored, BadSnapshot> {
-        let Some(watched) = self.vpas.get_mut(&key.vpa) else { return Ok(Restored::Expired) };
-        // The same name was given to another workload: what is stored tells nothing of this one.
-        let foreign = watched.owner.as_deref().zip(snapshot.owner.as_deref());
-        // A record that says nothing of its owner is of the workload that the VPA had before.
-        let former = snapshot.owner.is_none() && watched.history.supersedes(&key.container);
-        if former || foreign.is_some_and(|(ours, theirs)| ours != theirs) {
-            watched.history.outdate(Arc::clone(&key.container));
+        let Some(remembered) = self.recall(key, snapshot, now)? else {
             return Ok(Restored::Expired);
-        }
+        };
+        let Some(watched) = self.vpas.get_mut(&key.vpa) else { return Ok(Restored::Expired) };
         let rules = watched.directives.rules(None, &self.settings);
-        let remembered = ContainerHistory::from_snapshot(snapshot, now, &rules)
-            .inspect_err(|_| watched.history.outdate(Arc::clone(&key.container)))?;
         if in_place {
             let ours = watched.history.get(&key.container);
             if ours.is_some_and(|ours| ours.richness() >= snapshot.richness()) {
@@ -235,6 +188,70 @@ impl Fleet {
             }
         }
         Ok(watched.history.restore(Arc::clone(&key.container), remembered, now, &rules))
+    }
+
+    /// What a storage remembers of a container, without taking it in yet: single samples may go on from it
+    /// ([`Bootstrap::go_on_from`](super::Bootstrap::go_on_from)). `None` where it tells nothing of this VPA.
+    pub fn recall(
+        &mut self,
+        key: &Key,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<ContainerHistory>, BadSnapshot> {
+        let Some(watched) = self.vpas.get_mut(&key.vpa) else { return Ok(None) };
+        // The same name was given to another workload: what is stored tells nothing of this one.
+        let foreign = watched.owner.as_deref().zip(snapshot.owner.as_deref());
+        // A record that says nothing of its owner is of the workload that the VPA had before.
+        let former = snapshot.owner.is_none() && watched.history.supersedes(&key.container);
+        if former || foreign.is_some_and(|(ours, theirs)| ours != theirs) {
+            watched.history.outdate(Arc::clone(&key.container));
+            return Ok(None);
+        }
+        let rules = watched.directives.rules(None, &self.settings);
+        ContainerHistory::from_snapshot(snapshot, now, &rules)
+            .inspect_err(|_| watched.history.outdate(Arc::clone(&key.container)))
+            .map(Some)
+    }
+
+    /// When a VPA that waits for its stored history was first seen to use anything.
+    pub fn first_seen(&self, key: &VpaKey) -> Option<Time> {
+        self.vpas.get(key)?.history.early().iter().map(|early| early.at).min()
+    }
+
+    /// What the history of a VPA begins with that a storage tells in single samples.
+    pub fn begin_folding(&self, key: &VpaKey) -> Option<Folding> {
+        let watched = self.vpas.get(key)?;
+        let early = watched.history.early().to_vec();
+        Some(Folding::new(watched.sighting, watched.directives.clone(), early))
+    }
+
+    /// Takes in what single samples came to, on top of what was seen since. Answers how many containers that is:
+    /// none for a VPA that was made anew or points elsewhere since.
+    pub fn take_folded(&mut self, key: &VpaKey, folded: Folding, now: Time) -> usize {
+        let sighting = folded.sighting;
+        let watched = self.vpas.get_mut(key).filter(|it| it.sighting == sighting);
+        let Some(watched) = watched else { return 0 };
+        let (mut taken, fills) = (0, folded.fills());
+        for (name, mut history) in folded.finish() {
+            if let Some(owner) = &watched.owner {
+                history.set_owner(owner.clone());
+            }
+            let rules = watched.directives.rules(Some(&history), &self.settings);
+            let last = history.cpu_seen().last.max(history.memory_seen().last);
+            let outcome = if fills {
+                watched.history.fill(name, history, now, &rules)
+            } else {
+                watched.history.restore(name, history, now, &rules)
+            };
+            if outcome == Restored::Taken {
+                watched.last_sample = watched.last_sample.max(last);
+                taken += 1;
+            }
+        }
+        if taken > 0 {
+            watched.change(now, false);
+        }
+        taken
     }
 
     /// Which of its sights of a VPA a load is for: a VPA that was made anew or points elsewhere by the end of
@@ -258,77 +275,6 @@ impl Fleet {
         if let Some(watched) = self.vpas.get_mut(key).filter(waiting) {
             watched.state = HistoryState::Missing;
         }
-    }
-
-    /// Notes that a live pod has this container.
-    pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {
-        let Some(watched) = self.vpas.get_mut(key) else { return };
-        let rules = watched.directives.rules(watched.history.get(container), &self.settings);
-        let history = watched.history.container_mut(container, now, &rules);
-        watched.directives.govern(container, history, &self.settings);
-    }
-
-    /// Takes a usage.
-    pub fn take_usage(&mut self, key: &VpaKey, usage: Usage<'_>, now: Time) -> Option<Taken> {
-        let watched = self.vpas.get_mut(key)?;
-        let Usage { pod, container, at, cpu, memory } = usage;
-        let rules = watched.directives.rules(watched.history.get(container), &self.settings);
-        if watched.state != HistoryState::Loaded {
-            watched.history.note_first(container, pod, at, (cpu, memory));
-        }
-        let history = watched.history.container_mut(container, now, &rules);
-        let taken = Taken {
-            cpu: cpu.map(|cpu| history.add_cpu(pod, at, cpu, &rules)),
-            memory: memory.map(|memory| history.add_memory(pod, at, memory, &rules)),
-        };
-        if taken.cpu == Some(Ok(())) || taken.memory == Some(Ok(())) {
-            watched.last_sample = watched.last_sample.max(Some(at));
-            watched.change(now, false);
-        }
-        Some(taken)
-    }
-
-    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
-    pub fn take_kill(
-        &mut self,
-        key: &VpaKey,
-        (pod, container): (&str, &str),
-        (at, kill): (Time, OomKill),
-        may_be_old: bool,
-        now: Time,
-    ) -> KillOutcome {
-        let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
-        let known = watched.history.get(container);
-        let rules = watched.directives.rules(known, &self.settings);
-        if may_be_old && at < now.earlier(rules.memory_span()) {
-            return KillOutcome::Expired;
-        }
-        if known.is_some_and(|known| known.knows_kill(pod, at, &rules)) {
-            return KillOutcome::Known;
-        }
-        let history = watched.history.container_mut(container, now, &rules);
-        match history.record_oom(pod, at, kill, &rules) {
-            Ok(counted) => {
-                watched.change(now, true);
-                KillOutcome::Counted(counted)
-            }
-            Err(rejected) => KillOutcome::Refused(rejected),
-        }
-    }
-
-    /// Takes an out-of-memory kill that a pod showed when it was first seen: nobody may have watched when it
-    /// happened, or an earlier process may have counted it.
-    pub fn take_kill_at_first_sight(
-        &mut self,
-        key: &VpaKey,
-        whose: (&str, &str),
-        told: (Time, OomKill),
-        now: Time,
-    ) -> KillOutcome {
-        if !self.settings.fixes.has(Fix::KillsInDowntimeCount) {
-            return KillOutcome::Ignored;
-        }
-        self.take_kill(key, whose, told, true, now)
     }
 
     /// Forgets what was kept for single pods that are gone; what they used stays. Their windows count as closed from

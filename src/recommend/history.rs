@@ -34,6 +34,13 @@ pub(super) struct Early {
     pub(super) has_memory: bool,
 }
 
+impl Early {
+    /// Which pod's container it is of.
+    pub(super) fn of(&self) -> (&str, &str) {
+        (&self.container, &self.pod)
+    }
+}
+
 /// What became of something remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
@@ -84,6 +91,24 @@ impl History {
         Restored::Taken
     }
 
+    /// Takes in what was missed, on top of what is known, remembered or not. Whoever brings it has left out what is.
+    pub fn fill(
+        &mut self,
+        name: Arc<str>,
+        missed: ContainerHistory,
+        now: Time,
+        rules: &Rules,
+    ) -> Restored {
+        if missed.is_expired(now, rules) {
+            return Restored::Expired;
+        }
+        match self.find(&name) {
+            Ok(index) => self.containers[index].1.merge(&missed, std::iter::empty(), rules),
+            Err(index) => self.containers.insert(index, (name, missed)),
+        }
+        Restored::Taken
+    }
+
     /// Notes the sample that is about to be taken, if it is the first of its pod. Call it while a stored history
     /// may still come.
     pub fn note_first(
@@ -99,6 +124,11 @@ impl History {
             let has_memory = memory.is_some();
             self.early.push(Early { container, pod, at, cpu, has_memory });
         }
+    }
+
+    /// The first samples of pods.
+    pub(super) fn early(&self) -> &[Early] {
+        &self.early
     }
 
     /// Notes that no stored history is to come.

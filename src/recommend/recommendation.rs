@@ -13,6 +13,7 @@ use super::{
     history::History,
     policy::{self, Amounts, Cap, ContainerPolicy},
     settings::{Percentiles, Rules, Settings},
+    throttling::Throttled,
     tuning::Tuning,
 };
 
@@ -135,6 +136,9 @@ impl Desk<'_> {
                 settings.max_cpu,
             ),
             upper_bound_factor: settings.upper_bound_factor,
+            throttled: container
+                .throttling()
+                .and_then(|known| Throttled::new(known, settings, rules, self.now)),
             bump: None,
         };
         chain.run(readings)
@@ -176,6 +180,7 @@ impl Desk<'_> {
                 settings.max_memory,
             ),
             upper_bound_factor: settings.upper_bound_factor,
+            throttled: None,
             bump: bump.map(|bump| (bump, buckets.upper_edge(buckets.find(bump.counted as f64)))),
         };
         chain.run(readings(shares, reads, fleet))

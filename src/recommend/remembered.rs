@@ -57,6 +57,8 @@ impl ContainerHistory {
             last_alive: self.last_alive,
             replicas: self.replicas.clone(),
             bump: self.bump,
+            throttling: self.throttling.as_deref().copied(),
+            bootstrapped: self.bootstrapped,
         }
     }
 
@@ -102,11 +104,13 @@ impl ContainerHistory {
             history.cpu_seen = in_seconds(history.cpu_seen);
         }
         history.last_alive = snapshot.last_alive;
+        history.throttling = snapshot.throttling.map(Box::new);
         if windows_survive {
             replicas.shrink_to_fit();
             history.replicas = replicas;
             history.bump = snapshot.bump;
         }
+        history.bootstrapped = snapshot.bootstrapped;
         history.restored = true;
         history.adopt(now, rules);
         Ok(history)

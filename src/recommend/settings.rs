@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use plimsoll_storage::{HalfLives, Scheme};
 
-use super::{buckets::Buckets, histogram::Axis, policy::Overrides, tuning::Tuning};
+use super::{
+    buckets::Buckets, histogram::Axis, policy::Overrides, tuning::Tuning,
+    weighting::HistoryWeighting,
+};
 use crate::{
     compat::{Compat, Fixes},
     quantity::Quantity,
@@ -60,6 +63,13 @@ pub struct Settings {
     pub upper_bound_factor: Option<f64>,
     /// Whether annotations may set percentile, margin, half-life and floor (`--per-vpa-tuning`).
     pub per_vpa_tuning: bool,
+    /// The share of its periods in which a container may be throttled before its CPU is raised
+    /// (`--cpu-throttling-target`); `None` raises nothing.
+    pub cpu_throttling_target: Option<f64>,
+    /// What single samples of a stored history count (`--history-weighting`).
+    pub history_weighting: HistoryWeighting,
+    /// How often a live sample is taken: what a span of a stored history is counted in.
+    pub sampling_interval: Duration,
 }
 
 /// The estimates of one resource.
@@ -108,6 +118,9 @@ impl Default for Settings {
             per_replica_peaks: false,
             upper_bound_factor: None,
             per_vpa_tuning: false,
+            cpu_throttling_target: None,
+            history_weighting: HistoryWeighting::default(),
+            sampling_interval: Duration::from_mins(1),
         }
     }
 }
@@ -115,7 +128,8 @@ impl Default for Settings {
 impl Settings {
     /// The defaults of a mode.
     pub fn of(compat: Compat) -> Self {
-        Self { fixes: Fixes::of(compat), ..Self::default() }
+        let history_weighting = HistoryWeighting::of(compat);
+        Self { fixes: Fixes::of(compat), history_weighting, ..Self::default() }
     }
 
     /// The rules by which samples of a container are taken.

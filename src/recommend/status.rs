@@ -214,6 +214,11 @@ pub fn patch(conditions: &[Condition], said: &Recommendation, generation: Option
     })
 }
 
+/// The merge patch that says nothing but these conditions: what is recommended stays as it is.
+pub fn conditions_patch(conditions: &[Condition]) -> Value {
+    json!({ "status": { "conditions": conditions } })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,6 +35,9 @@ pub fn recompute(explanation: &ResourceExplanation, is_cpu: bool) -> Recomputed 
         let read = step.largest_replica.unwrap_or(step.read);
         let base = cut(if is_cpu { read * 1000.0 } else { read });
         let mut amount = base + cut(base as f64 * explanation.margin);
+        if let Some(throttled) = explanation.throttled {
+            amount = cut(amount as f64 * throttled.factor);
+        }
         if let Some(stretch) = step.stretch {
             let factor = 1.0 + stretch.weight / explanation.evidence.confidence;
             amount = cut(amount as f64

@@ -12,12 +12,14 @@ use plimsoll::{
 };
 use plimsoll_storage::{Scheme, Time, Weights};
 
+mod bootstrap;
 mod checkpoints;
 mod estimates;
 pub mod explanations;
 mod fixes;
 mod histograms;
 mod kills;
+pub mod lived;
 mod mix;
 mod options;
 mod postprocessing;

@@ -3,12 +3,12 @@
 use plimsoll::{
     compat::Compat,
     quantity::Quantity,
-    recommend::Reason,
+    recommend::{ContainerHistory, Reason},
     units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::Scheme;
+use plimsoll_storage::{Scheme, Throttling};
 
-use super::{HOUR, MIB, START, Subject, minute};
+use super::{HOUR, MIB, START, Subject, explanations::recompute, minute};
 
 /// Nine replicas at 100Mi, one at 2000Mi.
 fn uneven(mut subject: Subject) -> Subject {
@@ -243,4 +243,65 @@ fn rounding_and_global_maxima_are_flags_as_upstream_has_them() {
     assert_eq!(app.uncapped.cpu.expect("is recommended").to_string(), "1200m");
     let decided = app.explanation.cpu.expect("is explained").target.decided_by;
     assert_eq!(decided, Reason::GlobalMaxAllowed);
+}
+
+/// A day of 500 millicores, throttled in this share of its periods.
+fn throttled(share: f64, target: Option<f64>) -> Subject {
+    let mut subject = Subject::new(Compat::Plimsoll);
+    subject.settings.cpu_throttling_target = target;
+    for at in 1..=1440 {
+        subject.cpu(minute(at), 500);
+        subject.memory(minute(at), 500 * MIB);
+    }
+    let rules = subject.rules();
+    let container = subject.history.container_mut("app", minute(1440), &rules);
+    let at = minute(1440);
+    container.set_throttling(Throttling { throttled: share * 600.0, periods: 600.0, at });
+    subject
+}
+
+#[test]
+fn throttling_is_told_of_and_raises_cpu_only_where_that_is_asked_for() {
+    let now = minute(1440);
+    let of = |share, target| {
+        let subject = throttled(share, target);
+        let explanation = subject.app(now).explanation;
+        let (cpu, memory) = (explanation.cpu.expect("CPU"), explanation.memory.expect("memory"));
+        assert!(memory.throttled.is_none(), "{memory:?}");
+        let told = cpu.throttled.expect("is known");
+        assert!((told.share - share).abs() < 1e-9 && told.target == target, "{told:?}");
+        let numbers = subject.cpu_numbers(now);
+        let again = recompute(&cpu, true);
+        assert_eq!([again.target, again.lower, again.upper].map(Quantity::milli_value), numbers);
+        (numbers, cpu.target.decided_by)
+    };
+    let (usual, reason) = of(0.4, None);
+    assert_eq!(reason, Reason::Usage);
+    assert_eq!(of(0.4, Some(0.5)), (usual, Reason::Usage), "less than what is fine");
+    let (raised, reason) = of(0.4, Some(0.1));
+    assert_eq!(reason, Reason::Throttling);
+    for (raised, usual) in raised.into_iter().zip(usual) {
+        let factor = raised as f64 / usual as f64;
+        assert!((factor - 1.3).abs() < 0.01, "{usual} became {raised}");
+    }
+    // Never more than twice, however bad it is.
+    let (most, _) = of(1.0, Some(0.0));
+    assert!(most.into_iter().zip(usual).all(|(most, usual)| (most - 2 * usual).abs() <= 2));
+}
+
+#[test]
+fn what_is_known_of_throttling_survives_a_restart_and_fades_with_the_history() {
+    let now = minute(1440);
+    let subject = throttled(0.4, Some(0.1));
+    let rules = subject.rules();
+    let stored = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+    let text = serde_json::to_string(&stored).expect("can be written");
+    let stored = serde_json::from_str(&text).expect("can be read");
+    let container = ContainerHistory::from_snapshot(&stored, now, &rules).expect("is sound");
+    let mut restarted = Subject::new(Compat::Plimsoll);
+    restarted.settings.cpu_throttling_target = Some(0.1);
+    restarted.history.restore("app".into(), container, now, &rules);
+    assert_eq!(restarted.cpu_numbers(now), subject.cpu_numbers(now));
+    let later = now.later(rules.memory_span());
+    assert!(restarted.app(later).explanation.cpu.expect("CPU").throttled.is_none());
 }

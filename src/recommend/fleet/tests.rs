@@ -5,10 +5,13 @@ use std::{collections::HashSet, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::recommend::{
-    Amounts, Reason,
-    room::{self, Room},
-    shapes::Shape,
+use crate::{
+    recommend::{
+        Amounts, OomKill, Reason,
+        room::{self, Room},
+        shapes::Shape,
+    },
+    units::{Bytes, MilliCpu},
 };
 
 const START: Time = Time::from_secs(1_780_000_000);

@@ -1,0 +1,138 @@
+//! What is seen of containers on its way into the histories of the fleet: that they are there, what they use, and that they
+//! were killed or throttled.
+
+use std::sync::Arc;
+
+use plimsoll_storage::{Key, Throttling, Time, VpaKey};
+
+use super::{Fleet, HistoryState};
+use crate::{
+    compat::Fix,
+    recommend::{container::ContainerHistory, kill::OomKill, window::Rejected},
+    units::{Bytes, MilliCpu},
+};
+
+/// One usage of one container.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage<'a> {
+    /// Name of the pod.
+    pub pod: &'a str,
+    /// Name of the container.
+    pub container: &'a str,
+    /// When it was measured.
+    pub at: Time,
+    /// CPU, when it is known.
+    pub cpu: Option<MilliCpu>,
+    /// Memory, when it is known.
+    pub memory: Option<Bytes>,
+}
+
+/// What became of a usage: each resource that was there, taken or refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// CPU.
+    pub cpu: Option<Result<(), Rejected>>,
+    /// Memory.
+    pub memory: Option<Result<(), Rejected>>,
+}
+
+/// What became of a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillOutcome {
+    /// It counts, as a usage of so much memory.
+    Counted(Bytes),
+    /// It is part of the history already.
+    Known,
+    /// It lies before everything that history holds.
+    Expired,
+    /// It may have happened before this process began, and such kills are not wanted.
+    Ignored,
+    /// The history refused it.
+    Refused(Rejected),
+    /// Nobody asked about that container.
+    Untracked,
+}
+
+impl Fleet {
+    /// Notes that a live pod has this container.
+    pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {
+        let Some(watched) = self.vpas.get_mut(key) else { return };
+        let rules = watched.directives.rules(watched.history.get(container), &self.settings);
+        let history = watched.history.container_mut(container, now, &rules);
+        watched.directives.govern(container, history, &self.settings);
+    }
+
+    /// Takes a usage.
+    pub fn take_usage(&mut self, key: &VpaKey, usage: Usage<'_>, now: Time) -> Option<Taken> {
+        let watched = self.vpas.get_mut(key)?;
+        let Usage { pod, container, at, cpu, memory } = usage;
+        let rules = watched.directives.rules(watched.history.get(container), &self.settings);
+        if watched.state != HistoryState::Loaded {
+            watched.history.note_first(container, pod, at, (cpu, memory));
+        }
+        let history = watched.history.container_mut(container, now, &rules);
+        let taken = Taken {
+            cpu: cpu.map(|cpu| history.add_cpu(pod, at, cpu, &rules)),
+            memory: memory.map(|memory| history.add_memory(pod, at, memory, &rules)),
+        };
+        if taken.cpu == Some(Ok(())) || taken.memory == Some(Ok(())) {
+            watched.last_sample = watched.last_sample.max(Some(at));
+            watched.change(now, false);
+        }
+        Some(taken)
+    }
+
+    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
+    pub fn take_kill(
+        &mut self,
+        key: &VpaKey,
+        (pod, container): (&str, &str),
+        (at, kill): (Time, OomKill),
+        may_be_old: bool,
+        now: Time,
+    ) -> KillOutcome {
+        let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
+        let known = watched.history.get(container);
+        let rules = watched.directives.rules(known, &self.settings);
+        if may_be_old && at < now.earlier(rules.memory_span()) {
+            return KillOutcome::Expired;
+        }
+        if known.is_some_and(|known| known.knows_kill(pod, at, &rules)) {
+            return KillOutcome::Known;
+        }
+        let history = watched.history.container_mut(container, now, &rules);
+        match history.record_oom(pod, at, kill, &rules) {
+            Ok(counted) => {
+                watched.change(now, true);
+                KillOutcome::Counted(counted)
+            }
+            Err(rejected) => KillOutcome::Refused(rejected),
+        }
+    }
+
+    /// Takes an out-of-memory kill that a pod showed when it was first seen: nobody may have watched when it
+    /// happened, or an earlier process may have counted it.
+    pub fn take_kill_at_first_sight(
+        &mut self,
+        key: &VpaKey,
+        whose: (&str, &str),
+        told: (Time, OomKill),
+        now: Time,
+    ) -> KillOutcome {
+        if !self.settings.fixes.has(Fix::KillsInDowntimeCount) {
+            return KillOutcome::Ignored;
+        }
+        self.take_kill(key, whose, told, true, now)
+    }
+
+    /// Notes how much a container was throttled, in place of what was measured before; not for a container that has no
+    /// history.
+    pub fn note_throttling(&mut self, key: &Key, measured: Throttling, now: Time) {
+        let Some(watched) = self.vpas.get_mut(&key.vpa) else { return };
+        let of = |(name, _): &(&Arc<str>, &mut ContainerHistory)| ***name == *key.container;
+        let noted = watched.history.iter_mut().find(of).map(|(_, it)| it.set_throttling(measured));
+        if noted.is_some() {
+            watched.change(now, false);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The history of one VPA, made of single samples as a storage hands them over. None of them is kept.
+
+use std::{sync::Arc, time::Duration};
+
+use plimsoll_storage::{Measurement, Sample, Time};
+
+use super::{
+    container::ContainerHistory,
+    directives::Directives,
+    history::Early,
+    kill::OomKill,
+    settings::{Rules, Settings},
+    span::{Carry, Span},
+    weighting::HistoryWeighting,
+    window::Rejected,
+};
+use crate::units::{Bytes, MilliCpu};
+
+/// With more pods than this, those that ended long before the others are forgotten while samples still come.
+const MOST_PODS: usize = 512;
+
+/// A VPA whose history is being made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folding {
+    /// Which wait of the VPA for its history this is for.
+    pub(super) sighting: u64,
+    directives: Directives,
+    /// The first live sample of each container of a pod, in order of these: what came after it is known better.
+    early: Vec<Early>,
+    containers: Vec<(Arc<str>, Container)>,
+    /// Nothing else counts but what lies after the one and before the other: the time that a history lacks.
+    gap: Option<(Time, Time)>,
+}
+
+/// One container of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Container {
+    history: ContainerHistory,
+    rules: Rules,
+    cpu: Carry,
+    memory: Carry,
+    /// Until when the history that this one goes on from was lived: what came before, it has seen.
+    known: Option<Time>,
+    /// At how many pods the next look for old ones is worth it.
+    crowded: usize,
+}
+
+/// What became of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folded {
+    /// It counts.
+    Taken,
+    /// It is part of the history already, or was seen live.
+    Known,
+    /// It cannot be: negative, or not a number.
+    Senseless,
+    /// A kill from before the last memory window.
+    TooOld,
+    /// Upstream's rules do not ask for it.
+    Ignored,
+}
+
+impl Folding {
+    pub(super) fn new(sighting: u64, directives: Directives, mut early: Vec<Early>) -> Self {
+        early.sort_by(|one, other| one.of().cmp(&other.of()).then(one.at.cmp(&other.at)));
+        early.dedup_by(|later, earlier| later.of() == earlier.of());
+        Self { sighting, directives, early, containers: Vec::new(), gap: None }
+    }
+
+    /// For a history that lacks only what lies between these two.
+    #[must_use]
+    pub fn between(self, after: Time, before: Time) -> Self {
+        Self { gap: Some((after, before)), ..self }
+    }
+
+    /// Goes on from what another storage remembered of a container: samples that it has do not count again.
+    pub fn go_on_from(&mut self, name: Arc<str>, history: ContainerHistory, settings: &Settings) {
+        let mut container = Container::new(history, &name, &self.directives, settings);
+        container.known = container.history.cpu_seen.last;
+        match self.find(&name) {
+            Ok(index) => self.containers[index].1 = container,
+            Err(index) => self.containers.insert(index, (name, container)),
+        }
+    }
+
+    /// Whether it is for what a history lacks in between.
+    pub(super) fn fills(&self) -> bool {
+        self.gap.is_some()
+    }
+
+    /// Takes a sample of a container.
+    pub fn take(
+        &mut self,
+        name: &Arc<str>,
+        sample: &Sample,
+        settings: &Settings,
+        now: Time,
+    ) -> Folded {
+        if self.gap.is_some_and(|(after, before)| sample.at <= after || sample.at >= before) {
+            return Folded::Known;
+        }
+        let index = match self.find(name) {
+            Ok(index) => index,
+            Err(index) => {
+                let rules = self.directives.rules(None, settings);
+                let history = ContainerHistory::new(sample.at.min(now), &rules);
+                let container = Container::new(history, name, &self.directives, settings);
+                self.containers.insert(index, (Arc::clone(name), container));
+                index
+            }
+        };
+        let container = &mut self.containers[index].1;
+        if settings.history_weighting == HistoryWeighting::Upstream {
+            return container.take_once(sample);
+        }
+        let of = (&**name, &*sample.replica);
+        let live = self.early.binary_search_by(|early| early.of().cmp(&of));
+        let live = live.ok().map(|index| self.early[index].at);
+        container.take(sample, live, settings.sampling_interval)
+    }
+
+    /// What it came to, by container.
+    pub(super) fn finish(self) -> impl Iterator<Item = (Arc<str>, ContainerHistory)> {
+        let fills = self.fills();
+        self.containers.into_iter().map(move |(name, container)| {
+            let mut history = container.finish();
+            // What fills a gap tells nothing of the time before it.
+            history.bootstrapped = !fills;
+            (name, history)
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.containers.binary_search_by(|(known, _)| (**known).cmp(name))
+    }
+}
+
+impl Container {
+    fn new(
+        mut history: ContainerHistory,
+        name: &str,
+        directives: &Directives,
+        settings: &Settings,
+    ) -> Self {
+        // Upstream reads its history before it knows any VPA: what their policies set does not apply.
+        let rules = match settings.history_weighting {
+            HistoryWeighting::Upstream => directives.rules(None, settings),
+            HistoryWeighting::Duration => directives.govern(name, &mut history, settings),
+        };
+        let (cpu, memory) = (Carry::default(), Carry::default());
+        Self { history, rules, cpu, memory, known: None, crowded: MOST_PODS }
+    }
+
+    /// As upstream does: whatever the sample stands for, it counts once.
+    fn take_once(&mut self, sample: &Sample) -> Folded {
+        let Sample { replica, at, .. } = sample;
+        let taken = match sample.measurement {
+            Measurement::CpuCores(cores) if cores.is_nan() => Err(Rejected::Negative),
+            Measurement::CpuCores(cores) => {
+                self.history.add_cpu(replica, *at, MilliCpu::from_cores(cores), &self.rules)
+            }
+            Measurement::MemoryBytes(bytes) if bytes.is_nan() => Err(Rejected::Negative),
+            Measurement::MemoryBytes(bytes) => {
+                self.history.add_memory(replica, *at, Bytes::from_f64(bytes), &self.rules)
+            }
+            Measurement::OutOfMemory { .. } => return Folded::Ignored,
+        };
+        Folded::of(taken)
+    }
+
+    /// As a recommender that lived through the span; `live` is when this pod was first seen live.
+    fn take(&mut self, sample: &Sample, live: Option<Time>, every: Duration) -> Folded {
+        let Sample { replica, at, covers, .. } = sample;
+        if live.is_some_and(|live| *at >= live) {
+            return Folded::Known;
+        }
+        let span = (Span { at: *at, covers: *covers }, every);
+        let of = (&**replica, self.known);
+        let (history, rules) = (&mut self.history, &self.rules);
+        let sound = |value: f64| value.is_finite() && value >= 0.0;
+        let taken = match sample.measurement {
+            Measurement::CpuCores(cores) if sound(cores) => {
+                let usage = MilliCpu::from_measured(cores);
+                history.add_cpu_span(of, span, usage, &mut self.cpu, rules)
+            }
+            Measurement::MemoryBytes(bytes) if sound(bytes) => {
+                let usage = Bytes::from_f64(bytes);
+                history.add_memory_span(of, span, usage, &mut self.memory, rules)
+            }
+            Measurement::CpuCores(_) | Measurement::MemoryBytes(_) => Err(Rejected::Negative),
+            Measurement::OutOfMemory { request_bytes, limit_bytes } => {
+                if history.knows_kill(replica, *at, rules) {
+                    return Folded::Known;
+                }
+                let (request, limit) = (Bytes(request_bytes), limit_bytes.map(Bytes));
+                let kill = OomKill { request, limit, usage: None };
+                history.record_oom(replica, *at, kill, rules).map(drop)
+            }
+        };
+        if self.history.replicas.len() >= self.crowded {
+            self.forget_old_pods(replica);
+        }
+        Folded::of(taken)
+    }
+
+    /// Forgets pods whose last sample lies two windows before the latest one: nothing of theirs is open. The one
+    /// that is being read stays.
+    fn forget_old_pods(&mut self, current: &str) {
+        let seen = self.history.cpu_seen.last.max(self.history.memory_seen.last);
+        let Some(limit) = seen.map(|last| last.earlier(self.rules.interval.saturating_mul(2)))
+        else {
+            return;
+        };
+        self.history.replicas.retain(|replica| {
+            let last = replica.last_cpu.max(replica.last_memory);
+            *replica.name == *current || last.is_some_and(|last| last >= limit)
+        });
+        self.crowded = self.history.replicas.len().saturating_mul(2).max(MOST_PODS);
+    }
+
+    fn finish(self) -> ContainerHistory {
+        let mut history = self.history;
+        let last = history.cpu_seen.last.max(history.memory_seen.last);
+        history.created = earliest_of(history.created, &history);
+        history.last_alive = history.last_alive.max(last);
+        (history.restored, history.folded) = (true, true);
+        history.replicas.shrink_to_fit();
+        history
+    }
+}
+
+impl Folded {
+    fn of(taken: Result<(), Rejected>) -> Self {
+        match taken {
+            Ok(()) => Self::Taken,
+            Err(Rejected::OutOfOrder) => Self::Known,
+            Err(Rejected::Negative) => Self::Senseless,
+            Err(Rejected::TooOld) => Self::TooOld,
+        }
+    }
+}
+
+fn earliest_of(created: Time, history: &ContainerHistory) -> Time {
+    let first = [history.cpu_seen.first, history.memory_seen.first].into_iter().flatten().min();
+    first.map_or(created, |first| created.min(first))
+}
