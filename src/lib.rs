@@ -12,6 +12,7 @@ pub mod cli;
 pub mod clock;
 pub mod compat;
 pub mod demo;
+pub mod doctor;
 pub mod explain;
 pub mod look;
 pub mod metrics;

@@ -1,6 +1,6 @@
 //! How text for people may look, and the few things that depend on it: colour, characters, line breaks.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 /// Which characters may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,24 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A span of time in its two largest units.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let Some(first) = units.iter().position(|(unit, _)| seconds >= *unit) else {
+        return "0 s".to_owned();
+    };
+    let (unit, name) = units[first];
+    let mut text = vec![format!("{} {name}", seconds / unit)];
+    if let Some((below, name)) = units.get(first + 1) {
+        let rest = seconds % unit / below;
+        if rest > 0 {
+            text.push(format!(" {rest} {name}"));
+        }
+    }
+    text.concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +122,14 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable", 3), ["unbreakable"]);
         assert!(wrap("  ", 3).is_empty());
+    }
+
+    #[test]
+    fn spans_are_told_in_few_digits() {
+        for (seconds, told) in
+            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (8 * 86_400 + 60, "8 d")]
+        {
+            assert_eq!(span(Duration::from_secs(seconds)), told);
+        }
     }
 }

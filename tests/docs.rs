@@ -3,8 +3,9 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
-    cli::flags,
+    cli::{self, flags},
     compat::Fix,
+    doctor,
     explain::{Report, text},
     look::{Glyphs, Look},
     recommend::tuning::{KEYS, PROFILES, Profile},
@@ -141,6 +142,17 @@ fn the_explanation_in_the_readme_is_what_is_printed_for_the_sample() {
 }
 
 #[test]
+fn the_diagnosis_in_the_readme_is_what_is_printed_for_the_sample() {
+    let sample = page("tests/data/doctor-prometheus.json");
+    let report: doctor::Report = serde_json::from_str(&sample).expect("JSON");
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+    let printed = doctor::text::render(&report, &look, false);
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    generated("README.md", "diagnosis", &format!("```text\n{printed}```\n"));
+}
+
+#[test]
 fn links_between_pages_lead_somewhere() {
     let mut links = 0;
     for path in pages() {
@@ -156,6 +168,68 @@ fn links_between_pages_lead_somewhere() {
         }
     }
     assert!(links > 5, "only {links} links were looked at");
+}
+
+#[test]
+fn every_command_line_in_the_documentation_can_be_run() {
+    // Files that are looked for when a command starts: a page names them where they will be.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let file = file.path().display();
+    let mut seen = 0;
+    for path in pages() {
+        for line in command_lines(&page(&path)) {
+            let words = words(&line);
+            let words: Vec<String> = words
+                .into_iter()
+                .map(|word| match word.split_once('=') {
+                    Some((flag, _)) if flag.ends_with("-token-file") => format!("{flag}={file}"),
+                    _ => word,
+                })
+                .collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            if let Err(refused) = cli::check(&words) {
+                panic!("{path}: {line}\n{refused}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "only {seen} command lines were looked at");
+    let refused = cli::check(&["plimsoll", "recommender", "--storrage=prometheus"]);
+    assert!(refused.is_err_and(|line| line.contains("--storage")));
+}
+
+/// What the shell examples of a page run of ours, continued lines joined, without what it is piped into.
+fn command_lines(page: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for block in page.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+        let joined = block.replace("\\\n", " ");
+        for line in joined.lines().map(str::trim) {
+            let line = line.replace("cargo run --release -- ", "plimsoll ");
+            let own = line.split(" #").next().unwrap_or_default();
+            let own = own.split(" | ").next().unwrap_or_default().trim();
+            lines.extend(own.starts_with("plimsoll ").then(|| own.to_owned()));
+        }
+    }
+    lines
+}
+
+/// A command line as a shell takes it apart.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in line.chars() {
+        match (letter, quote) {
+            ('\'' | '"', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (_, Some(open)) if letter == open => quote = None,
+            (letter, None) if letter.is_whitespace() => words.extend(word.take()),
+            (letter, _) => word.get_or_insert_default().push(letter),
+        }
+    }
+    assert_eq!(quote, None, "a quote has no end: {line}");
+    words.extend(word);
+    words
 }
 
 fn pages() -> Vec<String> {

@@ -1,9 +1,6 @@
 //! `plimsoll explain`: its flags, and the question behind them.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 
@@ -14,15 +11,20 @@ use super::{
     model::ModelArgs,
     output::{self, Form, Problem, on_one_line},
     terminal::Terminal,
+    waiting::Waiting,
 };
 use crate::{
     clock::Clock,
     explain::text,
     run::{
+        cluster::{self, Reach},
         config::StorageChoice,
         explain::{self, ExplainConfig},
     },
 };
+
+/// Who asks.
+const AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -120,8 +122,7 @@ impl ExplainArgs {
         Ok(ExplainConfig {
             namespace,
             name,
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
+            reach: Reach { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
             compat,
             settings,
             storage: self.storage.clone(),
@@ -136,7 +137,7 @@ impl ExplainArgs {
 pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem> {
     let Kind::Vpa = arguments.kind;
     let config = arguments.config()?;
-    let waiting = Waiting::begin(terminal, &config.name);
+    let waiting = Waiting::begin(terminal, &format!("asking the cluster about {}", config.name));
     // Somebody else may have installed one, and then it is the same: there is only ring in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
@@ -145,7 +146,7 @@ pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
     let explained = runtime.block_on(async {
-        let cluster = explain::connect(&config).await?;
+        let cluster = cluster::connect(&config.reach, AGENT).await?;
         explain::explain(&config, &cluster, Clock::wall().now()).await
     });
     drop(waiting);
@@ -155,28 +156,6 @@ pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem
         Form::Json => output::json(&report)?,
     })?;
     Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Findings })
-}
-
-/// A line on a terminal while the cluster is asked; gone when it has answered.
-struct Waiting(bool);
-
-impl Waiting {
-    fn begin(terminal: &Terminal, name: &str) -> Self {
-        if terminal.watches {
-            // A line that cannot be drawn is no reason to stop.
-            let _ = write!(io::stderr(), "asking the cluster about {name} ...");
-            let _ = io::stderr().flush();
-        }
-        Self(terminal.watches)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if self.0 {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -128,6 +128,14 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| if time.is_zero() { Err(wanted()) } else { Ok(time) })
 }
 
+/// A time as Prometheus writes it: `8d`, `1w2d`, `12h`.
+pub fn days(text: &str) -> Result<Duration, String> {
+    // A century is a typing error, and is more than times can be counted back.
+    let century = Duration::from_hours(100 * 365 * 24);
+    let time = crate::doctor::diagnose::time(text).filter(|time| *time <= century);
+    time.ok_or_else(|| "give a time above 0, such as 8d, 36h or 1w".to_owned())
+}
+
 /// A path of whatever letters, or none: clap's own parser refuses the empty ones, and upstream does not.
 pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
@@ -246,5 +254,15 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert!(some_time("0s").is_err());
+    }
+
+    #[test]
+    fn times_are_those_of_prometheus() {
+        for (text, hours) in [("8d", 192), ("1w2d", 216), ("36h", 36), ("1h30m1800s", 2)] {
+            assert_eq!(days(text), Ok(Duration::from_hours(hours)), "{text}");
+        }
+        for bad in ["", "8", "d", "0d", "-8d", "8 d", "1.5d", "101y", "99999999999999999999y"] {
+            assert!(days(bad).is_err(), "{bad}");
+        }
     }
 }

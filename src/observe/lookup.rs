@@ -88,6 +88,24 @@ pub async fn find_vpa_names(
     }
 }
 
+/// The VPAs of a namespace, or of all; none where the cluster does not know what a VPA is.
+pub async fn find_vpas(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Result<Option<Vec<VerticalPodAutoscaler>>, LookupError> {
+    let api = match namespace {
+        Some(namespace) => {
+            Api::<Guarded<VerticalPodAutoscaler>>::namespaced(client.clone(), namespace)
+        }
+        None => Api::all(client.clone()),
+    };
+    match api.list(&ListParams::default().limit(1)).await {
+        Ok(_) => list(api, "VerticalPodAutoscalers", "", "").await.map(Some),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(why) => Err(LookupError::new("VerticalPodAutoscalers", &why)),
+    }
+}
+
 /// Where the target of a VPA leads: as the recommender finds it among all controllers, but only those that
 /// matter are asked for.
 pub async fn find_target(

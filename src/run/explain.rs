@@ -5,15 +5,19 @@
 mod assemble;
 mod told;
 
-use std::{collections::HashMap, path::PathBuf, time::Duration};
+use std::collections::HashMap;
 
-use kube::{Api, Client, Config, config::KubeConfigOptions, config::Kubeconfig};
+use kube::{Api, Client};
 use plimsoll_storage::{
     Checkpoints, Error, Key, Local, Sample, Sink, Skipped, Snapshot, Storage, Time, VpaKey, Wanted,
     checkpoint::{self, VerticalPodAutoscalerCheckpoint},
 };
 
-use super::{config::StorageChoice, recommender::state::State};
+use super::{
+    cluster::{ANSWER, Cluster, NoCluster, Reach},
+    config::StorageChoice,
+    recommender::state::State,
+};
 use crate::{
     compat::Compat,
     explain::{
@@ -30,10 +34,6 @@ use crate::{
     recommend::{Amounts, Fleet, Restored, Scope, Settings},
 };
 
-/// How long a connection may take, and how long each answer.
-const CONNECT: Duration = Duration::from_secs(4);
-const ANSWER: Duration = Duration::from_secs(10);
-
 /// Whose numbers are to be explained, and by which flags they were made.
 #[derive(Clone, Debug)]
 pub struct ExplainConfig {
@@ -41,10 +41,8 @@ pub struct ExplainConfig {
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// How to reach the cluster; none is `KUBECONFIG`, the user's own file, or the cluster that this runs in.
-    pub kubeconfig: Option<PathBuf>,
-    /// Which context of it; none is the current one.
-    pub context: Option<String>,
+    /// How to reach the cluster.
+    pub reach: Reach,
     /// Whose numbers are wanted.
     pub compat: Compat,
     /// The model's settings.
@@ -59,23 +57,12 @@ pub struct ExplainConfig {
     pub pod_cap: Amounts,
 }
 
-/// A cluster that can be asked.
-#[derive(Clone)]
-pub struct Cluster {
-    /// Asks it.
-    pub client: Client,
-    /// Where it is, for messages.
-    pub address: String,
-    /// The namespace that is meant when none is named.
-    pub namespace: String,
-}
-
 /// Why a VPA could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// No cluster is known.
-    #[error("{0}")]
-    NoCluster(String),
+    #[error(transparent)]
+    NoCluster(#[from] NoCluster),
     /// The cluster does not answer as it should.
     #[error("{address}: {error}")]
     Unreadable {
@@ -115,43 +102,6 @@ pub enum ExplainError {
          explained from what the recommender says on the VPA"
     )]
     InUse(String),
-}
-
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Finds the cluster as kubectl does.
-pub async fn connect(config: &ExplainConfig) -> Result<Cluster, ExplainError> {
-    let refused = |why: String| ExplainError::NoCluster(why);
-    let options = KubeConfigOptions { context: config.context.clone(), ..Default::default() };
-    let mut found = match &config.kubeconfig {
-        Some(path) => {
-            let place = |why: String| refused(format!("--kubeconfig={}: {why}", path.display()));
-            let file = Kubeconfig::read_from(path).map_err(|why| place(why.to_string()))?;
-            Config::from_custom_kubeconfig(file, &options)
-                .await
-                .map_err(|why| place(why.to_string()))?
-        }
-        None => match Config::from_kubeconfig(&options).await {
-            Ok(found) => found,
-            Err(why) if config.context.is_some() => return Err(refused(why.to_string())),
-            Err(why) => Config::incluster().map_err(|_| {
-                refused(format!("no cluster is known: {why}; set KUBECONFIG or give --kubeconfig"))
-            })?,
-        },
-    };
-    found.default_retry = false;
-    found.connect_timeout = Some(CONNECT);
-    found.read_timeout = Some(ANSWER);
-    let agent = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
-    found.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let (address, namespace) = (found.cluster_url.to_string(), found.default_namespace.clone());
-    let address = address.trim_end_matches('/').to_owned();
-    let client = Client::try_from(found).map_err(|why| refused(format!("{address}: {why}")))?;
-    Ok(Cluster { client, address, namespace })
 }
 
 /// Explains a VPA as of now.
@@ -267,7 +217,8 @@ fn open(
     now: Time,
 ) -> Result<Box<dyn Storage>, ExplainError> {
     match &config.storage {
-        StorageChoice::Checkpoint => {
+        // Beside series there are checkpoints, or the VPA says itself what there is to say.
+        StorageChoice::Checkpoint | StorageChoice::Prometheus => {
             let options = checkpoint::Options {
                 namespace: Some(namespace.to_owned()),
                 ..checkpoint::Options::default()

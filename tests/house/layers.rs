@@ -10,15 +10,16 @@ use super::{
 const LAYERS: [&[&str]; 6] = [
     &["api", "clock", "compat", "look", "quantity", "units"],
     &["recommend", "update", "admit", "watermark", "horizontal"],
-    &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain"],
+    &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
     &["demo", "run"],
     &["cli"],
     &["main"],
 ];
 
 /// Modules that are handed plain data and `now`, and answer with a decision.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "compat",
+    "doctor",
     "explain",
     "look",
     "quantity",

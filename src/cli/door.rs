@@ -1,0 +1,454 @@
+//! The flags of a server that speaks Prometheus' API: where it is, how it is encrypted, who asks, and what goes into
+//! every query. Upstream's keep their names.
+
+use std::{fs::File, path::PathBuf};
+
+use clap::{ArgAction, Args};
+use plimsoll_storage::prometheus::{
+    door::{
+        DoorConfig, Secret,
+        config::{Header, Identity, SignIn, Tls, Word},
+    },
+    selector::{Matcher, Matchers},
+};
+
+use super::{Exit, identity::IdentityArgs, output::Problem, typed::Typed, value};
+use crate::doctor::flags::flag;
+
+/// Flags that hold secrets.
+const SECRETS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
+
+/// A line for each secret that was typed where everybody can read it.
+pub fn shown(typed: &Typed) -> Vec<String> {
+    let shown = SECRETS.into_iter().filter(|flag| typed.shows(flag));
+    let line = |flag: &str| {
+        let flag = flag.replace('_', "-");
+        format!(
+            "--{flag} on the command line can be read by everybody on the machine: use a file or the environment"
+        )
+    };
+    shown.map(line).collect()
+}
+
+/// A server, and how to be let in.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Prometheus")]
+pub struct DoorArgs {
+    /// URL of the Prometheus, with the path before /api/v1
+    #[arg(long, value_name = "URL", default_value = "http://prometheus.monitoring.svc")]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_ADDRESS", hide_short_help = true, hide_env = true)]
+    prometheus_address: String,
+    /// Takes any certificate of it
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_INSECURE", hide_short_help = true, hide_env = true)]
+    prometheus_insecure: bool,
+    /// Matcher that goes into every query, as in 'cluster="qa"' (repeatable)
+    #[arg(long, value_name = "MATCHER", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_MATCHER", hide_short_help = true, hide_env = true)]
+    prometheus_matcher: Vec<Matcher>,
+    /// File with the authorities to trust instead of the system's (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CA_FILE", hide_short_help = true, hide_env = true)]
+    prometheus_ca_file: PathBuf,
+    /// File with the client certificate (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_CERT_FILE")]
+    prometheus_client_cert_file: PathBuf,
+    /// File with the key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_KEY_FILE")]
+    prometheus_client_key_file: PathBuf,
+    /// Name to sign in with; PROMETHEUS_USERNAME does the same
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_USERNAME", hide_short_help = true, hide_env = true)]
+    username: String,
+    /// Password to sign in with: rather set PROMETHEUS_PASSWORD or name a file
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PASSWORD", hide_short_help = true, hide_env = true)]
+    password: Secret,
+    /// File with the password; it may be rotated
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_PASSWORD_FILE")]
+    prometheus_password_file: PathBuf,
+    /// Token to sign in with: rather name a file
+    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN", hide_short_help = true, hide_env = true)]
+    prometheus_bearer_token: Secret,
+    /// File with the token to sign in with; it may be rotated
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = value::path())]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
+    prometheus_bearer_token_file: PathBuf,
+    /// Header of every request, as in 'X-Team: a' (repeatable); keys belong into files
+    #[arg(long, value_name = "HEADER", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER", hide_short_help = true, hide_env = true)]
+    prometheus_header: Vec<Secret>,
+    /// Header of every request whose value is in a file, as in X-Key=/keys/prometheus (repeatable)
+    #[arg(long, value_name = "NAME=FILE", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER_FILE", hide_short_help = true, hide_env = true)]
+    prometheus_header_file: Vec<String>,
+    /// Tenant to ask for: X-Scope-OrgID, which Mimir and Cortex want
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_TENANT", hide_short_help = true, hide_env = true)]
+    prometheus_tenant: String,
+    #[command(flatten)]
+    identity: IdentityArgs,
+}
+
+impl DoorArgs {
+    /// What goes into every query.
+    pub fn matchers(&self) -> Matchers {
+        self.prometheus_matcher.iter().cloned().collect()
+    }
+
+    /// The way in that was described. `variable` looks into the environment.
+    pub fn door(&self, variable: impl Fn(&str) -> String) -> Result<DoorConfig, Problem> {
+        let sign_in = self.sign_in(&variable)?;
+        Ok(DoorConfig {
+            address: self.prometheus_address.clone(),
+            tls: self.tls()?,
+            sign_in,
+            headers: self.headers()?,
+            tenant: given(&self.prometheus_tenant),
+            ..DoorConfig::default()
+        })
+    }
+
+    fn tls(&self) -> Result<Tls, Problem> {
+        let identity = match (
+            file(&self.prometheus_client_cert_file),
+            file(&self.prometheus_client_key_file),
+        ) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(usage(
+                    "--prometheus-client-cert-file and --prometheus-client-key-file belong together: give both",
+                ));
+            }
+        };
+        let authority = file(&self.prometheus_ca_file);
+        if authority.is_some() && self.prometheus_insecure {
+            return Err(usage(
+                "--prometheus-insecure looks at no authority: leave it or --prometheus-ca-file out",
+            ));
+        }
+        Ok(Tls { insecure: self.prometheus_insecure, authority, identity })
+    }
+
+    fn headers(&self) -> Result<Vec<Header>, Problem> {
+        // The values are not repeated: they may be keys.
+        let wrong = |flag: &str, form: &str| usage(format!("{flag}: give it as {form}"));
+        let header = |name: &str, value| Header { name: name.trim().to_owned(), value };
+        let mut headers = Vec::new();
+        for text in self.prometheus_header.iter().filter(|text| !text.is_empty()) {
+            let (name, value) = text
+                .reveal()
+                .split_once(':')
+                .filter(|(name, _)| !name.trim().is_empty())
+                .ok_or_else(|| wrong("--prometheus-header", "'NAME: VALUE'"))?;
+            headers.push(header(name, Word::Given(value.trim().into())));
+        }
+        for text in self.prometheus_header_file.iter().filter(|text| !text.is_empty()) {
+            let (name, path) = text
+                .split_once('=')
+                .filter(|(name, path)| !name.trim().is_empty() && !path.is_empty())
+                .ok_or_else(|| wrong("--prometheus-header-file", "NAME=FILE"))?;
+            headers.push(header(name, Word::File(path.into())));
+        }
+        Ok(headers)
+    }
+
+    /// A token goes before a name with its password, and what was typed before the environment: as upstream.
+    fn sign_in(&self, variable: &impl Fn(&str) -> String) -> Result<SignIn, Problem> {
+        let token_file = file(&self.prometheus_bearer_token_file);
+        let token = &self.prometheus_bearer_token;
+        if token_file.is_some() && !token.is_empty() && !self.username.is_empty() {
+            return Err(Problem::new(
+                Exit::Findings,
+                "--prometheus-bearer-token, --prometheus-bearer-token-file and --username exclude each other: \
+                 give one of them",
+            ));
+        }
+        let named = [
+            ("--prometheus-bearer-token-file", token_file.is_some()),
+            ("--prometheus-bearer-token", !token.is_empty()),
+            ("--username", !self.username.is_empty()),
+        ];
+        if let Some((flag, sign_in)) = self.identity.sign_in(variable)? {
+            if let Some((other, _)) = named.iter().find(|(_, given)| *given) {
+                return Err(usage(format!(
+                    "{flag} and {other} exclude each other: give one of them"
+                )));
+            }
+            return Ok(sign_in);
+        }
+        if let Some(path) = token_file {
+            // It is read again whenever it changes; one that is not there now is a mistake of whoever set it.
+            File::open(&path).map_err(|error| {
+                let place = path.display();
+                let line = format!("--prometheus-bearer-token-file: {place}: {error}");
+                Problem::new(Exit::Findings, line)
+            })?;
+            return Ok(SignIn::Bearer(path.into()));
+        }
+        if !token.is_empty() {
+            return Ok(SignIn::Bearer(token.clone().into()));
+        }
+        let password = match (file(&self.prometheus_password_file), &self.password) {
+            (Some(_), password) if !password.is_empty() => {
+                return Err(usage(
+                    "--password and --prometheus-password-file exclude each other: give one of them",
+                ));
+            }
+            (Some(_), _) if self.user(variable).is_empty() => {
+                return Err(usage("--prometheus-password-file has no use without --username"));
+            }
+            (Some(path), _) => Some(Word::File(path)),
+            (None, password) => (!password.is_empty()).then(|| password.clone().into()),
+        };
+        let typed = password.filter(|_| !self.user(variable).is_empty());
+        Ok(match typed {
+            Some(password) if !self.username.is_empty() || matches!(password, Word::File(_)) => {
+                SignIn::Basic { user: self.user(variable), password }
+            }
+            _ => {
+                let (user, password) =
+                    (variable("PROMETHEUS_USERNAME"), variable("PROMETHEUS_PASSWORD"));
+                if user.is_empty() || password.is_empty() {
+                    SignIn::None
+                } else {
+                    SignIn::Basic { user, password: Secret::from(password).into() }
+                }
+            }
+        })
+    }
+
+    fn user(&self, variable: &impl Fn(&str) -> String) -> String {
+        given(&self.username).unwrap_or_else(|| variable("PROMETHEUS_USERNAME"))
+    }
+
+    /// The flags as they were given, for whoever wants to repeat them; secrets are left out and named beside.
+    pub fn again(&self) -> (Vec<String>, Vec<&'static str>) {
+        let address = without_secrets(&self.prometheus_address);
+        let mut flags = vec![flag("prometheus-address", &address)];
+        if self.prometheus_insecure {
+            flags.push("--prometheus-insecure".to_owned());
+        }
+        let matchers = self.prometheus_matcher.iter();
+        flags.extend(matchers.map(|matcher| flag("prometheus-matcher", &matcher.to_string())));
+        for (name, path) in [
+            ("prometheus-ca-file", &self.prometheus_ca_file),
+            ("prometheus-client-cert-file", &self.prometheus_client_cert_file),
+            ("prometheus-client-key-file", &self.prometheus_client_key_file),
+            ("prometheus-password-file", &self.prometheus_password_file),
+            ("prometheus-bearer-token-file", &self.prometheus_bearer_token_file),
+        ] {
+            flags.extend(file(path).map(|path| flag(name, &path.to_string_lossy())));
+        }
+        flags.extend(given(&self.username).map(|name| flag("username", &name)));
+        let files = self.prometheus_header_file.iter();
+        flags.extend(files.map(|text| flag("prometheus-header-file", text)));
+        flags.extend(given(&self.prometheus_tenant).map(|name| flag("prometheus-tenant", &name)));
+        flags.extend(self.identity.again());
+        let mut secrets = Vec::new();
+        for (name, is_given) in [
+            ("--prometheus-address", address != self.prometheus_address),
+            ("--password", !self.password.is_empty()),
+            ("--prometheus-bearer-token", !self.prometheus_bearer_token.is_empty()),
+            ("--prometheus-header", !self.prometheus_header.is_empty()),
+        ] {
+            secrets.extend(is_given.then_some(name));
+        }
+        (flags, secrets)
+    }
+}
+
+/// An address without the name and password in it, and without its query, in which there may be a key.
+fn without_secrets(address: &str) -> String {
+    let bare = address.split(['?', '#']).next().unwrap_or_default();
+    match bare.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let host = rest[..end].rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{}", &rest[end..])
+        }
+        None => bare.to_owned(),
+    }
+}
+
+/// A text, unless it is empty.
+pub fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A path, unless it is empty.
+pub fn file(path: &std::path::Path) -> Option<PathBuf> {
+    (!path.as_os_str().is_empty()).then(|| path.to_owned())
+}
+
+/// A command line that contradicts itself.
+pub fn usage(line: impl Into<String>) -> Problem {
+    Problem::new(Exit::Usage, line)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use plimsoll_storage::prometheus::door::config::OAuth2;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        door: DoorArgs,
+    }
+
+    const ENVIRONMENT: [(&str, &str); 6] = [
+        ("PROMETHEUS_USERNAME", "amy"),
+        ("PROMETHEUS_PASSWORD", "hunter2"),
+        ("PROMETHEUS_OAUTH2_CLIENT_SECRET", "sesame"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AZURE_CLIENT_ID", "vm"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/keys/google.json"),
+    ];
+
+    fn door(flags: &[&str], variables: &[(&str, &str)]) -> Result<DoorConfig, String> {
+        let line = Line::try_parse_from(["x"].iter().chain(flags)).map_err(|e| e.to_string())?;
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+        };
+        line.door.door(variable).map_err(Problem::into_message)
+    }
+
+    fn basic(user: &str, password: impl Into<Word>) -> SignIn {
+        SignIn::Basic { user: user.to_owned(), password: password.into() }
+    }
+
+    #[test]
+    fn who_asks_is_whoever_was_named_and_then_who_is_in_the_environment() {
+        let secret = |text: &str| Secret::from(text);
+        let path = |text: &str| PathBuf::from(text);
+        for (flags, wanted) in [
+            (&[][..], basic("amy", secret("hunter2"))),
+            (&["--username=bob"], basic("amy", secret("hunter2"))),
+            (&["--username=bob", "--password=x"], basic("bob", secret("x"))),
+            (&["--username=bob", "--prometheus-password-file=/p"], basic("bob", path("/p"))),
+            (&["--prometheus-password-file=/p"], basic("amy", path("/p"))),
+            (&["--prometheus-bearer-token=t"], SignIn::Bearer(secret("t").into())),
+            (
+                &["--prometheus-bearer-token-file=/dev/null"],
+                SignIn::Bearer(path("/dev/null").into()),
+            ),
+            (
+                &[
+                    "--prometheus-oauth2-token-url=https://id/token",
+                    "--prometheus-oauth2-client-id=c",
+                    "--prometheus-oauth2-scope=a",
+                    "--prometheus-oauth2-scope=b",
+                    "--prometheus-oauth2-param=audience=p=q",
+                    "--prometheus-oauth2-ca-file=/ca",
+                ],
+                SignIn::OAuth2(OAuth2 {
+                    token_url: "https://id/token".to_owned(),
+                    tls: Tls { authority: Some("/ca".into()), ..Tls::default() },
+                    id: "c".to_owned(),
+                    secret: secret("sesame").into(),
+                    scopes: vec!["a".to_owned(), "b".to_owned()],
+                    parameters: vec![("audience".to_owned(), "p=q".to_owned())],
+                }),
+            ),
+        ] {
+            let found = door(flags, &ENVIRONMENT).unwrap_or_else(|why| panic!("{flags:?}: {why}"));
+            assert_eq!(found.sign_in, wanted, "{flags:?}");
+        }
+        assert_eq!(door(&[], &[]).map(|door| door.sign_in), Ok(SignIn::None));
+        let aws = door(&["--prometheus-auth=aws", "--prometheus-aws-role-arn=arn:r"], &ENVIRONMENT);
+        let Ok(SignIn::Aws(aws)) = aws.map(|door| door.sign_in) else { panic!("not AWS") };
+        assert_eq!(
+            (&*aws.region, &*aws.service, aws.role),
+            ("eu-west-1", "aps", Some("arn:r".into()))
+        );
+        let google = door(&["--prometheus-auth=google"], &ENVIRONMENT);
+        let Ok(SignIn::Google(google)) = google.map(|door| door.sign_in) else {
+            panic!("not Google")
+        };
+        assert_eq!(google.credentials, Some("/keys/google.json".into()));
+        let azure =
+            door(&["--prometheus-auth=azure", "--prometheus-azure-client-id=x"], &ENVIRONMENT);
+        let Ok(SignIn::Azure(azure)) = azure.map(|door| door.sign_in) else { panic!("not Azure") };
+        assert_eq!(azure.client.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_one_line_that_names_the_flags_and_no_secret() {
+        for (flags, words) in [
+            (&["--prometheus-client-cert-file=/c"][..], "belong together"),
+            (&["--prometheus-insecure", "--prometheus-ca-file=/c"], "looks at no authority"),
+            (&["--password=hunter2", "--prometheus-password-file=/p"], "exclude each other"),
+            (&["--prometheus-password-file=/p"], "without --username"),
+            (&["--prometheus-bearer-token-file=/nonexistent"], "/nonexistent: "),
+            (
+                &["--prometheus-auth=aws", "--username=bob", "--prometheus-aws-region=x"],
+                "--prometheus-auth and --username",
+            ),
+            (&["--prometheus-auth=aws"], "--prometheus-aws-region"),
+            (&["--prometheus-aws-region=x"], "--prometheus-auth=aws"),
+            (&["--prometheus-google-scope=x"], "--prometheus-auth=google"),
+            (&["--prometheus-azure-client-id=x"], "--prometheus-auth=azure"),
+            (&["--prometheus-oauth2-scope=x"], "--prometheus-oauth2-token-url"),
+            (
+                &["--prometheus-oauth2-token-url=x", "--prometheus-oauth2-client-id=c"],
+                "PROMETHEUS_OAUTH2_CLIENT_SECRET",
+            ),
+            (&["--prometheus-oauth2-token-url=x"], "--prometheus-oauth2-client-id"),
+            (&["--prometheus-header=hunter2"], "'NAME: VALUE'"),
+            (&["--prometheus-header-file=hunter2"], "NAME=FILE"),
+            (&["--prometheus-matcher=cluster=qa"], "its value has no quotes"),
+        ] {
+            let said = door(flags, &[]).expect_err("refused");
+            assert!(said.contains(words), "{flags:?}: {said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
+
+    #[test]
+    fn headers_tenants_and_matchers_are_taken_and_the_flags_can_be_repeated_without_secrets() {
+        let flags = [
+            "x",
+            "--prometheus-address=https://amy:hunter2@mimir/prometheus?key=hunter2",
+            "--prometheus-header=X-Team: a",
+            "--prometheus-header=X-Key:hunter2",
+            "--prometheus-header-file=X-File=/keys/x",
+            "--prometheus-tenant=team 1",
+            "--prometheus-matcher=cluster=\"qa\"",
+            "--prometheus-matcher=env!=\"it's\"",
+        ];
+        let line = Line::try_parse_from(flags).map_err(|e| e.to_string()).expect("is fine").door;
+        let door = line.door(|_| String::new()).map_err(Problem::into_message).expect("a door");
+        let names: Vec<_> = door.headers.iter().map(|header| &*header.name).collect();
+        assert_eq!(names, ["X-Team", "X-Key", "X-File"]);
+        assert_eq!(door.headers[1].value, Word::Given("hunter2".into()));
+        assert_eq!(door.tenant.as_deref(), Some("team 1"));
+        assert_eq!(line.matchers().to_string(), r#"cluster="qa",env!="it's""#);
+        let (flags, secrets) = line.again();
+        assert_eq!(
+            flags,
+            [
+                "--prometheus-address=https://mimir/prometheus",
+                r#"--prometheus-matcher='cluster="qa"'"#,
+                r#"--prometheus-matcher='env!="it'\''s"'"#,
+                "--prometheus-header-file=X-File=/keys/x",
+                "--prometheus-tenant='team 1'",
+            ]
+        );
+        assert_eq!(secrets, ["--prometheus-address", "--prometheus-header"]);
+    }
+}

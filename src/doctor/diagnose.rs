@@ -1,0 +1,439 @@
+//! What facts about a server mean: findings, each with what it was found by, and the flags to use.
+
+use std::time::Duration;
+
+use super::{
+    Facts, Report,
+    cluster::compare,
+    facts::{Depth, Stage, Trial},
+    flags::flags,
+    kind::{self, Kind},
+    recorded::recorded,
+    report::{Evidence, Finding, Level, Range, SCHEMA_VERSION, Server, Topic},
+    series::{containers, pods},
+};
+use crate::look::span;
+
+/// The report on a server.
+pub fn diagnose(facts: Facts) -> Report {
+    let (kind, version) = kind::tell(
+        &facts.address,
+        facts.build.answer.as_ref().ok(),
+        facts.flags.answer.as_ref().ok(),
+    );
+    let server = Server { address: facts.address.clone(), kind, version };
+    let mut findings = Vec::new();
+    findings.extend(unasked(&facts));
+    findings.extend(facts.has(Stage::Server).then(|| who(&facts, &server)));
+    findings.extend(limits(&facts));
+    findings.extend(retention(&facts));
+    if facts.has(Stage::Names) {
+        findings.extend(containers(&facts, kind));
+        findings.extend(pods(&facts));
+    }
+    // The oldest of some moments says nothing about the others.
+    let reaches = reach(&facts).filter(|_| facts.has(Stage::Depth));
+    if facts.has(Stage::Depth) {
+        findings.extend(history(&facts, reaches));
+    }
+    findings.extend(recorded(&facts));
+    findings.extend(cost(&facts));
+    let (comparison, finding) = compare(&facts.beside);
+    findings.extend(facts.has(Stage::Comparison).then_some(finding));
+    Report {
+        schema_version: SCHEMA_VERSION,
+        kind: "doctor-prometheus".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        at: facts.at,
+        server,
+        wanted_seconds: facts.wanted.as_secs(),
+        reaches_seconds: reaches.map(|reaches| reaches.as_secs()),
+        flags: flags(&facts),
+        findings,
+        queries: facts.trial.map(|trial| trial.queries).unwrap_or_default(),
+        cluster: comparison,
+        secrets: facts.secrets,
+    }
+}
+
+/// A finding.
+pub(super) fn finding(
+    topic: Topic,
+    code: &str,
+    level: Level,
+    message: impl Into<String>,
+    evidence: &[Evidence],
+) -> Finding {
+    let (code, message) = (code.to_owned(), message.into());
+    Finding { code, topic, level, message, evidence: evidence.to_vec() }
+}
+
+/// What there was no time for.
+fn unasked(facts: &Facts) -> Option<Finding> {
+    let rest = std::iter::successors(Some(facts.stage), |stage| Some(stage.next()));
+    let rest: Vec<&str> = rest.map_while(Stage::words).collect();
+    if rest.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "After {} the examination ended, before all was asked. Not known: {}. Ask the server for less by --namespace, \
+         give it more time by --deadline, or look at why it is slow.",
+        span(facts.deadline),
+        rest.join("; ")
+    );
+    Some(finding(Topic::Server, "deadline", Level::Problem, message, &facts.hello))
+}
+
+fn who(facts: &Facts, server: &Server) -> Finding {
+    let evidence = [&facts.hello[..], &facts.build.evidence].concat();
+    let release = server.version.as_deref().map(|version| format!(" {version}"));
+    let told =
+        |level, message: String| finding(Topic::Server, "server_kind", level, message, &evidence);
+    match server.kind {
+        Kind::Unknown => told(
+            Level::Warning,
+            "It answers queries, but does not say what it is: check that nothing stands before it that changes answers."
+                .to_owned(),
+        ),
+        kind => told(
+            Level::Ok,
+            format!("It is {}{}.", kind.name(), release.unwrap_or_default()),
+        ),
+    }
+}
+
+/// What a query may take, where the server says so.
+fn limits(facts: &Facts) -> Option<Finding> {
+    let flags = facts.flags.answer.as_ref().ok()?;
+    let samples = flags.get("query.max-samples")?;
+    let timeout = flags.get("query.timeout").map(|time| format!(" and take {time}"));
+    let level = match samples.parse::<u64>() {
+        // A namespace of some hundred containers over an hour at 15 seconds.
+        Ok(samples) if samples < 100_000 => Level::Warning,
+        _ => Level::Ok,
+    };
+    let message = format!(
+        "One query may load {} samples{}: history is asked for in parts below that.",
+        grouped(samples),
+        timeout.unwrap_or_default()
+    );
+    Some(finding(Topic::Server, "server_limits", level, message, &facts.flags.evidence))
+}
+
+/// 50,000,000.
+pub(super) fn grouped(number: &str) -> String {
+    if !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return number.to_owned();
+    }
+    let mut text = String::new();
+    for (at, digit) in number.chars().enumerate() {
+        if at > 0 && (number.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the server says it keeps.
+fn retention(facts: &Facts) -> Option<Finding> {
+    let (said, evidence) = match &facts.runtime.answer {
+        Ok(runtime) if runtime.storage_retention.is_some() => {
+            (runtime.storage_retention.clone()?, &facts.runtime.evidence)
+        }
+        _ => {
+            let flags = facts.flags.answer.as_ref().ok()?;
+            (flags.get("storage.tsdb.retention.time")?.clone(), &facts.flags.evidence)
+        }
+    };
+    let time = said.split(" or ").find_map(time)?;
+    let (level, message) = if time < facts.wanted {
+        let advice = format!(
+            "The server keeps {said}, and {} are wanted: raise --storage.tsdb.retention.time there, or ask a server \
+             that keeps more.",
+            span(facts.wanted)
+        );
+        (Level::Warning, advice)
+    } else {
+        (Level::Ok, format!("The server keeps {said}."))
+    };
+    Some(finding(Topic::Server, "retention", level, message, evidence))
+}
+
+/// A time above nothing as Prometheus writes it: `15d`, `1w2d`, `36h`.
+pub fn time(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut seconds = 0_u64;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let (number, after) = rest.split_at(digits);
+        let end = after.find(|letter: char| letter.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let unit = match unit {
+            "ms" => 0,
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            "w" => 7 * 86_400,
+            "y" => 365 * 86_400,
+            _ => return None,
+        };
+        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        rest = after;
+    }
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// The oldest moment that has series, of those that were looked at.
+fn reach(facts: &Facts) -> Option<Duration> {
+    let has = |depth: &&Depth| depth.containers.answer.as_ref().is_ok_and(|n| *n > 0);
+    facts.depth.iter().filter(has).map(|depth| depth.back).max()
+}
+
+fn history(facts: &Facts, reaches: Option<Duration>) -> Vec<Finding> {
+    if facts.depth.is_empty() {
+        return Vec::new();
+    }
+    let evidence: Vec<Evidence> =
+        facts.depth.iter().flat_map(|depth| depth.containers.evidence.clone()).collect();
+    let told =
+        |code, level, message: String| finding(Topic::History, code, level, message, &evidence);
+    if let Some(error) = facts.depth.iter().find_map(|depth| depth.containers.answer.as_ref().err())
+    {
+        let message = format!("How far back history goes could not be seen: {error}");
+        return vec![told("history_unknown", Level::Problem, message)];
+    }
+    let wanted = span(facts.wanted);
+    let Some(reaches) = reaches else {
+        let message =
+            "No container has series now or at any time before: there is no history to begin with.";
+        return vec![told("history_none", Level::Problem, message.to_owned())];
+    };
+    let counts = facts.depth.iter().map(|depth| *depth.containers.answer.as_ref().unwrap_or(&0));
+    let counts: Vec<u64> = counts.collect();
+    let mut findings = Vec::new();
+    if reaches < facts.wanted {
+        let began = if reaches.is_zero() {
+            "History begins just now".to_owned()
+        } else {
+            format!("History goes back {}", span(reaches))
+        };
+        let message = format!(
+            "{began}, not {wanted}: recommendations are as sure as that allows, and surer with each day."
+        );
+        findings.push(told("history_short", Level::Warning, message));
+    } else {
+        let message = format!("History goes back {wanted}, as is wanted.");
+        findings.push(told("history_length", Level::Ok, message));
+    }
+    let oldest = facts.depth.iter().position(|depth| depth.back == reaches).unwrap_or(0);
+    let gaps: Vec<String> = (0..oldest)
+        .filter(|&at| counts[at] == 0)
+        .map(|at| match facts.depth[at].back {
+            Duration::ZERO => "now".to_owned(),
+            back => format!("{} ago", span(back)),
+        })
+        .collect();
+    if !gaps.is_empty() {
+        let message = format!(
+            "There are no series {}, though there are older ones: the scrape was, or is, away.",
+            gaps.join(", ")
+        );
+        let level = if counts[0] == 0 { Level::Problem } else { Level::Warning };
+        findings.push(told("history_gaps", level, message));
+    }
+    findings
+}
+
+/// What history costs, as far as it was tried.
+fn cost(facts: &Facts) -> Option<Finding> {
+    let Trial { whose, queries, failure } = facts.trial.as_ref()?;
+    let told =
+        |code, level, message: String| finding(Topic::History, code, level, message, queries);
+    if let Some(failure) = failure {
+        let message = format!("The history of {whose} could not be read: {failure}");
+        return Some(told("history_refused", Level::Problem, message));
+    }
+    let sum = |of: fn(&Evidence) -> u64| queries.iter().map(of).sum::<u64>();
+    let ranges = || queries.iter().filter_map(|query| query.range);
+    // The first moment is about the step before it.
+    let begin =
+        |range: Range| range.from.earlier(Duration::from_secs_f64(range.step_seconds.max(0.0)));
+    let from = ranges().map(begin).min()?;
+    let to = ranges().map(|range| range.to).max()?;
+    let asked = Duration::from_nanos(to.nanos_since(from).unsigned_abs());
+    let points = sum(|query| query.points);
+    let again = match queries.iter().filter(|query| query.error.is_some()).count() {
+        0 => String::new(),
+        some => format!("; {some} were too much at once, and were asked in parts"),
+    };
+    let share = format!(
+        "{} of {whose} took {} ms in {} queries for {} points of {} series{again}",
+        span(asked),
+        grouped(&sum(|query| query.millis).to_string()),
+        sum(|query| query.requests),
+        grouped(&points.to_string()),
+        grouped(&sum(|query| query.series).to_string()),
+    );
+    if points == 0 {
+        let message = format!("{share}: nothing comes out of them, though there are series.");
+        return Some(told("history_empty", Level::Problem, message));
+    }
+    Some(told("history_cost", Level::Ok, format!("{share}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_storage::Time;
+
+    use super::*;
+    use crate::doctor::{
+        facts::{Asked, Beside, Runtime},
+        report::Comparison,
+    };
+
+    fn not<T>() -> Asked<T> {
+        Asked { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
+    }
+
+    fn yes<T>(answer: T) -> Asked<T> {
+        Asked { evidence: Vec::new(), answer: Ok(answer) }
+    }
+
+    /// A server that knew so many containers so many hours ago.
+    fn facts(depth: &[(u64, u64)]) -> Facts {
+        let depth = depth.iter().map(|&(hours, containers)| Depth {
+            back: Duration::from_hours(hours),
+            containers: yes(containers),
+        });
+        Facts {
+            at: Time::from_secs(0),
+            address: "http://prometheus".to_owned(),
+            wanted: Duration::from_hours(192),
+            stage: Stage::Done,
+            deadline: Duration::from_mins(2),
+            hello: Vec::new(),
+            build: not(),
+            flags: not(),
+            runtime: not(),
+            schema: not(),
+            recorded: None,
+            throttled: None,
+            families: None,
+            depth: depth.collect(),
+            trial: None,
+            beside: Beside::Empty,
+            given: Vec::new(),
+            secrets: Vec::new(),
+        }
+    }
+
+    fn told(findings: &[Finding]) -> Vec<(&str, Level)> {
+        findings.iter().map(|finding| (&*finding.code, finding.level)).collect()
+    }
+
+    #[test]
+    fn history_that_is_short_or_has_gaps_is_told() {
+        let (ok, warning, problem) = (Level::Ok, Level::Warning, Level::Problem);
+        for (depth, wanted) in [
+            (&[(0, 5), (24, 5), (192, 5)][..], &[("history_length", ok)][..]),
+            (&[(0, 5), (24, 5), (192, 0)], &[("history_short", warning)]),
+            (&[(0, 5), (24, 0), (192, 5)], &[("history_length", ok), ("history_gaps", warning)]),
+            (&[(0, 0), (24, 5), (192, 5)], &[("history_length", ok), ("history_gaps", problem)]),
+            (&[(0, 0), (24, 0), (192, 0)], &[("history_none", problem)]),
+        ] {
+            let facts = facts(depth);
+            assert_eq!(told(&history(&facts, reach(&facts))), wanted, "{depth:?}");
+        }
+        let mut facts = facts(&[(0, 5), (192, 5)]);
+        facts.depth[1].containers = not();
+        assert_eq!(told(&history(&facts, reach(&facts))), [("history_unknown", problem)]);
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_said_and_not_judged() {
+        let mut facts = facts(&[(0, 5), (24, 5)]);
+        facts.beside = Beside::Compared(Comparison::default(), Vec::new());
+        for (stage, words, others) in [
+            (Stage::Cluster, "the pods of the cluster; what the server is", &[][..]),
+            (Stage::Depth, "Not known: how far back", &["server_kind", "usage_missing"]),
+            (
+                Stage::Comparison,
+                "Not known: which pods have series.",
+                &["server_kind", "usage_missing", "history_short"],
+            ),
+        ] {
+            facts.stage = stage;
+            let report = diagnose(facts.clone());
+            let (first, rest) = report.findings.split_first().expect("it is told");
+            assert_eq!((&*first.code, first.level), ("deadline", Level::Problem));
+            assert!(first.message.contains(words), "{}", first.message);
+            let rest: Vec<_> = rest.iter().map(|finding| &*finding.code).collect();
+            assert_eq!(rest, others, "{stage:?}");
+        }
+        facts.stage = Stage::Done;
+        let report = diagnose(facts);
+        assert!(report.findings.iter().all(|finding| finding.code != "deadline"));
+        assert_eq!(report.findings.last().map(|last| &*last.code), Some("cluster_series"));
+    }
+
+    #[test]
+    fn what_is_kept_for_less_than_is_wanted_is_warned_of() {
+        for (said, level) in [
+            ("15d", Some(Level::Ok)),
+            ("24h", Some(Level::Warning)),
+            ("15d or 10GiB", Some(Level::Ok)),
+            ("1w or 10GiB", Some(Level::Warning)),
+            ("10GiB", None),
+        ] {
+            let mut facts = facts(&[]);
+            facts.runtime = yes(Runtime { storage_retention: Some(said.to_owned()) });
+            assert_eq!(retention(&facts).map(|finding| finding.level), level, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_history_that_cannot_be_read_is_no_cost() {
+        let range =
+            Range { from: Time::from_secs(60), to: Time::from_secs(3600), step_seconds: 60.0 };
+        let query = |points, error: Option<&str>| Evidence {
+            range: Some(range),
+            requests: 1,
+            points,
+            error: error.map(ToOwned::to_owned),
+            ..Evidence::default()
+        };
+        for (queries, failure, code, words) in [
+            (vec![query(60, None)], None, "history_cost", "1 h of namespace shop took"),
+            (vec![query(0, Some("large")), query(60, None)], None, "history_cost", "in parts"),
+            (vec![query(0, None)], None, "history_empty", "nothing comes out"),
+            (vec![query(0, Some("no"))], Some("no"), "history_refused", "could not be read: no"),
+        ] {
+            let mut facts = facts(&[]);
+            let failure = failure.map(str::to_owned);
+            facts.trial = Some(Trial { whose: "namespace shop".to_owned(), queries, failure });
+            let finding = cost(&facts).expect("it is told");
+            assert_eq!(finding.code, code);
+            assert!(finding.message.contains(words), "{}", finding.message);
+        }
+        assert_eq!(cost(&facts(&[])), None);
+    }
+
+    #[test]
+    fn times_are_read_as_prometheus_writes_them() {
+        for (text, hours) in [("15d", 360), ("1w2d", 216), ("36h", 36), ("1y", 8760)] {
+            assert_eq!(time(text), Some(Duration::from_hours(hours)), "{text}");
+        }
+        for text in ["", "0s", "10GB", "1GiB", "d"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+        assert_eq!(
+            (&*grouped("50000000"), &*grouped("999"), &*grouped("x")),
+            ("50,000,000", "999", "x")
+        );
+    }
+}

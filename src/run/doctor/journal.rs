@@ -1,0 +1,89 @@
+//! Everything that was asked, and what the answers took; and answers that are short enough to be kept.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Mutex, PoisonError},
+};
+
+use plimsoll_storage::{
+    Time,
+    prometheus::{
+        answer::{Labels, Series, Wants},
+        client::{self, Watch},
+    },
+};
+
+use crate::doctor::report::{Evidence, Range};
+
+/// Writes down what is asked.
+#[derive(Debug, Default)]
+pub(super) struct Journal(Mutex<Vec<Evidence>>);
+
+impl Journal {
+    /// What was asked since the last time.
+    pub(super) fn take(&self) -> Vec<Evidence> {
+        // Nothing is half written in it.
+        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Watch for Journal {
+    fn asked(&self, asked: &client::Asked<'_>) {
+        let field = |name: &str| {
+            asked.form.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+        };
+        let seconds = |name: &str| field(name)?.parse::<f64>().ok();
+        let time =
+            |name: &str| Some(Time::from_nanos((seconds(name)? * 1e3).round() as i64 * 1_000_000));
+        let range = time("start").zip(time("end")).zip(seconds("step"));
+        let range = range.map(|((from, to), step_seconds)| Range { from, to, step_seconds });
+        let mut evidence = Evidence {
+            asked: field("query").unwrap_or(asked.path).to_owned(),
+            range,
+            millis: u64::try_from(asked.time.as_millis()).unwrap_or(u64::MAX),
+            requests: 1,
+            ..Evidence::default()
+        };
+        match asked.outcome {
+            Ok(summary) => {
+                evidence.series = summary.series;
+                evidence.points = summary.points;
+                evidence.bytes = summary.bytes;
+            }
+            Err(failure) => evidence.error = Some(failure.to_string()),
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(evidence);
+    }
+}
+
+/// A series of an answer about one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Group {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) value: f64,
+}
+
+/// All series of an answer about one moment.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub(super) all: Vec<Group>,
+}
+
+impl Series for Groups {
+    fn begin(&mut self, labels: Labels<'_>) -> Wants {
+        let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.all.push(Group { labels: labels.collect(), value: 0.0 });
+        Wants::Points
+    }
+
+    fn point(&mut self, _: Time, value: f64) {
+        if let Some(group) = self.all.last_mut() {
+            group.value = value;
+        }
+    }
+
+    fn discard(&mut self) {
+        self.all.clear();
+    }
+}

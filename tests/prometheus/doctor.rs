@@ -1,0 +1,459 @@
+//! `plimsoll doctor` on real servers of both releases: what it says of them is so, and what it prints can be used.
+
+mod recorded;
+
+use std::{
+    net::TcpListener,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use serde_json::{Value, json};
+
+use super::doors::server::{Server, fine, no};
+use super::flavors::{AGENT, CHART, Flavor, OLD, OPERATOR};
+use super::way::{Fault, Way};
+use crate::schema::{faults, schema};
+use crate::storage::objects::defined;
+use crate::support::clock::wall_now;
+use crate::support::nodes::is_ready;
+use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::{Bed, objects};
+
+const SAMPLE: &str = "tests/data/doctor-prometheus.json";
+const LOGIN: &str = "<!doctype html><html><head><title>Sign in to Acme</title></head></html>";
+
+/// The program, cut off from what this machine would tell it. What runs here beside it goes on.
+async fn doctor(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("doctor").args(arguments).env_clear().env("LANG", "C.UTF-8");
+    command.env("HOME", "/nonexistent").stdin(Stdio::null());
+    let run = move || command.output().expect("it starts");
+    tokio::task::spawn_blocking(run).await.expect("no panic")
+}
+
+/// The report on a server, and how the program ended.
+async fn examine(url: &str, arguments: &[&str]) -> (Value, Option<i32>) {
+    let address = format!("--prometheus-address={url}");
+    let output = doctor(&[&[&*address, "-o", "json"], arguments].concat()).await;
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| {
+        panic!("{why}: {output:?}");
+    });
+    assert_eq!(faults(&schema("doctor-prometheus.v1.json"), &value), Vec::<String>::new());
+    (value, output.status.code())
+}
+
+async fn refused(arguments: &[&str], code: i32) -> String {
+    let output = doctor(arguments).await;
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("plimsoll: ") && output.stdout.is_empty(), "{said}");
+    said
+}
+
+/// The level and words of a finding.
+fn finding<'a>(report: &'a Value, code: &str) -> Option<(&'a str, &'a str)> {
+    let findings = report["findings"].as_array()?;
+    let finding = findings.iter().find(|finding| finding["code"] == code)?;
+    Some((finding["level"].as_str()?, finding["message"].as_str()?))
+}
+
+/// The codes of what is to be looked at.
+fn codes(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().expect("findings");
+    let bad = findings.iter().filter(|finding| finding["level"] != "ok");
+    bad.map(|finding| finding["code"].as_str().expect("a code")).collect()
+}
+
+fn flags(report: &Value) -> Vec<String> {
+    let flags = report["flags"].as_array().expect("flags").iter();
+    flags.map(|flag| flag.as_str().expect("a flag").to_owned()).collect()
+}
+
+/// So many days until now.
+fn days(days: i64, every: SignedDuration) -> History {
+    let end = Timestamp::from_second(wall_now().as_second() / 60 * 60).expect("a time");
+    History::new(end - SignedDuration::from_hours(24 * days), end, every)
+}
+
+/// Pods with one container each.
+fn workload(flavor: &Flavor, mut history: History, namespace: &str, pods: &[&str]) -> History {
+    for pod in pods {
+        let container = [namespace, pod, "main"];
+        let seconds = |at: Timestamp| Some(at.as_second() as f64 / 10.0);
+        history = flavor.usage(history, CPU, container, seconds);
+        history = flavor.usage(history, MEMORY, container, |_| Some(2e8));
+        let object = [("namespace", namespace), ("pod", *pod)];
+        for family in ["kube_pod_owner", "kube_pod_labels"] {
+            let more = [("label_app", "web"), ("owner_name", "web")];
+            history = flavor.state(history, family, &[&object[..], &more].concat(), |_| Some(1.0));
+        }
+        let ended = [&object[..], &[("container", "main"), ("reason", "OOMKilled")]].concat();
+        let reason = "kube_pod_container_status_last_terminated_reason";
+        history = flavor.state(history, reason, &ended, |_| Some(1.0));
+    }
+    history
+}
+
+fn shop(flavor: &Flavor, history: History) -> History {
+    let history = workload(flavor, history, "shop", &["web-0", "web-1", "web-2"]);
+    workload(flavor, history, "bank", &["ledger-0"])
+}
+
+#[tokio::test]
+async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_the_same() {
+    for (flavor, release, version, code) in [
+        (OPERATOR, Release::Three, "3.", 0),
+        (CHART, Release::Two, "2.", 0),
+        (AGENT, Release::Two, "2.", 0),
+        (OLD, Release::Three, "3.", 1),
+    ] {
+        let history = shop(&flavor, days(9, SignedDuration::from_mins(2)));
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let url = server.url();
+        let (report, exit) = examine(&url, &[]).await;
+        let name = flavor.name;
+        assert_eq!(report["server"]["kind"], "prometheus", "{name}");
+        let told = report["server"]["version"].as_str().expect("a version");
+        assert!(told.starts_with(version), "{name}: {told}");
+        assert_eq!(report["wantedSeconds"], 8 * 86_400);
+        assert_eq!(report["reachesSeconds"], 8 * 86_400, "{name}: {report:#}");
+        let (level, words) = finding(&report, "usage").expect("usage");
+        let labels = flavor.identity.join(", ");
+        let job = flavor.usage[0].1;
+        let wanted = format!("4 containers are known from job {job}, by the labels {labels}.");
+        assert_eq!((level, words), ("ok", &*wanted), "{name}");
+        let interval = finding(&report, "interval").expect("an interval");
+        assert_eq!(interval, ("ok", "They are scraped every 2 min."), "{name}");
+        assert_eq!(finding(&report, "replicas").is_some(), flavor.copies.is_some(), "{name}");
+        let has_cluster = flavor.usage.contains(&("cluster", "prod"));
+        assert_eq!(finding(&report, "cluster").is_some(), has_cluster, "{name}");
+        let missing = flavor.states.is_none().then_some("states_missing");
+        assert_eq!(codes(&report), Vec::from_iter(missing), "{name}: {report:#}");
+        assert_eq!(exit, Some(code), "{name}");
+
+        // Three containers of the largest namespace, for a day: CPU at each scrape, memory at each third one.
+        let queries = report["queries"].as_array().expect("queries");
+        let points: Vec<_> = queries.iter().map(|query| query["points"].as_u64()).collect();
+        assert_eq!(points, [Some(3 * 721), Some(3 * 241)], "{name}: {queries:#?}");
+        for query in queries {
+            assert_eq!(query["series"], 3, "{name}: copies are folded into one");
+            assert!(query["asked"].as_str().is_some_and(|asked| asked.contains("\"shop\"")));
+        }
+
+        let flags = flags(&report);
+        let [_, pod, container] = flavor.identity;
+        for wanted in [
+            "--storage=prometheus".to_owned(),
+            format!("--prometheus-address={url}"),
+            format!("--prometheus-cadvisor-job-name={job}"),
+            format!("--container-pod-name-label={pod}"),
+            format!("--container-name-label={container}"),
+        ] {
+            assert!(flags.contains(&wanted), "{name}: {wanted} is not among {flags:?}");
+        }
+        // What has no effect here is no flag to use.
+        assert!(!flags.iter().any(|flag| flag.contains("pod-label")), "{name}: {flags:?}");
+        let known = plimsoll::cli::flags::recommender();
+        for flag in &flags {
+            let name = flag.trim_start_matches("--").split('=').next().expect("a name");
+            assert!(known.iter().any(|known| known.name == name), "{flag} is no flag");
+        }
+        let again: Vec<&str> = flags
+            .iter()
+            .map(String::as_str)
+            .filter(|flag| flag.starts_with("--container-") || flag.contains("-cadvisor-"))
+            .collect();
+        let (second, exit) = examine(&url, &again).await;
+        assert_eq!(finding(&second, "usage"), finding(&report, "usage"), "{name}");
+        assert_eq!(exit, Some(code), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_text_fits_eighty_columns_and_has_every_query_when_asked() {
+    let history = shop(&OPERATOR, days(3, SignedDuration::from_mins(5)));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let address = format!("--prometheus-address={}", server.url());
+    let mut lengths = Vec::new();
+    for more in [&[][..], &["--queries"]] {
+        let output = doctor(&[&[&*address][..], more].concat()).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        for line in text.lines().filter(|line| !line.starts_with("    --")) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for words in
+            ["History goes back 3 d, not 8 d", "[history_short]", "[interval]", "2 warnings."]
+        {
+            assert!(text.contains(words), "{words} is not in\n{text}");
+        }
+        assert!(text.contains("rate(container_cpu_usage_seconds_total"), "{text}");
+        assert_eq!(text.contains("/api/v1/status/buildinfo"), !more.is_empty(), "{text}");
+        lengths.push(text.lines().count());
+    }
+    let lenient = doctor(&[&address, "--fail-on=problem"]).await;
+    assert_eq!(lenient.status.code(), Some(0), "warnings are no problems: {lenient:?}");
+    assert!(lengths[0] < 60 && lengths[1] > lengths[0], "{lengths:?}");
+}
+
+#[tokio::test]
+async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
+    let of = |cluster| {
+        let usage: &'static [(&str, &str)] = if cluster == "qa" {
+            &[("job", "kubelet"), ("cluster", "qa")]
+        } else {
+            &[("job", "kubelet"), ("cluster", "prod")]
+        };
+        Flavor { usage, states: None, ..CHART }
+    };
+    let history = shop(&of("qa"), days(1, SignedDuration::from_mins(1)));
+    let history = shop(&of("prod"), history);
+    let Some(server) = Prometheus::with_history(Release::Two, history).await else { return };
+    let (mixed, exit) = examine(&server.url(), &["--history-length=1h"]).await;
+    let (level, words) = finding(&mixed, "clusters").expect("clusters");
+    assert!(level == "problem" && words.contains("cluster (prod, qa)"), "{words}");
+    assert!(words.contains("--prometheus-matcher='cluster=\"prod\"'"), "{words}");
+    assert_eq!(exit, Some(1));
+
+    let matcher = "--prometheus-matcher=cluster=\"qa\"";
+    let (chosen, _) = examine(&server.url(), &["--history-length=1h", matcher]).await;
+    let cluster = finding(&chosen, "cluster").expect("a cluster");
+    assert_eq!(cluster, ("ok", "They are of one cluster: cluster is qa."));
+    assert!(flags(&chosen).contains(&"--prometheus-matcher='cluster=\"qa\"'".to_owned()));
+    for query in chosen["queries"].as_array().expect("queries") {
+        assert!(query["asked"].as_str().is_some_and(|asked| asked.contains("cluster=\"qa\"")));
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
+    let up = |_| Some(1.0);
+    let history = days(1, SignedDuration::from_mins(1)).series("up", &[("job", "node")], up);
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let (report, exit) = examine(&server.url(), &[]).await;
+    assert_eq!((codes(&report), exit), (vec!["usage_missing"], Some(1)));
+    let (_, words) = finding(&report, "usage_missing").expect("it is told");
+    assert!(words.contains("/metrics/cadvisor"), "{words}");
+    assert!(report.get("reachesSeconds").is_none() && report["queries"] == json!([]));
+    let set = [
+        "--container-pod-name-label=pod_name",
+        "--container-name-label=name",
+        "--container-namespace-label=namespace",
+    ];
+    let (report, exit) = examine(&server.url(), &set).await;
+    assert_eq!(exit, Some(1));
+    assert_eq!(finding(&report, "usage").expect("it is told").0, "problem");
+    assert!(codes(&report).contains(&"history_none"), "{report:#}");
+}
+
+#[tokio::test]
+async fn whatever_answers_no_queries_is_one_line_within_seconds() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mute = format!("http://{}", mute.local_addr().expect("an address"));
+    for (address, words) in [("http://127.0.0.1:1", "cannot be reached"), (&*mute, "within 5s")] {
+        let begun = Instant::now();
+        let flag = format!("--prometheus-address={address}");
+        let said = refused(&[&flag, "-o", "json"], 1).await;
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert!(said.contains(address) && said.contains(words), "{said}");
+        assert!(!said.contains("asked again later"), "{said}");
+    }
+    let said = refused(&["--prometheus-address=prometheus:9090"], 1).await;
+    assert!(said.contains("the address of the Prometheus"), "{said}");
+
+    let server = Server::start(|asked| match asked.header("authorization") {
+        "Bearer sesame" => {
+            fine(r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#)
+        }
+        _ => no(401),
+    })
+    .await;
+    let address = format!("--prometheus-address={}", server.address);
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "hunter2\n").expect("writes");
+    let file = format!("--prometheus-bearer-token-file={}", token.display());
+    let said = refused(&[&address, &file], 1).await;
+    assert!(said.contains("does not accept this bearer token (401)"), "{said}");
+    std::fs::write(&token, "sesame\n").expect("writes");
+    let (report, _) = examine(&server.address, &[&file]).await;
+    assert_eq!(codes(&report), ["usage_missing"], "it lets us in: {report:#}");
+    assert!(flags(&report).contains(&file), "{report:#}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
+    let history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let flags = ["--deadline=4s", "--history-length=20h"];
+    for (answers, known, unknown) in [
+        // It lets us in, and no more.
+        (1, &[][..], "what the server is and keeps; what its series are called"),
+        // Names are found, and then it hangs.
+        (20, &["server_kind", "usage", "interval"], "what reading it costs"),
+    ] {
+        let fine = std::iter::repeat_n(Fault::None, answers);
+        way.then(fine.chain(std::iter::repeat_n(Fault::Hang, 200)));
+        let begun = Instant::now();
+        let (report, exit) = examine(way.url(), &flags).await;
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        let (level, words) = finding(&report, "deadline").expect("it is told");
+        assert!(level == "problem" && words.starts_with("After 4 s"), "{words}");
+        assert!(words.contains(unknown), "{words}");
+        for code in known {
+            assert!(finding(&report, code).is_some(), "{code}: {report:#}");
+        }
+        assert_eq!(exit, Some(1));
+        let judged = ["history_length", "history_short", "history_none", "usage_missing"];
+        let judged = judged.into_iter().filter(|code| finding(&report, code).is_some());
+        assert_eq!(judged.collect::<Vec<_>>(), Vec::<&str>::new(), "nothing is known of it");
+    }
+}
+
+#[tokio::test]
+async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_them() {
+    let mut history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
+    for pod in ["web-0", "web-1", "web-2"] {
+        let place = [("job", "kubelet"), ("metrics_path", "/metrics/resource")];
+        let names = [("namespace", "shop"), ("pod", pod), ("container", "main")];
+        let labels = [&place[..], &names].concat();
+        history = history.series(MEMORY, &labels, |_| Some(1e8));
+    }
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let (report, _) = examine(&server.url(), &["--history-length=20h"]).await;
+    let job = "--prometheus-cadvisor-job-name=kubelet".to_owned();
+    assert!(flags(&report).contains(&job), "{:?}", flags(&report));
+    let (again, _) = examine(&server.url(), &["--history-length=20h", &job]).await;
+    for report in [&report, &again] {
+        let (_, words) = finding(report, "usage").expect("usage");
+        assert!(words.contains("from job kubelet at /metrics/cadvisor"), "{words}");
+        for query in report["queries"].as_array().expect("queries") {
+            let asked = query["asked"].as_str().expect("a query");
+            assert!(asked.contains("metrics_path=\"/metrics/cadvisor\""), "{asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_login_page_before_a_server_is_called_what_it_is() {
+    let history = days(1, SignedDuration::from_mins(5)).series("up", &[], |_| Some(1.0));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let address = format!("--prometheus-address={}", way.url());
+    for (fault, words) in [
+        (Fault::Instead(200, "text/html", LOGIN), "titled \"Sign in to Acme\""),
+        (Fault::Redirect, "/login (302)"),
+        (Fault::Instead(503, "text/plain", "starting"), "the server is too busy"),
+        (Fault::Instead(500, "text/html", "oops"), "the server failed"),
+    ] {
+        way.then([fault]);
+        let said = refused(&[&address], 1).await;
+        assert!(said.contains(words) && said.contains(way.url()), "{said}");
+    }
+    // Once it has answered, a question that fails is a finding of its own.
+    way.then([Fault::None, Fault::Instead(404, "text/plain", "404 page not found")]);
+    let (report, exit) = examine(way.url(), &[]).await;
+    assert_eq!(exit, Some(1));
+    assert_eq!(report["server"]["kind"], "unknown", "{report:#}");
+}
+
+#[tokio::test]
+async fn secrets_are_not_repeated_and_what_contradicts_itself_is_usage() {
+    let empty = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
+    let server = Server::start(move |_| fine(empty)).await;
+    let address = server.address.replace("http://", "http://amy:hunter2@");
+    let address = format!("--prometheus-address={address}/?key=hunter2");
+    let secrets = ["--prometheus-header=X-Key: hunter2", "--prometheus-tenant=team"];
+    for form in ["text", "json"] {
+        let output = doctor(&[&[&*address, "-o", form], &secrets[..]].concat()).await;
+        let [said, warned] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
+        assert!(!said.contains("hunter2") && !warned.contains("hunter2"), "{said}{warned}");
+        assert!(said.contains("--prometheus-tenant=team"), "{said}");
+        assert!(said.contains("--prometheus-header"), "{said}");
+        assert!(warned.contains("--prometheus-header on the command line"), "{warned}");
+    }
+    for contradiction in [
+        ["--prometheus-auth=google", "--username=amy"],
+        ["--prometheus-insecure", "--prometheus-ca-file=/ca"],
+        ["--prometheus-matcher=cluster=qa", "--no-color"],
+        ["--history-length=8", "--no-color"],
+        ["--prometheus-adress=x", "--no-color"],
+    ] {
+        refused(&contradiction, 2).await;
+    }
+}
+
+#[tokio::test]
+async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let namespace = bed.namespace("doctor").await;
+    for name in ["web", "ledger"] {
+        let vpa = format!(
+            "metadata: {{name: {name}}}\n\
+             spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}\n"
+        );
+        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &vpa).await;
+        let deployment = objects::deployment(name, 2, "100m", "64Mi");
+        objects::create::<Deployment>(bed.client(), &namespace, &deployment).await;
+    }
+    let mut web = Vec::new();
+    for name in ["web-", "ledger-"] {
+        let pods = bed.nodes().pods(&namespace, name, 2, "are ready", is_ready).await;
+        if name == "web-" {
+            web.extend(pods.into_iter().filter_map(|pod| pod.metadata.name));
+        }
+    }
+    let names: Vec<&str> = web.iter().map(String::as_str).collect();
+    let history = days(1, SignedDuration::from_mins(1));
+    let history = workload(&OPERATOR, history, &namespace, &names);
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let config = format!("--kubeconfig={}", bed.kubeconfig_path().display());
+    let wanted = "--history-length=20h";
+    let (report, exit) = examine(&server.url(), &[&config, "-n", &namespace, wanted]).await;
+    let cluster = &report["cluster"];
+    assert_eq!(
+        (&cluster["vpas"], &cluster["pods"], &cluster["withSeries"]),
+        (&json!(2), &json!(4), &json!(2)),
+        "{report:#}"
+    );
+    assert_eq!(
+        cluster["without"],
+        json!([{"namespace": namespace, "name": "ledger", "pods": 2, "withSeries": 0}])
+    );
+    assert_eq!((codes(&report), exit), (vec!["cluster_without"], Some(1)), "{report:#}");
+    let (_, cost) = finding(&report, "history_cost").expect("a cost");
+    assert!(cost.contains(&format!("2 VPAs of namespace {namespace}")), "{cost}");
+    let queries = report["queries"].as_array().expect("queries");
+    let about = |what: &str| queries.iter().filter(|query| query["about"] == what).count();
+    assert!(about("CPU") > 0 && about("memory") > 0, "{queries:#?}");
+    let asked = |query: &Value| query["asked"].as_str().is_some_and(|asked| asked.contains("web-"));
+    assert!(queries.iter().any(asked), "only their pods are asked for: {queries:#?}");
+
+    let lost = ["--kubeconfig=/nonexistent", wanted];
+    let (report, _) = examine(&server.url(), &lost).await;
+    let (level, words) = finding(&report, "cluster_unreadable").expect("it is told");
+    assert!(level == "warning" && words.contains("--kubeconfig=/nonexistent"), "{words}");
+}
+
+#[test]
+fn the_sample_is_a_report() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
+    let text = std::fs::read_to_string(path).expect("the sample is in the repository");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(faults(&schema("doctor-prometheus.v1.json"), &value), Vec::<String>::new());
+    let mut wrong = value;
+    wrong["findings"][0]["level"] = json!("fine");
+    wrong["more"] = json!(1);
+    assert_eq!(faults(&schema("doctor-prometheus.v1.json"), &wrong).len(), 2);
+}
