@@ -1,9 +1,10 @@
 //! A list of the API, read one item at a time while it arrives: memory holds one item, however long the list is.
 
-use std::{pin::pin, time::Duration};
+use std::{future::Future, pin::pin, time::Duration};
 
 use futures::AsyncBufReadExt as _;
 use kube::Client;
+use plimsoll_storage::prometheus::failure::Failure;
 use tokio::time::Instant;
 
 /// An item is a pod's usage; one of this size is no longer one, and would be all that we hold.
@@ -68,6 +69,14 @@ pub enum UsageError {
         /// How long was waited.
         limit: Duration,
     },
+    /// A Prometheus does not tell.
+    #[error("{what} cannot be had from the Prometheus: {failure}")]
+    Untold {
+        /// What was asked for.
+        what: String,
+        /// What happened.
+        failure: Failure,
+    },
 }
 
 /// How long a whole fetch may take.
@@ -81,6 +90,16 @@ impl Deadline {
     pub(super) fn after(limit: Duration) -> Self {
         Self { at: Instant::now() + limit, limit }
     }
+
+    /// What this comes to, if it does in time.
+    pub(super) async fn hold<T>(
+        self,
+        path: &str,
+        work: impl Future<Output = Result<T, UsageError>>,
+    ) -> Result<T, UsageError> {
+        let late = |_| Err(UsageError::Late { path: path.to_owned(), limit: self.limit });
+        tokio::time::timeout_at(self.at, work).await.unwrap_or_else(late)
+    }
 }
 
 /// Reads the list at `path` and hands the text of each item to `item`.
@@ -90,10 +109,7 @@ pub(super) async fn read_items(
     deadline: Deadline,
     mut item: impl FnMut(&[u8]) -> Result<(), serde_json::Error> + Send,
 ) -> Result<(), UsageError> {
-    let read = read(client, path, &mut item);
-    tokio::time::timeout_at(deadline.at, read)
-        .await
-        .unwrap_or_else(|_| Err(UsageError::Late { path: path.to_owned(), limit: deadline.limit }))
+    deadline.hold(path, read(client, path, &mut item)).await
 }
 
 async fn read(

@@ -13,6 +13,7 @@ pub mod nodes;
 pub mod pod;
 pub mod scale;
 pub mod selector;
+pub mod series;
 pub mod slim;
 pub mod target;
 pub mod usage;

@@ -81,6 +81,17 @@ impl UsageReport {
         }
     }
 
+    /// How much was left out so far.
+    pub(super) fn left_out(&self) -> (u64, usize) {
+        (self.malformed, self.malformed_examples.len())
+    }
+
+    /// Forgets what was left out since.
+    pub(super) fn go_back_to(&mut self, (malformed, examples): (u64, usize)) {
+        self.malformed = malformed;
+        self.malformed_examples.truncate(examples);
+    }
+
     pub(super) fn fail(&mut self, error: UsageError) {
         self.failed += 1;
         if self.failures.len() < EXAMPLES {
