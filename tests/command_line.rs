@@ -284,8 +284,11 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
         (&["--recommender-interval=-5s"], 2, "90s"),
         (&["--recommender-interval=0"], 2, "above 0"),
         (&["--update-worker-count=0"], 2, "from 1"),
-        (&["--storage=prometheus"], 2, "checkpoint (the default) or local[:DIR]"),
-        (&["--storage=etcd"], 2, "checkpoint (the default) or local[:DIR]"),
+        (&["--storage=etcd"], 2, "checkpoint (the default), prometheus or local[:DIR]"),
+        (&["--storage=prometheus:http://p:9090"], 2, "--prometheus-address"),
+        (&["--usage-source=prometheus", "--use-external-metrics"], 1, "give one of them"),
+        (&["--storage=prometheus", "--history-memory=1k"], 2, "1Mi at least"),
+        (&["--prometheus-queries=0"], 2, "from 1 to 100"),
         (&["--shard=0/3"], 2, "1/3"),
         (&["--feature-gates=NoSuch=true"], 2, "PerVPAConfig"),
         (&["--leader-elect-resource-lock=endpoints"], 2, "leases"),
@@ -296,12 +299,25 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
             1,
             "--prometheus-bearer-token-file: /nonexistent",
         ),
+        (&["--prometheus-matcher=cluster=qa"], 2, "its value has no quotes"),
+        (&["--prometheus-auth=aws"], 2, "--prometheus-aws-region"),
+        (&["--prometheus-header=hunter"], 2, "'NAME: VALUE'"),
     ] {
         let (found, said) = ours_says(arguments, &[]);
         assert_eq!(found, Some(code), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
         assert!(said.starts_with("plimsoll: ") && said.contains(remedy), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn what_may_be_repeated_adds_up_and_the_environment_has_one_a_line() {
+    let flags = [r#"--prometheus-matcher=cluster="qa""#, r#"--prometheus-matcher=env!="x,y""#];
+    let config = plimsoll::cli::recommender_config(&flags).expect("is fine");
+    assert_eq!(config.prometheus.known.matchers.to_string(), r#"cluster="qa",env!="x,y""#);
+    let lines = [("PLIMSOLL_FLAG_PROMETHEUS_MATCHER", "cluster=\"qa\"\nenv=x")];
+    let (code, said) = ours_says(&[], &lines);
+    assert!(code == Some(2) && said.contains("\"env=x\" cannot be used"), "{said}");
 }
 
 /// Ends soon, for there is no such file; until then the log says what was read.

@@ -5,7 +5,7 @@
 //! what then differs is the fault of this test.
 
 mod cluster;
-mod compare;
+pub mod compare;
 mod policies;
 
 use std::time::{Duration, Instant};

@@ -8,11 +8,14 @@ mod cluster;
 mod crash;
 mod crds;
 mod demo;
+mod doctor;
+mod door;
 mod election;
 mod exit;
 mod explain;
 pub mod flags;
 mod gates;
+mod identity;
 mod klog;
 mod log;
 mod model;
@@ -24,6 +27,7 @@ mod recommender;
 mod terminal;
 mod typed;
 mod value;
+mod waiting;
 
 use std::{ffi::OsString, path::Path};
 
@@ -50,6 +54,8 @@ Examples:
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
   plimsoll recommender                 recommend, from inside of a cluster
   plimsoll explain vpa shop/web        why its numbers are what they are
+  plimsoll doctor --prometheus-address http://localhost:9090
+                                       what history a Prometheus can give
 
 Every flag can be set in the environment instead, --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
@@ -74,6 +80,7 @@ struct Cli {
 enum Command {
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
+    Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
 }
@@ -90,6 +97,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         match command {
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
+            Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
         }
@@ -111,6 +119,24 @@ pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
             arguments.config(&typed, |_| String::new()).map_err(Problem::into_message)
         }
         _ => Err("these are no flags of a recommender".to_owned()),
+    }
+}
+
+/// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
+/// refuses it. For documentation: what it shows is to work.
+pub fn check(words: &[&str]) -> Result<(), String> {
+    let parsed = parse(words.iter().map(OsString::from));
+    let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
+    let variable = |_: &str| String::new();
+    match cli.command {
+        Command::Recommender(arguments) => {
+            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
+            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+        }
+        Command::Doctor(arguments) => {
+            arguments.config(variable).map(drop).map_err(Problem::into_message)
+        }
+        Command::Demo(_) | Command::Crds(_) | Command::Explain(_) => Ok(()),
     }
 }
 
@@ -259,7 +285,8 @@ mod tests {
 
     #[test]
     fn help_fits_eighty_columns() {
-        let examples = [EXAMPLES, demo::EXAMPLES, explain::EXAMPLES, recommender::EXAMPLES];
+        let examples =
+            [EXAMPLES, demo::EXAMPLES, doctor::EXAMPLES, explain::EXAMPLES, recommender::EXAMPLES];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
         }

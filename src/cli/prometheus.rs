@@ -1,42 +1,44 @@
-//! The flags of history in a Prometheus, by upstream's names. They are read, so that manifests that have them
-//! start, and kept for the storage that will use them.
+//! The flags of history in a Prometheus: upstream's by upstream's names, and how much may be asked of it.
 
-use std::{fs, path::PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll_storage::prometheus::door::Secret;
+use plimsoll_storage::prometheus::detect::Known;
 
-use super::{Exit, output::Problem, value};
-use crate::run::prometheus::{Login, PrometheusConfig};
-
-/// Flags that hold secrets.
-pub const SECRETS: [&str; 2] = ["password", "prometheus_bearer_token"];
+use super::{Exit, door::DoorArgs, output::Problem, typed::Typed, value};
+use crate::{quantity::Quantity, run::prometheus::PrometheusConfig};
 
 /// Where history in a Prometheus is.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "History in a Prometheus (not used yet)")]
+#[command(next_help_heading = "History in a Prometheus")]
 pub struct PrometheusArgs {
-    /// URL of the Prometheus
-    #[arg(long, value_name = "URL", default_value = "http://prometheus.monitoring.svc")]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_ADDRESS", hide_short_help = true, hide_env = true)]
-    prometheus_address: String,
-    /// Takes any certificate of it
+    #[command(flatten)]
+    door: DoorArgs,
+    /// With --storage=prometheus: writes checkpoints too, and goes on from them while it is away
     #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_INSECURE", hide_short_help = true, hide_env = true)]
-    prometheus_insecure: bool,
-    /// Job that scrapes the containers; empty for any
+    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_FALLBACK", hide_short_help = true, hide_env = true)]
+    checkpoint_fallback: bool,
+    /// How many queries may be under way at once
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = value::whole(1_u32, 100))]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
+    prometheus_queries: u32,
+    /// Memory for history that waits to be taken in
+    #[arg(long, value_name = "SIZE", default_value = "24Mi")]
+    #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY", hide_short_help = true, hide_env = true)]
+    history_memory: Quantity,
+    /// Job that scrapes the containers; empty for any [if not set: found out]
     #[arg(long, value_name = "NAME", default_value = "kubernetes-cadvisor")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
     prometheus_cadvisor_job_name: String,
     /// How far to look back
-    #[arg(long, value_name = "TIME", default_value = "8d")]
+    #[arg(long, value_name = "TIME", default_value = "8d", value_parser = value::days)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_short_help = true, hide_env = true)]
-    history_length: String,
-    /// Step of the queries
-    #[arg(long, value_name = "TIME", default_value = "1h")]
+    history_length: Duration,
+    /// Step of the queries [if not set, with --history-weighting=duration: 1m for CPU, 5m for memory]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = value::days)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_RESOLUTION", hide_short_help = true, hide_env = true)]
-    history_resolution: String,
+    history_resolution: Duration,
     /// Counter of CPU seconds
     #[arg(long, value_name = "METRIC", default_value = "container_cpu_usage_seconds_total")]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_CPU_METRIC", hide_short_help = true, hide_env = true)]
@@ -46,26 +48,26 @@ pub struct PrometheusArgs {
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
     history_memory_metric: String,
     /// How long a query may take
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = value::some_time)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
-    prometheus_query_timeout: String,
-    /// What stands before the labels of a pod
+    prometheus_query_timeout: Duration,
+    /// Accepted, without effect: pods are found by their owners
     #[arg(long, value_name = "PREFIX", default_value = "pod_label_")]
     #[arg(env = "PLIMSOLL_FLAG_POD_LABEL_PREFIX", hide_short_help = true, hide_env = true)]
     pod_label_prefix: String,
-    /// Query that gives labels of pods
+    /// Accepted, without effect: pods are found by their owners
     #[arg(long, value_name = "QUERY", default_value = "up{job=\"kubernetes-pods\"}")]
     #[arg(env = "PLIMSOLL_FLAG_METRIC_FOR_POD_LABELS", hide_short_help = true, hide_env = true)]
     metric_for_pod_labels: String,
-    /// Label with the namespace beside labels of pods
+    /// Accepted, without effect: pods are found by their owners
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_namespace")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAMESPACE_LABEL", hide_short_help = true, hide_env = true)]
     pod_namespace_label: String,
-    /// Label with the pod's name beside labels of pods
+    /// Accepted, without effect: pods are found by their owners
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_pod_name")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     pod_name_label: String,
-    /// Label with the namespace on series of containers
+    /// Label with the namespace on series of containers [if not set: found out]
     #[arg(long, value_name = "LABEL", default_value = "namespace")]
     #[arg(
         env = "PLIMSOLL_FLAG_CONTAINER_NAMESPACE_LABEL",
@@ -73,32 +75,14 @@ pub struct PrometheusArgs {
         hide_env = true
     )]
     container_namespace_label: String,
-    /// Label with the pod's name on series of containers
+    /// Label with the pod's name on series of containers [if not set: found out]
     #[arg(long, value_name = "LABEL", default_value = "pod_name")]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     container_pod_name_label: String,
-    /// Label with the container's name on series of containers and on external metrics
+    /// Label with the container's name on series of containers [if not set: found out] and on external metrics
     #[arg(long, value_name = "LABEL", default_value = "name")]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL", hide_short_help = true, hide_env = true)]
     container_name_label: String,
-    /// Name to sign in with; PROMETHEUS_USERNAME does the same
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_USERNAME", hide_short_help = true, hide_env = true)]
-    username: String,
-    /// Password to sign in with: rather set PROMETHEUS_PASSWORD
-    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PASSWORD", hide_short_help = true, hide_env = true)]
-    password: Secret,
-    /// Token to sign in with: rather name a file
-    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN", hide_short_help = true, hide_env = true)]
-    prometheus_bearer_token: Secret,
-    /// File with the token to sign in with, read once
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = value::path())]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
-    prometheus_bearer_token_file: PathBuf,
 }
 
 impl PrometheusArgs {
@@ -110,61 +94,61 @@ impl PrometheusArgs {
     /// The Prometheus that was described. `variable` looks into the environment.
     pub fn prometheus(
         &self,
+        typed: &Typed,
         variable: impl Fn(&str) -> String,
     ) -> Result<PrometheusConfig, Problem> {
-        let own = self.clone();
+        // What was not set is found out: upstream's defaults fit series that nobody has any more.
+        let set = |flag: &str, text: &String| typed.has(flag).then(|| text.clone());
         Ok(PrometheusConfig {
-            login: self.login(variable)?,
-            address: own.prometheus_address,
-            insecure: own.prometheus_insecure,
-            cadvisor_job: own.prometheus_cadvisor_job_name,
-            length: own.history_length,
-            resolution: own.history_resolution,
-            query_timeout: own.prometheus_query_timeout,
-            cpu_metric: own.history_cpu_metric,
-            memory_metric: own.history_memory_metric,
-            pod_labels_query: own.metric_for_pod_labels,
-            pod_label_prefix: own.pod_label_prefix,
-            pod_namespace_label: own.pod_namespace_label,
-            pod_name_label: own.pod_name_label,
-            container_namespace_label: own.container_namespace_label,
-            container_pod_name_label: own.container_pod_name_label,
-            container_name_label: own.container_name_label,
+            door: self.door.door(variable)?,
+            known: Known {
+                job: set("prometheus_cadvisor_job_name", &self.prometheus_cadvisor_job_name),
+                cpu: set("history_cpu_metric", &self.history_cpu_metric),
+                memory: set("history_memory_metric", &self.history_memory_metric),
+                namespace: set("container_namespace_label", &self.container_namespace_label),
+                pod: set("container_pod_name_label", &self.container_pod_name_label),
+                container: set("container_name_label", &self.container_name_label),
+                interval: None,
+                matchers: self.door.matchers(),
+            },
+            length: self.history_length,
+            resolution: typed.has("history_resolution").then_some(self.history_resolution),
+            query_timeout: self.prometheus_query_timeout,
+            queries: self.prometheus_queries as usize,
+            budget: bytes(&self.history_memory)?,
+            has_fallback: self.checkpoint_fallback,
         })
     }
 
-    /// A token goes before a name with its password, and what was typed before the environment: as upstream.
-    fn login(&self, variable: impl Fn(&str) -> String) -> Result<Login, Problem> {
-        let file = &self.prometheus_bearer_token_file;
-        let mut token = self.prometheus_bearer_token.clone();
-        if !file.as_os_str().is_empty() {
-            if !token.is_empty() && !self.username.is_empty() {
-                return Err(Problem::new(
-                    Exit::Findings,
-                    "--prometheus-bearer-token, --prometheus-bearer-token-file and --username exclude each other: \
-                     give one of them",
-                ));
-            }
-            let text = fs::read_to_string(file).map_err(|error| {
-                let place = file.display();
-                Problem::new(
-                    Exit::Findings,
-                    format!("--prometheus-bearer-token-file: {place}: {error}"),
-                )
-            })?;
-            token = text.trim().into();
+    /// What should be looked at, though it keeps nothing from starting.
+    pub fn warnings(&self, typed: &Typed, is_used: bool) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let idle = typed.among(&PODS_BY_LABELS);
+        if !idle.is_empty() {
+            warnings.push(format!(
+                "accepted, without effect here: {}: pods are found by their owners",
+                idle.join(", ")
+            ));
         }
-        let basic = |user: String, password: Secret| {
-            (!user.is_empty() && !password.is_empty()).then_some(Login::Basic { user, password })
-        };
-        Ok(if token.is_empty() {
-            basic(self.username.clone(), self.password.clone())
-                .or_else(|| {
-                    basic(variable("PROMETHEUS_USERNAME"), variable("PROMETHEUS_PASSWORD").into())
-                })
-                .unwrap_or_default()
-        } else {
-            Login::Bearer(token)
-        })
+        if self.checkpoint_fallback && !is_used {
+            warnings
+                .push("--checkpoint-fallback has no use without --storage=prometheus".to_owned());
+        }
+        warnings
     }
+}
+
+/// Flags by which upstream finds out whose pods there were.
+const PODS_BY_LABELS: [&str; 4] =
+    ["metric_for_pod_labels", "pod_label_prefix", "pod_namespace_label", "pod_name_label"];
+
+/// The least that a slice of two queries can be read in.
+const LEAST: u64 = 1 << 20;
+
+fn bytes(amount: &Quantity) -> Result<u64, Problem> {
+    let bytes = amount.as_f64();
+    if bytes.is_finite() && bytes >= LEAST as f64 {
+        return Ok(bytes as u64);
+    }
+    Err(Problem::new(Exit::Usage, format!("--history-memory={amount}: give 1Mi at least")))
 }

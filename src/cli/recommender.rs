@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{
     Exit,
     caps::CapArgs,
     cluster::ClusterArgs,
+    door,
     election::ElectionArgs,
     gates::{Gate, Gates},
     klog::{self, LogArgs},
     log,
     model::ModelArgs,
     output::{Problem, on_one_line},
-    prometheus::{self, PrometheusArgs},
+    prometheus::PrometheusArgs,
     typed::Typed,
     value,
 };
@@ -34,6 +35,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll recommender --kubeconfig ~/.kube/config --leader-elect=false
   plimsoll recommender --compat=upstream --v=4
+  plimsoll recommender --storage=prometheus --checkpoint-fallback \\
+    --prometheus-address http://prometheus:9090
   plimsoll recommender --storage=local:/data --shard=1/3
 
 -h keeps to the essentials. Flags are read as upstream's are: --a_b is --a-b,
@@ -55,7 +58,7 @@ pub struct RecommenderArgs {
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8942")]
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
-    /// Where history is kept: `checkpoint` in the cluster, or `local[:DIR]`
+    /// Where history is kept: `checkpoint` in the cluster, `prometheus`, or `local[:DIR]`
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,
@@ -106,7 +109,11 @@ pub struct RecommenderArgs {
     #[arg(long, value_name = "GATES")]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
     feature_gates: Vec<Gates>,
-    /// Takes usage from external.metrics.k8s.io
+    /// Where usage comes from: metrics.k8s.io, external.metrics.k8s.io or a Prometheus
+    #[arg(long, value_name = "SOURCE", default_value = "metrics")]
+    #[arg(env = "PLIMSOLL_FLAG_USAGE_SOURCE", hide_short_help = true, hide_env = true)]
+    usage_source: Usage,
+    /// Takes usage from external.metrics.k8s.io: --usage-source=external does the same
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_USE_EXTERNAL_METRICS", hide_short_help = true, hide_env = true)]
     use_external_metrics: bool,
@@ -137,6 +144,14 @@ pub struct RecommenderArgs {
     prometheus: PrometheusArgs,
 }
 
+/// Where usage comes from, as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Usage {
+    Metrics,
+    External,
+    Prometheus,
+}
+
 impl RecommenderArgs {
     /// What was asked for, checked as a whole. `variable` looks into the environment.
     pub(super) fn config(
@@ -160,9 +175,18 @@ impl RecommenderArgs {
         }
         let gates = Gates::all(self.feature_gates.iter().cloned());
         let mut settings = self.model.settings();
+        settings.sampling_interval = self.recommender_interval;
         settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
         let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
-        let usage = if self.use_external_metrics {
+        if self.use_external_metrics && self.usage_source == Usage::Prometheus {
+            return Err(refuse(
+                "--use-external-metrics and --usage-source=prometheus exclude each other: give one of them",
+            ));
+        }
+        let external = self.use_external_metrics || self.usage_source == Usage::External;
+        let usage = if self.usage_source == Usage::Prometheus {
+            UsageSource::Prometheus
+        } else if external {
             UsageSource::External {
                 cpu: metric(&self.external_metrics_cpu_metric),
                 memory: metric(&self.external_metrics_memory_metric),
@@ -190,7 +214,7 @@ impl RecommenderArgs {
             burst: self.cluster.burst(),
             election,
             usage,
-            prometheus: self.prometheus.prometheus(variable)?,
+            prometheus: self.prometheus.prometheus(typed, variable)?,
             object_metrics: self.object_metrics,
             bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
             native_sidecars: gates.open(Gate::NativeSidecar, compat),
@@ -204,12 +228,9 @@ impl RecommenderArgs {
     /// What should be looked at, though it keeps nothing from starting.
     fn warnings(&self, typed: &Typed, scope: &Scope, usage: &UsageSource) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
-        for flag in prometheus::SECRETS.into_iter().filter(|flag| typed.shows(flag)) {
-            let flag = flag.replace('_', "-");
-            warnings.push(format!(
-                "--{flag} on the command line can be read by everybody on the machine: use a file or the environment"
-            ));
-        }
+        warnings.extend(door::shown(typed));
+        let reads_series = self.storage == StorageChoice::Prometheus;
+        warnings.extend(self.prometheus.warnings(typed, reads_series));
         let mut idle = typed.among(&klog::WITHOUT_EFFECT);
         idle.extend(typed.among(&["memory_saver", "min_checkpoints", "profiling"]));
         if !idle.is_empty() {

@@ -135,7 +135,7 @@ pub struct RecommendationChange<'a> {
 }
 
 /// The families.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Quality {
     relative: Arc<Family<Histogram, 3>>,
     missing: Arc<Family<Counter, 3>>,

@@ -93,7 +93,7 @@ pub struct VpaTraits<'a> {
 }
 
 /// What a recommender tells of itself, under upstream's names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RecommenderMetrics {
     objects: Arc<Family<Gauge, 5>>,
     latency: Arc<Histogram>,

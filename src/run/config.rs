@@ -79,6 +79,8 @@ pub enum StorageChoice {
     Checkpoint,
     /// In a directory, for a single replica.
     Local(PathBuf),
+    /// In the series of a Prometheus, which is only read.
+    Prometheus,
 }
 
 impl StorageChoice {
@@ -94,10 +96,9 @@ impl FromStr for StorageChoice {
             ("" | "checkpoint", "") => Ok(Self::Checkpoint),
             ("local", "") => Ok(Self::Local(Self::DIRECTORY.into())),
             ("local", directory) => Ok(Self::Local(directory.into())),
-            ("prometheus", _) => Err("history from Prometheus cannot be read yet: \
-                 use checkpoint (the default) or local[:DIR]"
-                .to_owned()),
-            _ => Err("use checkpoint (the default) or local[:DIR]".to_owned()),
+            ("prometheus", "") => Ok(Self::Prometheus),
+            ("prometheus", _) => Err("its address goes into --prometheus-address".to_owned()),
+            _ => Err("use checkpoint (the default), prometheus or local[:DIR]".to_owned()),
         }
     }
 }
@@ -107,6 +108,7 @@ impl fmt::Display for StorageChoice {
         match self {
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Local(directory) => write!(f, "local:{}", directory.display()),
+            Self::Prometheus => f.write_str("prometheus"),
         }
     }
 }
@@ -207,6 +209,8 @@ pub enum UsageSource {
         /// The label with the container's name.
         container_label: String,
     },
+    /// The series of a Prometheus.
+    Prometheus,
 }
 
 /// Of which objects there are series of their own.
@@ -298,15 +302,18 @@ mod tests {
             ("checkpoint", "checkpoint"),
             ("local", "local:/var/lib/plimsoll"),
             ("local:/data", "local:/data"),
+            ("prometheus", "prometheus"),
         ] {
             assert_eq!(
                 text.parse::<StorageChoice>().map(|storage| storage.to_string()),
                 Ok(shown.into())
             );
         }
-        for bad in ["prometheus", "etcd", "checkpoint:/data"] {
+        for bad in ["etcd", "checkpoint:/data"] {
             let error = bad.parse::<StorageChoice>().expect_err(bad);
-            assert!(error.contains("checkpoint") && error.contains("local"), "{error}");
+            assert!(error.contains("prometheus") && error.contains("local"), "{error}");
         }
+        let error = "prometheus:http://x".parse::<StorageChoice>().expect_err("an address");
+        assert!(error.contains("--prometheus-address"), "{error}");
     }
 }

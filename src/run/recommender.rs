@@ -3,12 +3,14 @@
 //! ```text
 //!   feeds ──▶ state: index + fleet ◀── pass (usage, kills, decisions) ──▶ outbox ──▶ statuses
 //!   targets ──▶ │                          every interval, at once at first
-//!               └──▶ history: load on first sight, save when due, collect orphans ──▶ storage
+//!               ├──▶ history: load on first sight, save when due, collect orphans ──▶ storage
+//!               └──▶ series: read on first sight, taken in a VPA at a time ◀── Prometheus
 //!   election ──▶ fence ──▶ permit: without it nothing is written
 //! ```
 
 mod explanations;
 mod feeds;
+mod fetching;
 mod history;
 mod intake;
 mod lead;
@@ -17,8 +19,11 @@ mod probes;
 mod publish;
 mod rows;
 mod save;
+mod series;
+mod sources;
 pub(super) mod state;
 mod targets;
+mod throttling;
 mod turn;
 
 use std::{
@@ -30,7 +35,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use kube::{Client, Config, config::KubeConfigOptions};
-use plimsoll_storage::{Checkpoints, Local, Storage};
+use plimsoll_storage::{Storage, prometheus::history::PrometheusHistory};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -38,10 +43,10 @@ use tokio::{
 
 pub use self::pass::Summary;
 use self::{
-    explanations::Explanations, feeds::Feeds, probes::Pulse, publish::Publisher, rows::Rows,
-    state::State,
+    explanations::Explanations, feeds::Feeds, fetching::Fetching, probes::Pulse,
+    publish::Publisher, rows::Rows, series::Series, state::State,
 };
-use super::config::{ObjectMetrics as Wanted, RecommenderConfig, StorageChoice};
+use super::config::{ObjectMetrics as Wanted, RecommenderConfig};
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
     clock::Clock,
@@ -70,7 +75,11 @@ pub struct Role {
     feeds: Feeds,
     controllers: Arc<Controllers>,
     targets: Targets,
-    storage: Box<dyn Storage>,
+    storage: Arc<dyn Storage>,
+    /// Where history comes from beside that, if it does.
+    series: Option<Arc<Series>>,
+    /// A Prometheus, where usage or history is read from one.
+    prometheus: Option<Arc<PrometheusHistory>>,
     permit: Permit,
     /// Where statuses go to be written.
     outbox: Outbox,
@@ -216,7 +225,16 @@ pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> R
 
     role.start_feeds(&work_stop, &mut workers);
     workers.spawn(Arc::clone(&role).keep_finding_targets(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_loading(work_stop.clone()));
+    match &role.series {
+        Some(series) => {
+            let of = |role: &Arc<Role>| (Arc::clone(role), Arc::clone(series), work_stop.clone());
+            let (own, from, stop) = of(&role);
+            workers.spawn(own.keep_asking_for_throttling(from, stop));
+            let (own, from, stop) = of(&role);
+            workers.spawn(own.keep_reading(from, stop))
+        }
+        None => workers.spawn(Arc::clone(&role).keep_loading(work_stop.clone())),
+    };
     workers.spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
     workers.spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
     workers.spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
@@ -300,10 +318,16 @@ impl Role {
             gate,
             crate::observe::scale::Lifetimes::default(),
         );
-        let storage = open_storage(&config, &client, &clock)?;
+        let prometheus = sources::open_prometheus(&config, &clock, &metrics)?;
+        let storage = sources::open_storage(&config, &client, &clock, prometheus.as_ref())?;
+        let series = sources::open_series(&config, prometheus.as_ref());
         let index = Index::new(config.scope.clone(), &config.name);
         let fleet = Fleet::new(config.settings.clone(), config.compat);
         let state = State::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
+        // Upstream's never says so.
+        if series.is_some() && config.compat == Compat::Plimsoll {
+            state.lock().fetching = Fetching::after(config.interval);
+        }
         let counts: Arc<WriteStats> = Arc::default();
         Ok(Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(
@@ -321,6 +345,8 @@ impl Role {
             controllers,
             targets,
             storage,
+            series,
+            prometheus,
             permit,
             metrics,
             health,
@@ -355,7 +381,8 @@ impl Role {
         }
         let (vpas, pods, unsaved, sources) = {
             let core = self.state.lock();
-            let (unsaved, _) = core.fleet.unsaved();
+            // Where nothing is written, nothing waits to be.
+            let unsaved = self.storage.writer().map_or(0, |_| core.fleet.unsaved().0);
             (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
         };
         self.health.set_feed_objects(self.feeds.vpas.name(), vpas);
@@ -367,34 +394,6 @@ impl Role {
         self.health.set_write_queue("checkpoint", unsaved);
         for (kind, answer, count) in self.stats.counts() {
             self.health.set_writes(kind.as_str(), &answer.to_string(), count.writes);
-        }
-    }
-}
-
-fn open_storage(
-    config: &RecommenderConfig,
-    client: &Client,
-    clock: &Clock,
-) -> Result<Box<dyn Storage>> {
-    match &config.storage {
-        StorageChoice::Checkpoint => {
-            let clock = clock.clone();
-            let options = plimsoll_storage::checkpoint::Options {
-                namespace: config.scope.only.clone(),
-                extras: config.compat == Compat::Plimsoll,
-                concurrency: config.workers,
-                ..plimsoll_storage::checkpoint::Options::default()
-            };
-            Ok(Box::new(Checkpoints::new(client.clone(), move || clock.now(), options)))
-        }
-        StorageChoice::Local(directory) => {
-            let (local, report) = Local::open(directory)?;
-            tracing::warn!(
-                directory = %directory.display(),
-                ?report,
-                "history is kept in a directory: run a single replica"
-            );
-            Ok(Box::new(local))
         }
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use plimsoll_storage::{Error, Key, Sample, Sink, Snapshot, Time, VpaKey, Wanted};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
-use crate::{observe::index::Target, recommend::Restored};
+use crate::{
+    observe::index::Target,
+    recommend::{Bootstrap, Restored},
+};
 
 /// How often it is looked whether something is due.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -61,7 +64,7 @@ impl Role {
     /// The VPAs whose history is to be read, with the owner of their pods; `again`: also those that could not be
     /// read before. None before the lists are complete: a target that only seems to be missing would find no
     /// history.
-    fn wanted_histories(&self, again: bool) -> HashMap<VpaKey, Option<Box<str>>> {
+    pub(super) fn wanted_histories(&self, again: bool) -> HashMap<VpaKey, Option<Box<str>>> {
         if !self.feeds.needed().all(|feed| feed.is_synced()) {
             return HashMap::new();
         }
@@ -88,12 +91,17 @@ impl Role {
         };
         let mut intake = Intake::new(self, now, false);
         let report = self.storage.load(&Wanted::Vpas(wanted.clone()), &mut intake).await?;
-        let Intake { found, unusable, .. } = intake;
+        let Intake { found, unusable, bootstrap, partial, .. } = intake;
+        let tally = bootstrap.tally();
+        let mut containers = report.snapshots;
+        for (key, folded) in bootstrap.finish() {
+            containers += self.state.lock().fleet.take_folded(&key, folded, now);
+        }
         let mut core = self.state.lock();
-        for (key, sighting) in sightings {
+        for (key, sighting) in sightings.into_iter().filter(|(key, _)| !partial.contains(*key)) {
             core.fleet.loaded(key, sighting);
         }
-        for key in &found {
+        for key in found.keys() {
             core.fleet.was_stored(key, now);
         }
         drop(core);
@@ -109,15 +117,41 @@ impl Role {
         tracing::info!(
             storage = self.storage.name(),
             vpas = wanted.len(),
-            containers = report.snapshots,
+            containers,
+            samples = tally.taken,
+            known = tally.known,
+            senseless = tally.senseless,
             "history loaded"
         );
         self.loaded.notify_one();
-        Ok(())
+        if partial.is_empty() {
+            return Ok(());
+        }
+        let place = self.storage.name().to_owned();
+        let why = format!("the history of {} VPAs came in part, and does not count", partial.len());
+        Err(Error::Unavailable { place, why })
     }
 
-    /// Takes over whatever another writer stored since, where it saw more than this process.
+    /// Takes what the storage remembers of these VPAs into the fleet. Answers of which ones that is anything, and until
+    /// when.
+    pub(super) async fn restore(
+        &self,
+        wanted: &HashMap<VpaKey, Option<Box<str>>>,
+    ) -> Result<HashMap<VpaKey, Time>, Error> {
+        let mut intake = Intake::new(self, self.clock.now(), false);
+        self.storage.load(&Wanted::Vpas(wanted.clone()), &mut intake).await?;
+        for skipped in &intake.unusable {
+            tracing::warn!(what = skipped.what, why = skipped.why, "a checkpoint was passed over");
+        }
+        Ok(intake.found)
+    }
+
+    /// Takes over whatever another writer stored since, where it saw more than this process. Where nobody writes there
+    /// is nothing to take over: what was measured by others was seen live.
     pub(super) async fn adopt(&self, keys: &[VpaKey]) -> Result<(), Error> {
+        if self.storage.writer().is_none() {
+            return Ok(());
+        }
         let now = self.clock.now();
         let wanted = {
             let core = self.state.lock();
@@ -142,15 +176,21 @@ struct Intake<'a> {
     role: &'a Role,
     now: Time,
     adopt: bool,
-    found: HashSet<VpaKey>,
+    /// Of which VPAs something was found, and until when the container was seen that was seen least.
+    found: HashMap<VpaKey, Time>,
     adopted: u64,
     unusable: Vec<plimsoll_storage::Skipped>,
+    /// What single samples have come to so far.
+    bootstrap: Bootstrap,
+    /// The VPAs whose history came in part.
+    partial: HashSet<VpaKey>,
 }
 
 impl<'a> Intake<'a> {
     fn new(role: &'a Role, now: Time, adopt: bool) -> Self {
-        let (found, unusable) = (HashSet::new(), Vec::new());
-        Self { role, now, adopt, found, adopted: 0, unusable }
+        let (found, partial, unusable) = (HashMap::new(), HashSet::new(), Vec::new());
+        let bootstrap = Bootstrap::new(role.state.lock().fleet.settings(), now);
+        Self { role, now, adopt, found, adopted: 0, unusable, bootstrap, partial }
     }
 }
 
@@ -166,7 +206,10 @@ impl Sink for Intake<'_> {
         match restored {
             Ok(restored) => {
                 self.adopted += u64::from(self.adopt && restored == Restored::Taken);
-                self.found.insert(key.vpa);
+                let last = snapshot.cpu_seen.last.max(snapshot.memory_seen.last);
+                let last = last.unwrap_or(Time::EPOCH);
+                let found = self.found.entry(key.vpa).or_insert(last);
+                *found = last.min(*found);
             }
             Err(bad) => {
                 let (what, why) = (key.to_string(), bad.to_string());
@@ -179,9 +222,17 @@ impl Sink for Intake<'_> {
         !self.role.state.lock().index.is_of_others(vpa)
     }
 
-    fn sample(&mut self, key: &Key, _: Sample) {
-        // No storage that can be chosen today keeps single samples.
-        let why = "single samples cannot be taken in yet".to_owned();
-        self.unusable.push(plimsoll_storage::Skipped { what: key.to_string(), why });
+    fn sample(&mut self, key: &Key, sample: Sample) {
+        if self.adopt {
+            return;
+        }
+        let role = self.role;
+        let begin = |vpa: &VpaKey| role.state.lock().fleet.begin_folding(vpa);
+        self.bootstrap.take(key, &sample, begin);
+    }
+
+    fn discard(&mut self, vpa: &VpaKey) {
+        self.bootstrap.discard(vpa);
+        self.partial.insert(vpa.clone());
     }
 }

@@ -1,6 +1,7 @@
 //! What was measured on its way into the histories: usage from a metrics API, and kills that were found.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -18,6 +19,7 @@ use crate::{
     observe::{
         external::{ExternalMetrics, PodQuery, fetch_external},
         pod::{Kill, KillSource},
+        series::fetch_series,
         usage::{PodUsage, UsageError, UsageReport, fetch_usage},
     },
     recommend::{
@@ -220,7 +222,35 @@ impl Role {
                 let pods = self.external_queries();
                 fetch_external(&self.client, &metrics, pods, at_once, sink, patience).await
             }
+            UsageSource::Prometheus => self.fetch_from_series(sink, patience).await,
         }
+    }
+
+    async fn fetch_from_series(
+        &self,
+        sink: &mut (dyn FnMut(PodUsage) + Send),
+        patience: Duration,
+    ) -> Result<UsageReport, UsageError> {
+        let Some(prometheus) = &self.prometheus else { return Ok(UsageReport::default()) };
+        let namespaces: BTreeSet<Arc<str>> = {
+            let core = self.state.lock();
+            core.fleet.keys_after(None).map(|key| Arc::clone(&key.namespace)).collect()
+        };
+        let namespaces: Vec<&str> = namespaces.iter().map(|namespace| &**namespace).collect();
+        if namespaces.is_empty() {
+            return Ok(UsageReport::default());
+        }
+        let unknown = |reason: &dyn ToString| UsageError::Unreachable {
+            path: prometheus.place().to_owned(),
+            reason: reason.to_string(),
+        };
+        let schema = timeout(patience, prometheus.schema(&namespaces)).await;
+        let schema = schema.map_err(|_| unknown(&format!("no answer within {patience:?}")))?;
+        let schema = schema.map_err(|why| unknown(&why))?;
+        let now = self.clock.now();
+        // A long load must not hold up what is used now.
+        let client = prometheus.client().beside(1);
+        fetch_series(&client, &schema, &namespaces, now, sink, patience).await
     }
 
     fn external_queries(&self) -> Vec<PodQuery> {

@@ -142,6 +142,9 @@ impl Role {
         self.state.each_page(|core, page| {
             let now = self.clock.now();
             for key in page {
+                if core.is_waiting(key) {
+                    core.fetching.note(key, now);
+                }
                 let verdict = core.judge(key, now);
                 let Some(vpa) = core.index.vpa(key) else { continue };
                 let mode = vpa.mode;
@@ -149,6 +152,12 @@ impl Role {
                 let unsupported =
                     matches!(vpa.target(), Target::Unsupported(_) | Target::Unavailable(_));
                 let Some(verdict) = verdict else {
+                    let conditions = core.waiting_conditions(key, now);
+                    let known = core.sent.get(key).or(core.index.vpa(key).map(|vpa| &vpa.reported));
+                    let is_news = conditions.as_ref() != known.map(|known| &known.conditions);
+                    if may_write && conditions.is_some() && is_news {
+                        self.outbox.push(key.clone(), core.last_written(key));
+                    }
                     counts.push((
                         mode,
                         vpa.reported.recommendation.as_ref().is_some_and(|it| !it.is_empty()),
@@ -184,7 +193,10 @@ impl Role {
                 note_missing(passes, core, key, now);
             }
         });
-        let core = self.state.lock();
+        let mut core = self.state.lock();
+        let mut fetching = std::mem::take(&mut core.fetching);
+        fetching.retain(|key| core.is_waiting(key));
+        core.fetching = fetching;
         passes.missing.retain(|key| core.fleet.get(key).is_some());
         self.metrics.set_container_states(core.fleet.containers());
         drop(core);

@@ -2,9 +2,9 @@
 
 use std::sync::Weak;
 
-use plimsoll_storage::VpaKey;
+use plimsoll_storage::{Time, VpaKey};
 
-use super::Role;
+use super::{Role, state::Core};
 use crate::{
     act::status::{Outcome, Source, StatusPatch},
     recommend::status::{self, Change, Reported},
@@ -22,7 +22,9 @@ impl Source for Publisher {
         }
         let now = role.clock.now();
         let mut core = role.state.lock();
-        let verdict = core.judge(key, now)?;
+        let Some(verdict) = core.judge(key, now) else {
+            return prepare_waiting(&mut core, key, now);
+        };
         let vpa = core.index.vpa(key)?;
         let (generation, band) = (vpa.generation, role.config.bounds_dead_band);
         let change = vpa.reported.change(&verdict.conditions, &verdict.said, generation, band);
@@ -98,4 +100,21 @@ impl Source for Publisher {
             }
         }
     }
+}
+
+/// What is written about a VPA that waits for its history: that it does.
+fn prepare_waiting(core: &mut Core, key: &VpaKey, now: Time) -> Option<StatusPatch> {
+    let conditions = core.waiting_conditions(key, now)?;
+    let vpa = core.index.vpa(key)?;
+    if vpa.reported.conditions == conditions {
+        return None;
+    }
+    let patch = StatusPatch {
+        key: key.clone(),
+        resource_version: vpa.resource_version.clone(),
+        body: status::conditions_patch(&conditions),
+    };
+    let sent = Reported { conditions, ..vpa.reported.clone() };
+    core.sent.insert(key.clone(), sent);
+    Some(patch)
 }

@@ -25,6 +25,9 @@ const FINAL: Duration = Duration::from_secs(20);
 impl Role {
     /// Writes the histories that changed, as long as this process may write.
     pub(super) async fn keep_saving(self: Arc<Self>, stop: Stop) {
+        if self.storage.writer().is_none() {
+            return;
+        }
         let mut pause = FIRST_PAUSE;
         let mut last_collection = self.clock.now();
         loop {
@@ -211,7 +214,7 @@ impl Role {
 
     /// Writes everything that is not saved yet, at the end.
     pub(super) async fn save_all(&self) {
-        if !self.may_write() {
+        if !self.may_write() || self.storage.writer().is_none() {
             return;
         }
         self.state.lock().fleet.resume_saves();

@@ -8,6 +8,7 @@ use std::{
 
 use plimsoll_storage::{Time, VpaKey};
 
+use super::fetching::Fetching;
 use crate::{
     api::vpa::{Condition, VerticalPodAutoscaler},
     observe::{
@@ -44,6 +45,8 @@ pub struct Core {
     pub fleet: Fleet,
     /// Statuses that were sent and not answered yet, as they will be when they are stored.
     pub sent: HashMap<VpaKey, Reported>,
+    /// Who waits for long.
+    pub fetching: Fetching,
     /// The nodes, where recommendations are kept within one of them.
     nodes: Option<Nodes>,
     /// What the nodes have left, and the operator's limit, as of the latest pass.
@@ -69,7 +72,8 @@ impl State {
     pub fn new(index: Index, fleet: Fleet, sidecars: bool, nodes: bool) -> Self {
         let (sent, nodes) = (HashMap::new(), nodes.then(Nodes::default));
         let (shapes, cap) = (Shapes::default(), Amounts::default());
-        Self(Mutex::new(Core { index, fleet, sent, nodes, shapes, cap, sidecars }))
+        let fetching = Fetching::default();
+        Self(Mutex::new(Core { index, fleet, sent, fetching, nodes, shapes, cap, sidecars }))
     }
 
     /// Takes the lock. Nothing that waits may be done while it is held.
@@ -273,9 +277,21 @@ impl Core {
             unsupported,
             ignored,
             room: words.as_ref().map(|(by, words)| (&**by, &**words)),
+            fetching: (!upstream)
+                .then(|| self.fetching.is_on() && watched.state() == HistoryState::Missing),
         };
         let conditions = conditions::merge(&vpa.reported.conditions, now, &circumstances);
         Some(Verdict { said, conditions, limits })
+    }
+}
+
+impl Core {
+    /// The conditions of a VPA that has waited long for its history: nothing but that is said of it.
+    pub fn waiting_conditions(&self, key: &VpaKey, now: Time) -> Option<Vec<Condition>> {
+        if !self.is_waiting(key) || !self.fetching.is_long(key, now) {
+            return None;
+        }
+        Some(conditions::note_fetching(&self.index.vpa(key)?.reported.conditions, now))
     }
 }
 

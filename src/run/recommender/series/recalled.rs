@@ -1,0 +1,74 @@
+//! What checkpoints remember, on its way into histories that single samples go on from.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_storage::{Key, Sample, Sink, Snapshot, Time, VpaKey};
+
+use crate::{recommend::Bootstrap, run::recommender::Role};
+
+/// Takes checkpoints that are worth going on from: all that series could tell of the time before them is part of them.
+pub(super) struct Recalled<'a> {
+    role: &'a Role,
+    bootstrap: &'a mut Bootstrap,
+    now: Time,
+    /// From here on series are asked for.
+    begin: Time,
+    /// Until when each VPA's containers were seen, the one that was seen least.
+    since: HashMap<VpaKey, Time>,
+    /// VPAs of which one container's record is worth nothing: all of their series are read.
+    unfit: HashSet<VpaKey>,
+}
+
+impl<'a> Recalled<'a> {
+    pub(super) fn new(
+        role: &'a Role,
+        bootstrap: &'a mut Bootstrap,
+        now: Time,
+        begin: Time,
+    ) -> Self {
+        Self { role, bootstrap, now, begin, since: HashMap::new(), unfit: HashSet::new() }
+    }
+
+    /// Until when the VPAs were seen that need no more than what came since.
+    pub(super) fn since(mut self) -> HashMap<VpaKey, Time> {
+        self.since.retain(|key, _| !self.unfit.contains(key));
+        self.since
+    }
+
+    fn leave(&mut self, vpa: &VpaKey) {
+        if self.unfit.insert(vpa.clone()) {
+            self.bootstrap.begin_anew(vpa);
+        }
+    }
+}
+
+impl Sink for Recalled<'_> {
+    fn snapshot(&mut self, key: Key, snapshot: Snapshot) {
+        if self.unfit.contains(&key.vpa) {
+            return;
+        }
+        let seen = snapshot.cpu_seen;
+        let reaches_back = snapshot.bootstrapped || seen.first <= Some(self.begin);
+        let Some(last) = seen.last.filter(|_| reaches_back) else { return self.leave(&key.vpa) };
+        let recalled = self.role.state.lock().fleet.recall(&key, &snapshot, self.now);
+        match recalled {
+            Ok(Some(history)) => {
+                let begin = |vpa: &VpaKey| self.role.state.lock().fleet.begin_folding(vpa);
+                self.bootstrap.go_on_from(&key, history, begin);
+                let since = self.since.entry(key.vpa).or_insert(last);
+                *since = last.min(*since);
+            }
+            Ok(None) => self.leave(&key.vpa),
+            Err(bad) => {
+                tracing::warn!(%key, %bad, "a checkpoint was passed over; its history is read from the server");
+                self.leave(&key.vpa);
+            }
+        }
+    }
+
+    fn sample(&mut self, _: &Key, _: Sample) {}
+
+    fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
+        !self.role.state.lock().index.is_of_others(vpa)
+    }
+}

@@ -1,0 +1,8 @@
+//! A recommender whose history is in a Prometheus, on a real cluster.
+
+mod away;
+mod fallback;
+mod first;
+mod live;
+mod stage;
+mod upstream;

@@ -1,0 +1,156 @@
+//! Owns a cluster with a workload, and a Prometheus that knows its past, behind a way that can fail.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, ListParams};
+use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::api::vpa::ContainerRecommendation;
+use plimsoll::clock::Clock;
+use plimsoll::run::recommender::Running;
+use plimsoll_storage::Time;
+use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+
+use crate::prometheus::flavors::OPERATOR;
+use crate::prometheus::way::Way;
+use crate::recommender::start;
+use crate::storage::objects::defined;
+use crate::support::nodes::is_ready;
+use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::usage::Use;
+use crate::support::{Bed, Usage, fetch::fetch, objects, wait};
+
+pub const MINUTE: Duration = Duration::from_mins(1);
+pub const MEBIBYTE: u64 = 1 << 20;
+
+/// What each workload uses at all times.
+pub const CORES: f64 = 0.5;
+pub const BYTES: u64 = 500 * MEBIBYTE;
+
+/// All of it.
+pub struct Stage {
+    pub bed: Bed,
+    pub namespace: String,
+    pub usage: Usage,
+    pub clock: Clock,
+    pub way: Way,
+    _server: Prometheus,
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// With so many hours of the past of `web`, whose VPA is there already, up to now.
+    pub async fn new(hours: i64) -> Option<Self> {
+        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        bed.nodes().add("node", "8", "16Gi").await;
+        let usage = Usage::serve(&bed).await;
+        let namespace = bed.namespace("shop").await;
+        let (past, end) = crate::prometheus::history::remember::hours(hours);
+        let past = ["web", "later"].into_iter().fold(past, |past, name| {
+            let pod = format!("{name}-7d5f9c4b6d-x2x4z");
+            lived(past, &namespace, &pod, end)
+        });
+        let server = Prometheus::with_history(Release::Three, past).await?;
+        let way = Way::to(&server.url()).await;
+        let clock = Clock::stepped(Time::from(end));
+        let stage = Self { bed, namespace, usage, clock, way, _server: server };
+        stage.run("web").await;
+        stage.usage.at(end);
+        stage.autoscale("web").await;
+        Some(stage)
+    }
+
+    /// Runs a workload.
+    pub async fn run(&self, name: &str) {
+        let object = objects::deployment(name, 1, "100m", "64Mi");
+        objects::create::<Deployment>(self.bed.client(), &self.namespace, &object).await;
+        let prefix = format!("{name}-");
+        self.bed.nodes().pods(&self.namespace, &prefix, 1, "are ready", is_ready).await;
+        let used = Use { cpu: CORES, memory: BYTES };
+        self.usage.set_all(&self.namespace, &prefix, "main", used);
+    }
+
+    /// Creates its VPA.
+    pub async fn autoscale(&self, name: &str) {
+        let yaml = format!(
+            "
+metadata: {{name: {name}}}
+spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
+"
+        );
+        let client = self.bed.client();
+        objects::create::<VerticalPodAutoscaler>(client, &self.namespace, &yaml).await;
+    }
+
+    /// Starts a recommender that reads its history there, with more flags.
+    pub async fn start(&self, flags: &[&str]) -> Running {
+        let address = format!("--prometheus-address={}", self.way.url());
+        let mut all = vec!["--storage=prometheus", &*address, "--prometheus-query-timeout=10s"];
+        all.extend(flags);
+        start::start(&self.bed, &self.clock, &all).await
+    }
+
+    /// One pass, a minute later, with usage to read.
+    pub async fn step(&self, running: &Running) {
+        self.usage.at(self.clock.now().later(MINUTE).into());
+        start::step(running, &self.clock, MINUTE).await;
+    }
+
+    /// Waits until a VPA is as wanted.
+    pub async fn vpa(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&VerticalPodAutoscaler) -> bool,
+    ) -> VerticalPodAutoscaler {
+        start::vpa(&self.bed, &self.namespace, name, what, is).await
+    }
+
+    /// The checkpoints that there are, by VPA.
+    pub async fn checkpoints(&self) -> Vec<Checkpoint> {
+        let api = Api::<Checkpoint>::namespaced(self.bed.client(), &self.namespace);
+        api.list(&ListParams::default()).await.expect("a list").items
+    }
+
+    /// Waits until the recommender answers whether it is ready as expected.
+    pub async fn is_ready(&self, running: &Running, expected: bool) {
+        let address = format!("http://{}/readyz", running.address());
+        wait::until(&format!("ready: {expected}"), || async {
+            let text = String::from_utf8(fetch(&address).await?.to_vec()).ok()?;
+            (text.contains("not loaded yet") != expected).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Adds what a pod's container `main` used.
+fn lived(past: History, namespace: &str, pod: &str, end: Timestamp) -> History {
+    // Names of labels live as long as the test.
+    let names = [namespace, pod, "main"];
+    let cores = move |at: Timestamp| {
+        Some((end.as_second() - at.as_second()) as f64).map(|left| CORES * (1e7 - left))
+    };
+    let past = OPERATOR.usage(past, CPU, names, cores);
+    OPERATOR.usage(past, MEMORY, names, |_| Some(BYTES as f64))
+}
+
+/// What is recommended for the only container.
+pub fn said(vpa: &VerticalPodAutoscaler) -> Option<&ContainerRecommendation> {
+    vpa.status.as_ref()?.recommendation.as_ref()?.container_recommendations.first()
+}
+
+/// Cores of a lower bound and a target.
+pub fn cores(said: &ContainerRecommendation) -> [f64; 3] {
+    [&said.lower_bound, &said.target, &said.upper_bound]
+        .map(|amounts| amounts.cpu().map_or(f64::NAN, plimsoll::quantity::Quantity::as_f64))
+}
+
+/// Whether a VPA has a condition that is true.
+pub fn has(vpa: &VerticalPodAutoscaler, kind: &str) -> bool {
+    let conditions = vpa.status.as_ref().map(|status| &status.conditions[..]);
+    conditions.unwrap_or_default().iter().any(|one| one.kind == kind && one.status == "True")
+}
