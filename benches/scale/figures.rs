@@ -114,6 +114,7 @@ pub fn table(columns: &[(Side, Figures)]) -> String {
 fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
     let Figures { passes, statuses, checkpoints, process, whole } = figures;
     let seconds = |time: Duration| Some(time.as_secs_f64());
+    let mebibytes = |bytes: u64| Some(bytes as f64 / f64::from(1 << 20));
     let mut rows = vec![
         ("passes ended".to_owned(), Some(passes.count())),
         ("s a pass, mean".to_owned(), passes.mean("total")),
@@ -136,7 +137,8 @@ fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
     rows.extend([
         ("writes a second".to_owned(), Some(writes / whole.as_secs_f64())),
         ("cores used".to_owned(), Some(process.cpu / whole.as_secs_f64())),
-        ("peak resident, MiB".to_owned(), Some(process.peak as f64 / f64::from(1 << 20))),
+        ("peak resident, MiB".to_owned(), mebibytes(process.peak)),
+        ("resident at the end, MiB".to_owned(), mebibytes(process.resident)),
     ]);
     rows
 }

@@ -7,6 +7,8 @@ use std::fs;
 pub struct Process {
     /// The most memory it ever had, in bytes.
     pub peak: u64,
+    /// What it has now, in bytes.
+    pub resident: u64,
     /// Seconds of CPU that it took.
     pub cpu: f64,
 }
@@ -19,7 +21,11 @@ pub fn look(id: u32) -> Process {
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks =
         after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-    Process { peak: kibibytes(&status, "VmHWM:") * 1024, cpu: ticks.sum::<f64>() / 100.0 }
+    Process {
+        peak: kibibytes(&status, "VmHWM:") * 1024,
+        resident: kibibytes(&status, "VmRSS:") * 1024,
+        cpu: ticks.sum::<f64>() / 100.0,
+    }
 }
 
 /// Date, cores and memory.

@@ -1,0 +1,78 @@
+//! Upstream's recommender, with the flags that make its history work at all.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use super::{
+    process,
+    side::Figures,
+    support::{
+        Bed,
+        keeper::State,
+        prometheus::Prometheus,
+        upstream::{Role, Upstream},
+    },
+};
+
+/// What its log says before it asks, and when it begins its first pass.
+const BEGINS: &str = "Initializing VPA from history provider";
+const ENDS: &str = "Recommender Run";
+const FAILS: &str = "Cannot get cluster history";
+const NAME: &str = "recommender";
+/// It is given up then.
+const PATIENCE: Duration = Duration::from_mins(15);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How it reads so many days, at most seven: of eight it would ask for more points than a server lets through. `None`
+/// after noting why it could not be had.
+pub async fn measure(server: &Prometheus, days: u32) -> Option<Figures> {
+    let bed = Bed::private().await?;
+    let upstream = Upstream::on(&bed).await?;
+    let flags = [
+        "--storage=prometheus".to_owned(),
+        format!("--prometheus-address={}", server.url()),
+        format!("--history-length={days}d"),
+        "--history-resolution=1m".to_owned(),
+        "--prometheus-query-timeout=10m".to_owned(),
+        "--prometheus-cadvisor-job-name=kubelet".to_owned(),
+        "--container-pod-name-label=pod".to_owned(),
+        "--container-name-label=container".to_owned(),
+        format!("--metric-for-pod-labels=kube_pod_labels{{job=\"kube-state-metrics\"}}[{days}d]"),
+        "--pod-label-prefix=label_".to_owned(),
+        "--pod-namespace-label=namespace".to_owned(),
+        "--pod-name-label=pod".to_owned(),
+        // Its first pass comes that long after.
+        "--recommender-interval=1s".to_owned(),
+        "--v=3".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    upstream.start(Role::Recommender, &flags);
+    let log = bed.keeper().log(NAME);
+    let said = |words: &str| fs::read_to_string(&log).unwrap_or_default().contains(words);
+    let begun = Instant::now();
+    let mut asked = None;
+    while begun.elapsed() < PATIENCE {
+        upstream.assert_running(NAME);
+        if asked.is_none() && said(BEGINS) {
+            asked = Some(Instant::now());
+        }
+        if let Some(asked) = asked.filter(|_| said(ENDS)) {
+            if said(FAILS) {
+                super::support::not_run::not_run("upstream's recommender could not read history");
+                return None;
+            }
+            let Some(State::Running(id)) = bed.keeper().state(NAME) else { return None };
+            let process = process::look(id);
+            let seconds = (asked.elapsed().as_secs_f64() - 1.0).max(0.0);
+            let (cpu, peak, resident) = (process.cpu, process.peak, process.resident);
+            let figures = Figures { seconds, cpu, peak, resident, ..Figures::default() };
+            println!("{:>10}: {figures}", "upstream");
+            return Some(figures);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    super::support::not_run::not_run("upstream's recommender did not read history in time");
+    None
+}
