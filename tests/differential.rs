@@ -8,10 +8,7 @@ mod cluster;
 pub mod compare;
 mod policies;
 
-use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
-
-use futures::FutureExt as _;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -103,20 +100,9 @@ struct Play {
     recommended: usize,
 }
 
-/// Plays a round, and plays it once more where it fails. On a machine that is busy with other things one side has come
-/// to another number than the other for good, twice in ten runs, and it is not known yet why. The round is the same each
-/// time, so a difference in the rules comes back.
-#[expect(clippy::print_stdout, reason = "it tells that something was not as expected")]
-async fn play(round: &Round) {
-    let first = AssertUnwindSafe(play_once(round)).catch_unwind().await;
-    if first.is_err() {
-        println!("this round failed, for the reason above; it is played once more");
-        play_once(round).await;
-    }
-}
-
+/// Plays a round.
 #[expect(clippy::print_stdout, reason = "the seed replays what failed")]
-async fn play_once(round: &Round) {
+async fn play(round: &Round) {
     let second = match std::env::var("PLIMSOLL_PEER").as_deref() {
         Ok("upstream") => Side::Upstream,
         _ => Side::Ours,

@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_storage::{Key, Sample, Time, VpaKey};
+use plimsoll_storage::{Key, Run, Sample, Time, VpaKey};
 
 use super::{
     container::ContainerHistory,
+    fading::Fading,
     folding::{Folded, Folding},
     settings::Settings,
 };
@@ -25,6 +26,8 @@ pub struct Bootstrap {
     foldings: Vec<Option<Folding>>,
     /// Of which VPA the last sample was, and its place: the next is nearly always of the same.
     last: Option<(VpaKey, usize)>,
+    /// Of the samples of all histories.
+    fading: Fading,
     tally: Tally,
 }
 
@@ -52,6 +55,7 @@ impl Bootstrap {
             places: HashMap::new(),
             foldings: Vec::new(),
             last: None,
+            fading: Fading::shared(),
             tally: Tally::default(),
         }
     }
@@ -70,6 +74,24 @@ impl Bootstrap {
         };
         *self.tally.of(folded) += 1;
         folded
+    }
+
+    /// Takes a run of samples, as if they came one by one.
+    pub fn take_run(
+        &mut self,
+        key: &Key,
+        run: Run<'_>,
+        begin: impl FnOnce(&VpaKey) -> Option<Folding>,
+    ) {
+        let place = self.place(&key.vpa, begin);
+        let Self { settings, now, foldings, fading, tally, .. } = self;
+        match foldings.get_mut(place) {
+            Some(Some(folding)) => {
+                let tell = |folded| *tally.of(folded) += 1;
+                folding.take_run(&key.container, run, (settings, *now), fading, tell);
+            }
+            _ => tally.ignored += run.points.len() as u64,
+        }
     }
 
     /// Goes on from what another storage remembers of a container, if no sample of it came yet.

@@ -181,6 +181,16 @@ impl ContainerHistory {
         self.throttling = Some(Box::new(measured));
     }
 
+    /// Forgets what was measured: nothing holds the container back any more. Answers whether there was anything.
+    pub(super) fn forget_throttling(&mut self) -> bool {
+        self.throttling.take().is_some()
+    }
+
+    /// Whether it was made of single samples that a storage has.
+    pub fn is_folded(&self) -> bool {
+        self.folded
+    }
+
     /// The topmost scalable owner of the pods, as a storage keeps it (`apps/Deployment/web`).
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
@@ -271,9 +281,21 @@ impl ContainerHistory {
         rules: &Rules,
     ) -> Result<bool, Rejected> {
         self.adopt(at, rules);
+        let place = place_of(&mut self.replicas, replica);
+        self.take_memory_of(place, at, usage, source, rules)
+    }
+
+    /// Takes memory of the pod at this place, after the history has adopted these rules.
+    pub(super) fn take_memory_of(
+        &mut self,
+        place: usize,
+        at: Time,
+        usage: Bytes,
+        source: Source,
+        rules: &Rules,
+    ) -> Result<bool, Rejected> {
         let (axis, sample) = (rules.memory_axis(), (at, usage, source));
-        let replica = find_or_add(&mut self.replicas, replica);
-        let peaks = &mut self.memory;
+        let (replica, peaks) = (&mut self.replicas[place], &mut self.memory);
         let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;
         see(&mut self.memory_seen, at);
         if rules.per_replica_peaks {
@@ -293,18 +315,20 @@ impl ContainerHistory {
 }
 
 /// Replicas are kept in order of their names, so that a fleet of thousands is searched in a few steps.
-pub(super) fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replica {
-    let index = match replicas.binary_search_by(|replica| (*replica.name).cmp(name)) {
-        Ok(index) => index,
-        Err(index) => {
-            if replicas.len() < 8 {
-                replicas.reserve_exact(1);
-            }
-            replicas.insert(index, window::new_replica(name));
-            index
+pub(super) fn place_of(replicas: &mut Vec<Replica>, name: &str) -> usize {
+    replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|place| {
+        if replicas.len() < 8 {
+            replicas.reserve_exact(1);
         }
-    };
-    &mut replicas[index]
+        replicas.insert(place, window::new_replica(name));
+        place
+    })
+}
+
+/// The one of this name.
+pub(super) fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replica {
+    let place = place_of(replicas, name);
+    &mut replicas[place]
 }
 
 fn see(seen: &mut Observed, at: Time) {

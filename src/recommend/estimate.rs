@@ -2,9 +2,9 @@
 //! rounding, limits. Every stage leaves what it did in the explanation.
 
 use super::{
-    buckets::raise,
     explanation::{Basis, Evidence, Floor, Reason, ResourceExplanation, Rounding, Step, Stretch},
     policy::{Cap, Capped},
+    power::raise,
     throttling::Throttled,
 };
 use crate::{

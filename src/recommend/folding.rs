@@ -2,15 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll_storage::{Measurement, Sample, Time};
+use plimsoll_storage::{Gauge, Measurement, Run, Sample, Time};
 
 use super::{
     container::ContainerHistory,
     directives::Directives,
+    fading::Fading,
     history::Early,
     kill::OomKill,
     settings::{Rules, Settings},
-    span::{Carry, Span},
+    span::{Carry, Course},
     weighting::HistoryWeighting,
     window::Rejected,
 };
@@ -96,27 +97,62 @@ impl Folding {
         settings: &Settings,
         now: Time,
     ) -> Folded {
-        if self.gap.is_some_and(|(after, before)| sample.at <= after || sample.at >= before) {
+        if self.is_elsewhere(sample.at) {
             return Folded::Known;
         }
-        let index = match self.find(name) {
-            Ok(index) => index,
-            Err(index) => {
-                let rules = self.directives.rules(None, settings);
-                let history = ContainerHistory::new(sample.at.min(now), &rules);
-                let container = Container::new(history, name, &self.directives, settings);
-                self.containers.insert(index, (Arc::clone(name), container));
-                index
-            }
-        };
-        let container = &mut self.containers[index].1;
-        if settings.history_weighting == HistoryWeighting::Upstream {
-            return container.take_once(sample);
+        let live = self.live(name, &sample.replica);
+        let container = self.container(name, sample.at, settings, now);
+        match settings.history_weighting {
+            HistoryWeighting::Upstream => container.take_once(sample),
+            HistoryWeighting::Duration => container.take(sample, live, settings.sampling_interval),
         }
-        let of = (&**name, &*sample.replica);
-        let live = self.early.binary_search_by(|early| early.of().cmp(&of));
-        let live = live.ok().map(|index| self.early[index].at);
-        container.take(sample, live, settings.sampling_interval)
+    }
+
+    /// Takes a run of samples of a container, and tells of each what became of it.
+    pub fn take_run(
+        &mut self,
+        name: &Arc<str>,
+        run: Run<'_>,
+        (settings, now): (&Settings, Time),
+        fading: &mut Fading,
+        mut tell: impl FnMut(Folded),
+    ) {
+        let Some(&(first, _)) = run.points.first() else { return };
+        if self.gap.is_some() || settings.history_weighting == HistoryWeighting::Upstream {
+            return run.samples().for_each(|sample| tell(self.take(name, &sample, settings, now)));
+        }
+        let live = self.live(name, run.replica);
+        let every = settings.sampling_interval;
+        self.container(name, first, settings, now).take_run(run, live, every, fading, tell);
+    }
+
+    /// Whether a time is not what is asked for.
+    fn is_elsewhere(&self, at: Time) -> bool {
+        self.gap.is_some_and(|(after, before)| at <= after || at >= before)
+    }
+
+    /// When a container of a pod was first seen live.
+    fn live(&self, name: &str, replica: &str) -> Option<Time> {
+        let place = self.early.binary_search_by(|early| early.of().cmp(&(name, replica)));
+        place.ok().map(|place| self.early[place].at)
+    }
+
+    /// The container, which begins now if it is not there yet.
+    fn container(
+        &mut self,
+        name: &Arc<str>,
+        at: Time,
+        settings: &Settings,
+        now: Time,
+    ) -> &mut Container {
+        let place = self.find(name).unwrap_or_else(|place| {
+            let rules = self.directives.rules(None, settings);
+            let history = ContainerHistory::new(at.min(now), &rules);
+            let container = Container::new(history, name, &self.directives, settings);
+            self.containers.insert(place, (Arc::clone(name), container));
+            place
+        });
+        &mut self.containers[place].1
     }
 
     /// What it came to, by container.
@@ -171,36 +207,61 @@ impl Container {
     /// As a recommender that lived through the span; `live` is when this pod was first seen live.
     fn take(&mut self, sample: &Sample, live: Option<Time>, every: Duration) -> Folded {
         let Sample { replica, at, covers, .. } = sample;
-        if live.is_some_and(|live| *at >= live) {
-            return Folded::Known;
-        }
-        let span = (Span { at: *at, covers: *covers }, every);
-        let of = (&**replica, self.known);
-        let (history, rules) = (&mut self.history, &self.rules);
-        let sound = |value: f64| value.is_finite() && value >= 0.0;
-        let taken = match sample.measurement {
-            Measurement::CpuCores(cores) if sound(cores) => {
-                let usage = MilliCpu::from_measured(cores);
-                history.add_cpu_span(of, span, usage, &mut self.cpu, rules)
+        let (gauge, value) = match sample.measurement {
+            Measurement::CpuCores(cores) => (Gauge::Cpu, cores),
+            Measurement::MemoryBytes(bytes) => (Gauge::Memory, bytes),
+            Measurement::OutOfMemory { .. } if live.is_some_and(|live| *at >= live) => {
+                return Folded::Known;
             }
-            Measurement::MemoryBytes(bytes) if sound(bytes) => {
-                let usage = Bytes::from_f64(bytes);
-                history.add_memory_span(of, span, usage, &mut self.memory, rules)
-            }
-            Measurement::CpuCores(_) | Measurement::MemoryBytes(_) => Err(Rejected::Negative),
             Measurement::OutOfMemory { request_bytes, limit_bytes } => {
-                if history.knows_kill(replica, *at, rules) {
-                    return Folded::Known;
-                }
-                let (request, limit) = (Bytes(request_bytes), limit_bytes.map(Bytes));
-                let kill = OomKill { request, limit, usage: None };
-                history.record_oom(replica, *at, kill, rules).map(drop)
+                let kill = (Bytes(request_bytes), limit_bytes.map(Bytes));
+                let folded = self.take_kill(replica, *at, kill);
+                self.make_room(replica);
+                return folded;
             }
         };
-        if self.history.replicas.len() >= self.crowded {
-            self.forget_old_pods(replica);
+        let run = Run { replica, gauge, covers: *covers, points: &[(*at, value)] };
+        let mut folded = Folded::Ignored;
+        self.take_run(run, live, every, &mut Fading::default(), |one| folded = one);
+        folded
+    }
+
+    fn take_run(
+        &mut self,
+        run: Run<'_>,
+        live: Option<Time>,
+        every: Duration,
+        fading: &mut Fading,
+        mut tell: impl FnMut(Folded),
+    ) {
+        let course = Course { run, known: self.known, live, every };
+        let (history, rules) = (&mut self.history, &self.rules);
+        let tell = |taken| tell(Folded::of(taken));
+        match run.gauge {
+            Gauge::Cpu => history.add_cpu_spans(course, (&mut self.cpu, fading), rules, tell),
+            Gauge::Memory => history.add_memory_spans(course, &mut self.memory, rules, tell),
         }
-        Folded::of(taken)
+        self.make_room(run.replica);
+    }
+
+    fn take_kill(
+        &mut self,
+        replica: &str,
+        at: Time,
+        (request, limit): (Bytes, Option<Bytes>),
+    ) -> Folded {
+        let (history, rules) = (&mut self.history, &self.rules);
+        if history.knows_kill(replica, at, rules) {
+            return Folded::Known;
+        }
+        let kill = OomKill { request, limit, usage: None };
+        Folded::of(history.record_oom(replica, at, kill, rules).map(drop))
+    }
+
+    fn make_room(&mut self, current: &str) {
+        if self.history.replicas.len() >= self.crowded {
+            self.forget_old_pods(current);
+        }
     }
 
     /// Forgets pods whose last sample lies two windows before the latest one: nothing of theirs is open. The one

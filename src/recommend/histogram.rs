@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use plimsoll_storage::{Time, Weights};
 
-use super::{buckets::Buckets, sparse::Sparse};
+use super::{
+    buckets::Buckets,
+    fading::Fading,
+    power::{power_of_two, whole_power_of_two},
+    sparse::Sparse,
+};
 
 /// What a histogram is measured by: its boundaries and its half-life. Kept apart from the weights,
 /// because fifty thousand histograms share a handful of these.
@@ -50,10 +55,22 @@ impl Histogram {
 
     /// Adds a sample. A weight that is negative or not a number is not added.
     pub fn add(&mut self, axis: Axis<'_>, value: f64, weight: f64, at: Time) {
+        self.add_fading(axis, value, weight, at, &mut Fading::default());
+    }
+
+    /// The same, for one of many samples that are of the same times.
+    pub fn add_fading(
+        &mut self,
+        axis: Axis<'_>,
+        value: f64,
+        weight: f64,
+        at: Time,
+        fading: &mut Fading,
+    ) {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
-        let weight = weight * self.fade(axis, at);
+        let weight = weight * self.fade(axis, at, fading);
         let bucket = axis.buckets.find(value);
         let slot = self.weights.get_mut(bucket);
         *slot += weight;
@@ -72,7 +89,7 @@ impl Histogram {
         }
         let epsilon = axis.buckets.epsilon();
         let floor = |left: f64| if left < epsilon { 0.0 } else { left };
-        let weight = weight * self.fade(axis, at);
+        let weight = weight * self.fade(axis, at, &mut Fading::default());
         let slot = self.weights.get_mut(axis.buckets.find(value));
         *slot = floor(*slot - weight);
         self.total = floor(self.total - weight);
@@ -247,7 +264,7 @@ impl Histogram {
         let moved = round_to_multiple(now, new);
         let before = now.nanos_since(reference) as f64 / old as f64;
         let after = now.nanos_since(moved) as f64 / new as f64;
-        let factor = (after - before).clamp(-1000.0, 1000.0).exp2();
+        let factor = power_of_two((after - before).clamp(-1000.0, 1000.0));
         self.weights.scale_range(0, u8::MAX, factor);
         self.total *= factor;
         self.reference = Some(moved);
@@ -256,7 +273,7 @@ impl Histogram {
 
     /// What a sample of this time weighs, relative to one at the reference. Moves the reference first
     /// when numbers would grow too large.
-    fn fade(&mut self, axis: Axis<'_>, at: Time) -> f64 {
+    fn fade(&mut self, axis: Axis<'_>, at: Time, fading: &mut Fading) -> f64 {
         let Some(half_life) = nanos(axis.half_life) else { return 1.0 };
         let limit = half_life.saturating_mul(HALF_LIVES_BEFORE_SHIFT);
         let reference = match self.reference {
@@ -266,7 +283,7 @@ impl Histogram {
                 self.reference.unwrap_or(at)
             }
         };
-        (at.nanos_since(reference) as f64 / half_life as f64).exp2()
+        fading.factor(at.nanos_since(reference), half_life)
     }
 
     /// Moves the reference to the multiple of the half-life nearest to `to`.
@@ -275,7 +292,7 @@ impl Histogram {
         let to = round_to_multiple(to, half_life);
         if let Some(reference) = self.reference {
             let halvings = reference.nanos_since(to) as f64 / half_life as f64;
-            self.scale(axis.buckets, power_of_two((halvings + 0.5).floor()));
+            self.scale(axis.buckets, whole_power_of_two((halvings + 0.5).floor()));
         }
         self.reference = Some(to);
     }
@@ -306,23 +323,6 @@ fn round_to_multiple(time: Time, step: i64) -> Time {
     Time::from_nanos(clamped as i64)
 }
 
-/// Two to a whole power, exactly, down to 0 and up to infinity.
-fn power_of_two(exponent: f64) -> f64 {
-    // Above and below these the result is 0 or infinite anyway; in between the steps are exact.
-    let mut left = exponent.clamp(-2000.0, 2000.0) as i32;
-    let mut result = 1.0;
-    while left != 0 {
-        let step = left.clamp(-1000, 1000);
-        result *= if step < 0 {
-            1.0 / f64::from_bits(((1023 - i64::from(step)) as u64) << 52)
-        } else {
-            f64::from_bits(((1023 + i64::from(step)) as u64) << 52)
-        };
-        left -= step;
-    }
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use plimsoll_storage::Scheme;
@@ -335,18 +335,22 @@ mod tests {
         Time::from_secs(1_767_225_600 + hours * 3600)
     }
 
+    /// Two pods with two windows each, every second one the larger: half of the weight lies in either bucket, and the last
+    /// bit of a sum tells where a median ends.
     #[test]
-    fn powers_of_two_are_exact_over_the_whole_range() {
-        for exponent in [-1074, -1073, -1022, -100, -1, 0, 1, 64, 1023] {
-            let expected = 2f64.powf(f64::from(exponent));
-            assert_eq!(
-                power_of_two(f64::from(exponent)).to_bits(),
-                expected.to_bits(),
-                "{exponent}"
-            );
+    fn a_median_between_equal_weights_ends_where_upstreams_does() {
+        let minutes = |minutes: i64| Time::from_secs(1_767_225_600 + minutes * 60);
+        let axis = Axis { buckets: Buckets::memory(Scheme::Standard), half_life: Some(HOUR * 24) };
+        for (minute, is_low) in [(73, true), (86, false), (123, true), (299, false)] {
+            let mut histogram = Histogram::new(axis.buckets);
+            for (bytes, at) in
+                [(1e8, minute), (1e9, minute), (1e9, minute + 720), (1e8, minute + 720)]
+            {
+                histogram.add(axis, bytes, 1.0, minutes(at));
+            }
+            let median = histogram.percentile(axis.buckets, 0.5);
+            assert_eq!(median < 5e8, is_low, "windows that end at minute {minute}: {median}");
         }
-        assert_eq!(power_of_two(-106_752.0), 0.0);
-        assert_eq!(power_of_two(5000.0), f64::INFINITY);
     }
 
     #[test]

@@ -85,8 +85,9 @@ impl Overrides {
 
 /// The policy that applies to a container: the one of its name, else the one for every container.
 pub fn find<'a>(policies: &'a [ContainerPolicy], container: &str) -> Option<&'a ContainerPolicy> {
-    let named = |name: &str| policies.iter().find(|policy| &*policy.container == name);
-    named(container).or_else(|| named(EVERY_CONTAINER))
+    let own = policies.iter().find(|policy| &*policy.container == container);
+    // Of several entries for every container the last one holds, as upstream has it.
+    own.or_else(|| policies.iter().rfind(|policy| &*policy.container == EVERY_CONTAINER))
 }
 
 /// The limits that a recommendation is held to.
@@ -133,5 +134,23 @@ impl Cap {
             result = (max, Capped::Max);
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_several_policies_for_every_container_holds() {
+        let policy = |name: &str, off| ContainerPolicy {
+            container: name.into(),
+            off,
+            ..ContainerPolicy::default()
+        };
+        let policies =
+            [policy("*", false), policy("app", false), policy("*", true), policy("app", true)];
+        assert_eq!(find(&policies, "proxy").map(|policy| policy.off), Some(true));
+        assert_eq!(find(&policies, "app").map(|policy| policy.off), Some(false));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::{Observed, Time};
+use plimsoll_storage::{Observed, Run, Time};
 
 use super::{
-    container::{CPU_WEIGHT, ContainerHistory, earliest, find_or_add},
+    container::{CPU_WEIGHT, ContainerHistory, earliest, place_of},
+    fading::Fading,
     settings::Rules,
     window::{Rejected, Source},
 };
@@ -14,13 +15,17 @@ use crate::units::{Bytes, MilliCpu};
 /// No span is cut into more parts: a part of a day is then six minutes, and nothing fades in that time.
 const MOST_PARTS: f64 = 240.0;
 
-/// The time that one value stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Its end.
-    pub at: Time,
-    /// Its length; `None` for a point, which counts as one sample.
-    pub covers: Option<Duration>,
+/// A run of values, and what of it counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Course<'a> {
+    /// The values, each for the time that it covers up to its own.
+    pub(super) run: Run<'a>,
+    /// Until when the history that it goes on from was lived: that it has seen.
+    pub(super) known: Option<Time>,
+    /// From when on the pod was seen live.
+    pub(super) live: Option<Time>,
+    /// How often a recommender takes a sample.
+    pub(super) every: Duration,
 }
 
 /// The parts of samples that are seen but not counted yet: counts are whole.
@@ -40,23 +45,54 @@ struct Parts {
     worth: f64,
 }
 
-impl Span {
-    /// What of the span lies after `last`, cut into the samples of a recommender that takes one `every` so often.
-    /// Each stands at the end of its part, as a live one does: it measured what was before it.
-    fn parts(self, last: Option<Time>, every: Duration) -> Parts {
-        let one = Parts { at: self.at, apart: 0, count: 1, worth: 1.0 };
-        let Some(covers) = self.covers.filter(|covers| !covers.is_zero()) else { return one };
-        let start = self.at.earlier(covers);
-        let start = last.map_or(start, |last| start.max(last));
-        let length = self.at.nanos_since(start).max(0);
-        let samples = length as f64 / (every.as_nanos() as f64).max(1.0);
-        let count = samples.ceil().clamp(1.0, MOST_PARTS);
-        Parts {
-            at: self.at,
-            apart: length / count as i64,
-            count: count as i64,
-            worth: samples / count,
+impl Course<'_> {
+    /// Whether a value can be, and was not seen live.
+    fn check(&self, at: Time, value: f64) -> Result<(), Rejected> {
+        if self.live.is_some_and(|live| at >= live) {
+            return Err(Rejected::OutOfOrder);
         }
+        if !value.is_finite() || value < 0.0 {
+            return Err(Rejected::Negative);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts spans into the samples of a recommender, each at the end of its part, as a live one is: it measured what was
+/// before it. Of a course nearly all spans come out the same.
+#[derive(Clone, Copy, Debug)]
+struct Cutter {
+    covers: Option<Duration>,
+    every: Duration,
+    /// The length of the last one, and what came of it.
+    last: (i64, Parts),
+}
+
+impl Cutter {
+    fn of(course: Course<'_>) -> Self {
+        let Course { run: Run { covers, .. }, every, .. } = course;
+        let point = Parts { at: Time::EPOCH, apart: 0, count: 1, worth: 1.0 };
+        Self { covers: covers.filter(|covers| !covers.is_zero()), every, last: (-1, point) }
+    }
+
+    /// What of the span that ends `at` lies after `before`.
+    fn cut(&mut self, at: Time, before: Option<Time>) -> Parts {
+        if let Some(covers) = self.covers {
+            let start = at.earlier(covers);
+            let start = before.map_or(start, |before| start.max(before));
+            let length = at.nanos_since(start).max(0);
+            if self.last.0 != length {
+                self.last = (length, self.parts(length));
+            }
+        }
+        Parts { at, ..self.last.1 }
+    }
+
+    fn parts(&self, length: i64) -> Parts {
+        let samples = length as f64 / (self.every.as_nanos() as f64).max(1.0);
+        let count = samples.ceil().clamp(1.0, MOST_PARTS);
+        let (apart, worth) = (length / count as i64, samples / count);
+        Parts { at: Time::EPOCH, apart, count: count as i64, worth }
     }
 }
 
@@ -75,73 +111,104 @@ impl Parts {
     fn see(self, seen: &mut Observed, carry: &mut Carry) {
         carry.0 += self.worth * self.count as f64;
         // What is missing to a whole by rounding alone is not missing.
-        let whole = (carry.0 + 1e-6).floor();
-        carry.0 -= whole;
-        seen.count = seen.count.saturating_add(whole as u64);
+        let whole = (carry.0 + 1e-6) as u64;
+        carry.0 -= whole as f64;
+        seen.count = seen.count.saturating_add(whole);
         seen.first = earliest(seen.first, Some(self.first()));
         seen.last = seen.last.max(Some(self.at));
     }
 }
 
 impl ContainerHistory {
-    /// Takes what a pod used of the CPU in a span. What lies before the last sample of that pod, or before
-    /// `known`, is part of the history already.
-    pub(super) fn add_cpu_span(
+    /// Takes what a pod used of the CPU, span by span, and tells of each what became of it. What lies before the last
+    /// sample of that pod, or before what is known, is part of the history already.
+    pub(super) fn add_cpu_spans(
         &mut self,
-        (replica, known): (&str, Option<Time>),
-        (span, every): (Span, Duration),
-        usage: MilliCpu,
-        carry: &mut Carry,
+        course: Course<'_>,
+        (carry, fading): (&mut Carry, &mut Fading),
         rules: &Rules,
-    ) -> Result<(), Rejected> {
-        if usage.0 < 0 {
-            return Err(Rejected::Negative);
+        mut tell: impl FnMut(Result<(), Rejected>),
+    ) {
+        let (axis, mut cutter) = (rules.cpu_axis(), Cutter::of(course));
+        let mut place = None;
+        let mut take = |at, cores| {
+            course.check(at, cores)?;
+            let place = *place.get_or_insert_with(|| {
+                self.adopt(at, rules);
+                place_of(&mut self.replicas, course.run.replica)
+            });
+            let replica = &mut self.replicas[place];
+            let last = replica.last_cpu.max(course.known);
+            if last.is_some_and(|last| at <= last) {
+                return Err(Rejected::OutOfOrder);
+            }
+            replica.last_cpu = Some(at);
+            let (usage, parts) = (MilliCpu::from_measured(cores), cutter.cut(at, last));
+            for at in parts.times() {
+                let weight = CPU_WEIGHT * parts.worth;
+                self.cpu.add_fading(axis, usage.as_cores(), weight, at, fading);
+            }
+            parts.see(&mut self.cpu_seen, carry);
+            Ok(())
+        };
+        for &(at, cores) in course.run.points {
+            tell(take(at, cores));
         }
-        self.adopt(span.at, rules);
-        let replica = find_or_add(&mut self.replicas, replica);
-        let last = replica.last_cpu.max(known);
-        if last.is_some_and(|last| span.at <= last) {
-            return Err(Rejected::OutOfOrder);
-        }
-        replica.last_cpu = Some(span.at);
-        let parts = span.parts(last, every);
-        for at in parts.times() {
-            self.cpu.add(rules.cpu_axis(), usage.as_cores(), CPU_WEIGHT * parts.worth, at);
-        }
-        parts.see(&mut self.cpu_seen, carry);
-        Ok(())
     }
 
-    /// Takes the most that a pod used of the memory in a span.
-    pub(super) fn add_memory_span(
+    /// Takes the most that a pod used of the memory, span by span, and tells of each what became of it.
+    pub(super) fn add_memory_spans(
         &mut self,
-        (replica, known): (&str, Option<Time>),
-        (span, every): (Span, Duration),
-        usage: Bytes,
+        course: Course<'_>,
         carry: &mut Carry,
         rules: &Rules,
-    ) -> Result<(), Rejected> {
-        let last = find_or_add(&mut self.replicas, replica).last_memory;
-        if known.is_some_and(|known| span.at <= known) {
-            return Err(Rejected::OutOfOrder);
+        mut tell: impl FnMut(Result<(), Rejected>),
+    ) {
+        let mut cutter = Cutter::of(course);
+        let mut place = None;
+        let mut take = |at, bytes| {
+            course.check(at, bytes)?;
+            let place =
+                *place.get_or_insert_with(|| place_of(&mut self.replicas, course.run.replica));
+            if course.known.is_some_and(|known| at <= known) {
+                return Err(Rejected::OutOfOrder);
+            }
+            self.adopt(at, rules);
+            let (last, seen) = (self.replicas[place].last_memory, self.memory_seen);
+            self.take_memory_of(place, at, Bytes::from_f64(bytes), Source::Usage, rules)?;
+            self.memory_seen = seen;
+            cutter.cut(at, last.max(course.known)).see(&mut self.memory_seen, carry);
+            Ok(())
+        };
+        for &(at, bytes) in course.run.points {
+            tell(take(at, bytes));
         }
-        let seen = self.memory_seen;
-        self.take_memory(replica, span.at, usage, Source::Usage, rules)?;
-        self.memory_seen = seen;
-        span.parts(last.max(known), every).see(&mut self.memory_seen, carry);
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_storage::Gauge;
+
     use super::*;
 
     const MINUTE: Duration = Duration::from_mins(1);
 
+    fn cutter(covers: u64) -> Cutter {
+        let run = Run {
+            replica: &"web-0".into(),
+            gauge: Gauge::Cpu,
+            covers: Some(Duration::from_secs(covers)),
+            points: &[],
+        };
+        Cutter::of(Course { run, known: None, live: None, every: MINUTE })
+    }
+
     fn cut(covers: u64, last: Option<i64>) -> (Vec<i64>, f64) {
-        let span = Span { at: Time::from_secs(3600), covers: Some(Duration::from_secs(covers)) };
-        let parts = span.parts(last.map(Time::from_secs), MINUTE);
+        let mut cutter = cutter(covers);
+        // Whatever was cut before.
+        cutter.cut(Time::from_secs(600), Some(Time::from_secs(590)));
+        let parts = cutter.cut(Time::from_secs(3600), last.map(Time::from_secs));
         (parts.times().map(Time::as_secs).collect(), parts.worth)
     }
 
@@ -164,10 +231,9 @@ mod tests {
     #[test]
     fn fractions_of_samples_add_up_to_whole_ones() {
         let (mut seen, mut carry) = (Observed::default(), Carry::default());
+        let mut cutter = cutter(20);
         for third in 1..=9 {
-            let covers = Some(Duration::from_secs(20));
-            let span = Span { at: Time::from_secs(20 * third), covers };
-            span.parts(None, MINUTE).see(&mut seen, &mut carry);
+            cutter.cut(Time::from_secs(20 * third), None).see(&mut seen, &mut carry);
         }
         assert_eq!(seen.count, 3);
         assert_eq!(seen.last, Some(Time::from_secs(180)));

@@ -195,12 +195,14 @@ impl Cluster {
         let (mut first, mut then) = (Vec::new(), Vec::new());
         for (index, subject) in self.subjects.iter_mut().enumerate() {
             let mut noise = Noise::of(self.seed, &[4, index as u64, step]);
-            for pod in &mut subject.pods {
+            // Not also killed: whether a recommender looked between the two is nobody's rule.
+            let goes = noise.chance(4) && !subject.pods.is_empty();
+            for pod in &mut subject.pods[usize::from(goes)..] {
                 if pod.disturb(&mut noise, now) {
                     first.push(subject.workload.running(pod.number, &pod.runs));
                 }
             }
-            if noise.chance(4) && !subject.pods.is_empty() {
+            if goes {
                 let old = subject.pods.remove(0);
                 let runs = vec![Run::default(); subject.workload.containers.len()];
                 let number = subject.next;

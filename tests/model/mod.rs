@@ -25,6 +25,7 @@ mod options;
 mod postprocessing;
 mod properties;
 mod restarts;
+mod runs;
 mod size;
 mod upstream;
 mod windows;

@@ -1,9 +1,11 @@
 //! Owns the recommender's numbers worked out a second time, from upstream's published formulas and from nothing of the
-//! program: histograms that decay, windows of memory peaks, out-of-memory kills, percentile, margin, confidence, floor,
-//! limits, and the weights of a checkpoint. Plain numbers, whole seconds.
+//! program but two to a power, whose last bit differs between languages: histograms that decay, windows of memory peaks,
+//! out-of-memory kills, percentile, margin, confidence, floor, limits, and the weights of a checkpoint. Plain numbers,
+//! whole seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll::recommend::power::power_of_two;
 use serde_json::{Map, Value, json};
 
 const BUCKETS: usize = 176;
@@ -94,7 +96,7 @@ impl Histogram {
         let nearest = (at + DAY / 2).div_euclid(DAY) * DAY;
         let reference = *self.reference.get_or_insert(nearest);
         assert!(at <= reference + 100 * DAY, "these lives are short");
-        ((at - reference) as f64 / DAY as f64).exp2()
+        power_of_two((at - reference) as f64 / DAY as f64)
     }
 
     fn add(&mut self, value: f64, weight: f64, at: i64) {

@@ -128,10 +128,26 @@ impl Fleet {
     /// Notes how much a container was throttled, in place of what was measured before; not for a container that has no
     /// history.
     pub fn note_throttling(&mut self, key: &Key, measured: Throttling, now: Time) {
+        self.change_throttling(key, now, |history| {
+            history.set_throttling(measured);
+            true
+        });
+    }
+
+    /// Forgets how much a container was throttled: it has no CPU limit any more.
+    pub fn forget_throttling(&mut self, key: &Key, now: Time) {
+        self.change_throttling(key, now, ContainerHistory::forget_throttling);
+    }
+
+    fn change_throttling(
+        &mut self,
+        key: &Key,
+        now: Time,
+        change: impl FnOnce(&mut ContainerHistory) -> bool,
+    ) {
         let Some(watched) = self.vpas.get_mut(&key.vpa) else { return };
         let of = |(name, _): &(&Arc<str>, &mut ContainerHistory)| ***name == *key.container;
-        let noted = watched.history.iter_mut().find(of).map(|(_, it)| it.set_throttling(measured));
-        if noted.is_some() {
+        if watched.history.iter_mut().find(of).is_some_and(|(_, history)| change(history)) {
             watched.change(now, false);
         }
     }

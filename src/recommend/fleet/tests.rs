@@ -1,8 +1,10 @@
-//! The fleet as its users see it: what is saved when, what comes back, and which kills count.
+//! The fleet as its users see it: what comes back, and which kills count.
+
+mod saves;
 
 use std::{collections::HashSet, time::Duration};
 
-use proptest::prelude::*;
+use plimsoll_storage::Throttling;
 
 use super::*;
 use crate::{
@@ -74,69 +76,6 @@ fn stored(minutes: u32, owner: Option<&str>) -> Snapshot {
         seen.set_owner(&vpa("seen"), owner);
     }
     seen.records(&vpa("seen"), minute(minutes)).remove(0).snapshot
-}
-
-#[test]
-fn kills_are_saved_first_and_then_what_was_saved_longest_ago() {
-    let mut fleet = fleet(Compat::Plimsoll, &["killed", "new", "old", "older", "young"]);
-    for (name, saved) in [("older", 1), ("old", 2), ("killed", 3), ("young", 9)] {
-        take(&mut fleet, name, minute(saved - 1));
-        save(&mut fleet, name, minute(saved));
-    }
-    for (name, changed) in [("older", 4), ("old", 3), ("young", 9), ("killed", 10)] {
-        take(&mut fleet, name, minute(changed));
-    }
-    assert!(matches!(kill(&mut fleet, "killed", minute(10), minute(10)), KillOutcome::Counted(_)));
-    take(&mut fleet, "new", minute(10));
-    assert_eq!(due(&fleet, minute(10)), ["killed", "new", "older", "old"], "young is too young");
-    assert_eq!(fleet.due(minute(10), AGE, 2, &HashSet::new()), [vpa("killed"), vpa("new")]);
-    assert_eq!(due(&fleet, minute(13)).last().map(String::as_str), Some("young"));
-    assert_eq!(due(&fleet, minute(1)).len(), 5, "a clock that was set back puts nothing off");
-    assert_eq!(fleet.unsaved(), (5, Some(minute(3))));
-}
-
-#[test]
-fn what_cannot_be_saved_holds_nobody_up_and_stays_due() {
-    let mut fleet = fleet(Compat::Plimsoll, &["broken", "fine"]);
-    take(&mut fleet, "broken", minute(0));
-    fleet.records(&vpa("broken"), minute(0));
-    fleet.not_saved(&vpa("broken"));
-    take(&mut fleet, "fine", minute(1));
-    save(&mut fleet, "fine", minute(1));
-    take(&mut fleet, "fine", minute(2));
-    assert_eq!(due(&fleet, minute(9)), ["fine", "broken"], "though it was never saved");
-    assert!(matches!(kill(&mut fleet, "broken", minute(9), minute(9)), KillOutcome::Counted(_)));
-    assert_eq!(due(&fleet, minute(9)), ["fine", "broken"], "though it was killed");
-    let tried = HashSet::from([vpa("broken"), vpa("fine")]);
-    assert_eq!(fleet.due(minute(9), AGE, 9, &tried), [vpa("fine")], "once a round is enough");
-    save(&mut fleet, "fine", minute(9));
-    save(&mut fleet, "broken", minute(9));
-    assert!(due(&fleet, minute(99)).is_empty());
-}
-
-#[test]
-fn a_change_during_a_save_is_saved_another_time() {
-    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
-    take(&mut fleet, "web", minute(0));
-    fleet.records(&vpa("web"), minute(0));
-    take(&mut fleet, "web", minute(1));
-    fleet.saved(&vpa("web"), &["main".into()], minute(1));
-    assert_eq!(fleet.unsaved(), (1, Some(minute(1))));
-    fleet.records(&vpa("web"), minute(2));
-    take(&mut fleet, "web", minute(2));
-    fleet.not_saved(&vpa("web"));
-    assert_eq!(fleet.unsaved(), (1, Some(minute(1))), "as due as it was");
-}
-
-#[test]
-fn a_save_that_was_cut_off_is_due_again() {
-    let mut fleet = fleet(Compat::Plimsoll, &["web"]);
-    take(&mut fleet, "web", minute(0));
-    fleet.records(&vpa("web"), minute(0));
-    assert!(due(&fleet, minute(9)).is_empty(), "it is under way");
-    assert_eq!(fleet.unsaved().0, 1, "and not saved");
-    fleet.resume_saves();
-    assert_eq!(due(&fleet, minute(9)), ["web"]);
 }
 
 #[test]
@@ -293,46 +232,6 @@ fn a_fleet_says_what_a_container_should_request_and_when_it_first_did() {
     assert_eq!(fleet.keep_advice(&vpa("web"), &said, minute(4)), None, "only the first");
 }
 
-proptest! {
-    /// However changes, kills and failures are spread: what is due is saved in turn, and nothing starves.
-    #[test]
-    fn nothing_that_is_due_starves(
-        changes in prop::collection::vec((0_usize..12, any::<bool>(), any::<bool>()), 1..80),
-    ) {
-        let names: Vec<String> = (0..12).map(|number| format!("web-{number:02}")).collect();
-        let all: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut fleet = fleet(Compat::Plimsoll, &all);
-        let mut waits = vec![0_u32; names.len()];
-        for (round, (changed, killed, fails)) in changes.into_iter().enumerate() {
-            let now = minute(u32::try_from(round).unwrap_or(0) + 1);
-            // The first two cannot be saved, as if their namespace were going away.
-            for name in names.iter().take(2).chain([&names[changed]]) {
-                if killed {
-                    kill(&mut fleet, name, now, now);
-                } else {
-                    let usage = Usage { pod: "pod-0", container: "main", at: now, cpu: Some(MilliCpu(1)), memory: None };
-                    fleet.take_usage(&vpa(name), usage, now);
-                }
-            }
-            let batch = fleet.due(now, Duration::ZERO, 2, &HashSet::new());
-            for key in &batch {
-                fleet.records(key, now);
-                let broken = *key == vpa(&names[0]) || *key == vpa(&names[1]);
-                if broken || (fails && *key == vpa(&names[2])) {
-                    fleet.not_saved(key);
-                } else {
-                    fleet.saved(key, &["main".into()], now);
-                }
-            }
-            let left = fleet.due(now, Duration::ZERO, 100, &HashSet::new());
-            for (name, wait) in names.iter().zip(&mut waits).skip(3) {
-                *wait = if left.contains(&vpa(name)) { *wait + 1 } else { 0 };
-                prop_assert!(*wait <= 2, "{name} waits for {wait} rounds");
-            }
-        }
-    }
-}
-
 #[test]
 fn both_limits_are_named_when_both_hold() {
     let mut fleet = fleet(Compat::Plimsoll, &["web"]);
@@ -370,17 +269,6 @@ fn a_history_that_could_not_be_read_is_asked_for_again_and_not_written_over() {
 }
 
 #[test]
-fn a_history_that_was_not_there_is_none_until_one_is_saved() {
-    let mut fleet = fleet(Compat::Plimsoll, &["new", "old"]);
-    fleet.was_stored(&vpa("old"), START);
-    let stored = |fleet: &Fleet, name: &str| fleet.get(&vpa(name)).is_some_and(Watched::is_stored);
-    assert!(!stored(&fleet, "new") && stored(&fleet, "old"));
-    take(&mut fleet, "new", minute(1));
-    save(&mut fleet, "new", minute(1));
-    assert!(stored(&fleet, "new"));
-}
-
-#[test]
 fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it() {
     let seen = |fleet: &Fleet| {
         let known = fleet.get(&vpa("web")).and_then(|it| it.history().get("main"));
@@ -407,17 +295,18 @@ fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it()
 }
 
 #[test]
-fn a_window_that_closes_with_time_alone_is_saved_once_more() {
+fn throttling_is_forgotten_with_the_limit_and_saved_so() {
     let mut fleet = fleet(Compat::Plimsoll, &["web"]);
-    take(&mut fleet, "web", minute(0));
-    save(&mut fleet, "web", minute(1));
-    let look = |fleet: &mut Fleet, now| {
-        fleet.retain_pods(&vpa("web"), |_| true, now);
-        fleet.unsaved().0
+    take(&mut fleet, "web", minute(1));
+    let measured = Throttling { throttled: 4.0, periods: 10.0, at: minute(2) };
+    fleet.note_throttling(&key("web"), measured, minute(2));
+    let known = |fleet: &Fleet| {
+        let history = fleet.get(&vpa("web")).and_then(|it| it.history().get("main"));
+        history.expect("has one").throttling().copied()
     };
-    let closes = START.later(DAY);
-    assert_eq!(look(&mut fleet, closes.earlier(MINUTE)), 0, "its window is open");
-    assert_eq!(look(&mut fleet, closes), 1, "a reader without windows is now told of its peak");
-    save(&mut fleet, "web", closes.later(MINUTE));
-    assert_eq!(look(&mut fleet, closes.later(MINUTE * 2)), 0);
+    assert_eq!(known(&fleet), Some(measured));
+    save(&mut fleet, "web", minute(3));
+    assert_eq!(fleet.unsaved().0, 0);
+    fleet.forget_throttling(&key("web"), minute(4));
+    assert_eq!((known(&fleet), fleet.unsaved().0), (None, 1));
 }

@@ -62,9 +62,9 @@ impl Watched {
         self.state
     }
 
-    /// Whether a storage holds anything of it: it was found there, or saved.
+    /// Whether a storage holds anything of it: it was found there, or saved, or its samples are.
     pub fn is_stored(&self) -> bool {
-        self.last_saved.is_some()
+        self.last_saved.is_some() || self.history.iter().any(|(_, history)| history.is_folded())
     }
 
     /// The topmost owner of its pods.
