@@ -14,7 +14,7 @@ use plimsoll::{
     run::prometheus::PrometheusConfig,
 };
 use plimsoll_storage::{
-    Key, Sample, Sink, Snapshot, Time, VpaKey,
+    Key, Run, Sample, Sink, Snapshot, Time, VpaKey,
     prometheus::{
         client::{Asked, Watch},
         door::{Door, DoorConfig, Wall},
@@ -155,6 +155,11 @@ impl Sink for Histories<'_> {
     fn sample(&mut self, key: &Key, sample: Sample) {
         let fleet = &*self.fleet;
         self.bootstrap.take(key, &sample, |vpa| fleet.begin_folding(vpa));
+    }
+
+    fn run(&mut self, key: &Key, run: Run<'_>) {
+        let fleet = &*self.fleet;
+        self.bootstrap.take_run(key, run, |vpa| fleet.begin_folding(vpa));
     }
 
     fn discard(&mut self, vpa: &VpaKey) {

@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::{
     Facts, Report,
     cluster::compare,
-    facts::{Depth, Stage, Trial},
+    facts::Stage,
     flags::flags,
+    history::{cost, history, reach},
     kind::{self, Kind},
     recorded::recorded,
-    report::{Evidence, Finding, Level, Range, SCHEMA_VERSION, Server, Topic},
+    report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
     series::{containers, pods},
 };
 use crate::look::span;
@@ -188,124 +189,26 @@ pub fn time(text: &str) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// The oldest moment that has series, of those that were looked at.
-fn reach(facts: &Facts) -> Option<Duration> {
-    let has = |depth: &&Depth| depth.containers.answer.as_ref().is_ok_and(|n| *n > 0);
-    facts.depth.iter().filter(has).map(|depth| depth.back).max()
-}
-
-fn history(facts: &Facts, reaches: Option<Duration>) -> Vec<Finding> {
-    if facts.depth.is_empty() {
-        return Vec::new();
-    }
-    let evidence: Vec<Evidence> =
-        facts.depth.iter().flat_map(|depth| depth.containers.evidence.clone()).collect();
-    let told =
-        |code, level, message: String| finding(Topic::History, code, level, message, &evidence);
-    if let Some(error) = facts.depth.iter().find_map(|depth| depth.containers.answer.as_ref().err())
-    {
-        let message = format!("How far back history goes could not be seen: {error}");
-        return vec![told("history_unknown", Level::Problem, message)];
-    }
-    let wanted = span(facts.wanted);
-    let Some(reaches) = reaches else {
-        let message =
-            "No container has series now or at any time before: there is no history to begin with.";
-        return vec![told("history_none", Level::Problem, message.to_owned())];
-    };
-    let counts = facts.depth.iter().map(|depth| *depth.containers.answer.as_ref().unwrap_or(&0));
-    let counts: Vec<u64> = counts.collect();
-    let mut findings = Vec::new();
-    if reaches < facts.wanted {
-        let began = if reaches.is_zero() {
-            "History begins just now".to_owned()
-        } else {
-            format!("History goes back {}", span(reaches))
-        };
-        let message = format!(
-            "{began}, not {wanted}: recommendations are as sure as that allows, and surer with each day."
-        );
-        findings.push(told("history_short", Level::Warning, message));
-    } else {
-        let message = format!("History goes back {wanted}, as is wanted.");
-        findings.push(told("history_length", Level::Ok, message));
-    }
-    let oldest = facts.depth.iter().position(|depth| depth.back == reaches).unwrap_or(0);
-    let gaps: Vec<String> = (0..oldest)
-        .filter(|&at| counts[at] == 0)
-        .map(|at| match facts.depth[at].back {
-            Duration::ZERO => "now".to_owned(),
-            back => format!("{} ago", span(back)),
-        })
-        .collect();
-    if !gaps.is_empty() {
-        let message = format!(
-            "There are no series {}, though there are older ones: the scrape was, or is, away.",
-            gaps.join(", ")
-        );
-        let level = if counts[0] == 0 { Level::Problem } else { Level::Warning };
-        findings.push(told("history_gaps", level, message));
-    }
-    findings
-}
-
-/// What history costs, as far as it was tried.
-fn cost(facts: &Facts) -> Option<Finding> {
-    let Trial { whose, queries, failure } = facts.trial.as_ref()?;
-    let told =
-        |code, level, message: String| finding(Topic::History, code, level, message, queries);
-    if let Some(failure) = failure {
-        let message = format!("The history of {whose} could not be read: {failure}");
-        return Some(told("history_refused", Level::Problem, message));
-    }
-    let sum = |of: fn(&Evidence) -> u64| queries.iter().map(of).sum::<u64>();
-    let ranges = || queries.iter().filter_map(|query| query.range);
-    // The first moment is about the step before it.
-    let begin =
-        |range: Range| range.from.earlier(Duration::from_secs_f64(range.step_seconds.max(0.0)));
-    let from = ranges().map(begin).min()?;
-    let to = ranges().map(|range| range.to).max()?;
-    let asked = Duration::from_nanos(to.nanos_since(from).unsigned_abs());
-    let points = sum(|query| query.points);
-    let again = match queries.iter().filter(|query| query.error.is_some()).count() {
-        0 => String::new(),
-        some => format!("; {some} were too much at once, and were asked in parts"),
-    };
-    let share = format!(
-        "{} of {whose} took {} ms in {} queries for {} points of {} series{again}",
-        span(asked),
-        grouped(&sum(|query| query.millis).to_string()),
-        sum(|query| query.requests),
-        grouped(&points.to_string()),
-        grouped(&sum(|query| query.series).to_string()),
-    );
-    if points == 0 {
-        let message = format!("{share}: nothing comes out of them, though there are series.");
-        return Some(told("history_empty", Level::Problem, message));
-    }
-    Some(told("history_cost", Level::Ok, format!("{share}.")))
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use plimsoll_storage::Time;
 
     use super::*;
     use crate::doctor::{
-        facts::{Asked, Beside, Runtime},
+        facts::{Asked, Beside, Depth, Runtime},
         report::Comparison,
     };
 
-    fn not<T>() -> Asked<T> {
+    pub(in crate::doctor) fn not<T>() -> Asked<T> {
         Asked { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
     }
 
-    fn yes<T>(answer: T) -> Asked<T> {
+    pub(in crate::doctor) fn yes<T>(answer: T) -> Asked<T> {
         Asked { evidence: Vec::new(), answer: Ok(answer) }
     }
 
     /// A server that knew so many containers so many hours ago.
-    fn facts(depth: &[(u64, u64)]) -> Facts {
+    pub(in crate::doctor) fn facts(depth: &[(u64, u64)]) -> Facts {
         let depth = depth.iter().map(|&(hours, containers)| Depth {
             back: Duration::from_hours(hours),
             containers: yes(containers),
@@ -330,28 +233,6 @@ mod tests {
             given: Vec::new(),
             secrets: Vec::new(),
         }
-    }
-
-    fn told(findings: &[Finding]) -> Vec<(&str, Level)> {
-        findings.iter().map(|finding| (&*finding.code, finding.level)).collect()
-    }
-
-    #[test]
-    fn history_that_is_short_or_has_gaps_is_told() {
-        let (ok, warning, problem) = (Level::Ok, Level::Warning, Level::Problem);
-        for (depth, wanted) in [
-            (&[(0, 5), (24, 5), (192, 5)][..], &[("history_length", ok)][..]),
-            (&[(0, 5), (24, 5), (192, 0)], &[("history_short", warning)]),
-            (&[(0, 5), (24, 0), (192, 5)], &[("history_length", ok), ("history_gaps", warning)]),
-            (&[(0, 0), (24, 5), (192, 5)], &[("history_length", ok), ("history_gaps", problem)]),
-            (&[(0, 0), (24, 0), (192, 0)], &[("history_none", problem)]),
-        ] {
-            let facts = facts(depth);
-            assert_eq!(told(&history(&facts, reach(&facts))), wanted, "{depth:?}");
-        }
-        let mut facts = facts(&[(0, 5), (192, 5)]);
-        facts.depth[1].containers = not();
-        assert_eq!(told(&history(&facts, reach(&facts))), [("history_unknown", problem)]);
     }
 
     #[test]
@@ -394,33 +275,6 @@ mod tests {
             facts.runtime = yes(Runtime { storage_retention: Some(said.to_owned()) });
             assert_eq!(retention(&facts).map(|finding| finding.level), level, "{said}");
         }
-    }
-
-    #[test]
-    fn a_history_that_cannot_be_read_is_no_cost() {
-        let range =
-            Range { from: Time::from_secs(60), to: Time::from_secs(3600), step_seconds: 60.0 };
-        let query = |points, error: Option<&str>| Evidence {
-            range: Some(range),
-            requests: 1,
-            points,
-            error: error.map(ToOwned::to_owned),
-            ..Evidence::default()
-        };
-        for (queries, failure, code, words) in [
-            (vec![query(60, None)], None, "history_cost", "1 h of namespace shop took"),
-            (vec![query(0, Some("large")), query(60, None)], None, "history_cost", "in parts"),
-            (vec![query(0, None)], None, "history_empty", "nothing comes out"),
-            (vec![query(0, Some("no"))], Some("no"), "history_refused", "could not be read: no"),
-        ] {
-            let mut facts = facts(&[]);
-            let failure = failure.map(str::to_owned);
-            facts.trial = Some(Trial { whose: "namespace shop".to_owned(), queries, failure });
-            let finding = cost(&facts).expect("it is told");
-            assert_eq!(finding.code, code);
-            assert!(finding.message.contains(words), "{}", finding.message);
-        }
-        assert_eq!(cost(&facts(&[])), None);
     }
 
     #[test]

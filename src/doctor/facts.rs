@@ -17,8 +17,12 @@ use super::{
 };
 
 /// Families of kube-state-metrics that history is better with.
-pub const FAMILIES: [&str; 3] =
-    ["kube_pod_owner", "kube_pod_labels", "kube_pod_container_status_last_terminated_reason"];
+pub const FAMILIES: [&str; 4] = [
+    "kube_pod_owner",
+    "kube_pod_labels",
+    "kube_pod_container_status_restarts_total",
+    "kube_pod_container_status_last_terminated_reason",
+];
 
 /// Questions about one thing, and what they came to.
 #[derive(Clone, Debug)]

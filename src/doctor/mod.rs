@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod diagnose;
 pub mod facts;
 pub mod flags;
+mod history;
 pub mod kind;
 mod recorded;
 pub mod report;

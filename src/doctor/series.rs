@@ -176,6 +176,9 @@ pub(super) fn pods(facts: &Facts) -> Vec<Finding> {
             "kube_pod_owner" => {
                 (Level::Warning, "pods that are gone are told from others by their names alone")
             }
+            "kube_pod_container_status_restarts_total" => {
+                (Level::Warning, "kills for memory in the past do not count")
+            }
             "kube_pod_labels" => {
                 (Level::Ok, "upstream's recommender could not tell whose a pod was that is gone")
             }

@@ -26,7 +26,7 @@ use plimsoll_storage::{
         door::{Door, DoorConfig, DoorError, Wall},
         failure::Failure,
         query::{Along, Fold, Query},
-        schema::{Fact, Schema, States},
+        schema::{Fact, Schema, States, THROTTLED},
         selector::{Pattern, Selector},
     },
 };
@@ -59,8 +59,6 @@ const MOMENTS: [Duration; 5] = [
     Duration::from_hours(96),
     Duration::from_hours(192),
 ];
-/// The counter by which throttling is told.
-const THROTTLED: &str = "container_cpu_cfs_throttled_periods_total";
 
 /// What is examined.
 #[derive(Clone, Debug)]
@@ -239,7 +237,7 @@ impl Exam {
     /// What else there is, and how far back the series go.
     async fn look_at(&self, schema: &Schema, config: &DoctorConfig, facts: &mut Facts) {
         let containers = |metric: &Fact<String>| {
-            let selector = everywhere(schema, &metric.value, config.namespace.as_deref());
+            let selector = schema.usage_in(metric, config.namespace.as_deref().as_slice());
             let one_each = Query::from(selector);
             one_each.fold(Fold::Group, Along::By(&schema.usage.identity()))
         };
@@ -295,21 +293,4 @@ impl Exam {
         }
         Depth { back, containers }
     }
-}
-
-/// The series of a metric of usage, of all namespaces or one.
-fn everywhere(schema: &Schema, metric: &str, namespace: Option<&str>) -> Selector {
-    let usage = &schema.usage;
-    let mut selector = Selector::metric(metric);
-    if let Some(job) = &usage.job.value {
-        selector = selector.equals("job", job);
-    }
-    if let Some(path) = &usage.path {
-        selector = selector.equals("metrics_path", path);
-    }
-    if let Some(namespace) = namespace {
-        selector = selector.equals(&usage.namespace.value, namespace);
-    }
-    let [_, pod, container] = usage.identity();
-    selector.differs(pod, "").differs(container, "").differs(container, "POD").all(&schema.matchers)
 }

@@ -25,7 +25,7 @@ pub use checkpoint::Checkpoints;
 pub use key::{Key, VpaKey};
 pub use local::Local;
 pub use memory::Memory;
-pub use sample::{Measurement, Sample};
+pub use sample::{Gauge, Measurement, Run, Sample};
 pub use snapshot::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights};
 pub use storage::{
     Error, Fenced, LoadReport, Orphaned, Record, SaveReport, Sink, Skipped, Standing, Storage,

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use crate::{Key, Sample, Snapshot, VpaKey};
+use crate::{Key, Run, Sample, Snapshot, VpaKey};
 
 /// A place that remembers history. Object-safe: the recommender holds a `Box<dyn Storage>`.
 #[async_trait]
@@ -100,6 +100,11 @@ pub trait Sink: Send {
     /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
     /// and kills together: a kill is told from what it used by what came before it.
     fn sample(&mut self, key: &Key, sample: Sample);
+    /// Many observations of one container of a pod: nothing else than each of them as a sample, in this order. Whoever
+    /// takes millions finds a run's histories once.
+    fn run(&mut self, key: &Key, run: Run<'_>) {
+        run.samples().for_each(|sample| self.sample(key, sample));
+    }
     /// Not all that is remembered of this VPA can be had now: what came of it does not count, and neither does what
     /// is still to come in this load. Half a history would pass for a whole one.
     fn discard(&mut self, vpa: &VpaKey) {

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll::clock::Clock;
 use plimsoll_storage::Time;
 use plimsoll_storage::prometheus::detect::{Known, Unknown, detect};
+use plimsoll_storage::prometheus::door::Wall;
+use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
 use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY, Origin, Schema};
 
 use super::flavors::{ALL, Flavor, MANAGED, OLD, OPERATOR};
 use super::gather::{client, hasty};
 use super::way::Way;
 use crate::support::clock::wall_now;
+use crate::support::log;
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
@@ -139,4 +143,52 @@ async fn what_is_set_means_what_it_says() {
     let lost = Known { matchers, ..Known::default() };
     let line = found(&url, &lost, end).await.expect_err("nothing there").to_string();
     assert!(line.contains(r#"cluster="none""#) && !line.contains('\n'), "{line}");
+}
+
+#[tokio::test]
+async fn what_was_there_an_hour_ago_is_found_with_what_owned_it() {
+    let (history, end) = hour(SignedDuration::from_secs(30));
+    let Some(server) = Prometheus::with_history(Release::Three, web(&OPERATOR, history)).await
+    else {
+        return;
+    };
+    let now = found(&server.url(), &Known::default(), end).await.expect("found");
+    let later = end + SignedDuration::from_hours(1);
+    let then = found(&server.url(), &Known::default(), later).await.expect("found");
+    assert!(now.states.is_some());
+    assert_eq!((then.usage, then.states), (now.usage, now.states));
+}
+
+#[tokio::test]
+async fn what_was_not_there_at_first_is_looked_for_again() {
+    let (log, _guard) = log::keep();
+    let (mut history, end) = hour(SignedDuration::from_secs(30));
+    let ago = |minutes: i64| end - SignedDuration::from_mins(minutes);
+    for metric in [CPU, MEMORY] {
+        history = OPERATOR.usage(history, metric, ["shop", POD, "app"], |_| Some(1e6));
+    }
+    let owner = [("owner_kind", "ReplicaSet"), ("owner_name", "web-7d5f9c4b6d")];
+    let labels = [&[("namespace", "shop"), ("pod", POD)], &owner[..]].concat();
+    let since = ago(20);
+    history =
+        OPERATOR.state(history, "kube_pod_owner", &labels, move |at| (at >= since).then_some(1.0));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let clock = Clock::stepped(ago(25).into());
+    let way = Way::to(&server.url()).await;
+    let own = clock.clone();
+    let (client, now) = (client(way.url(), hasty()), Wall::new(move || own.now()));
+    let storage = PrometheusHistory::new(way.url(), client, Settings::default(), now);
+    let mut asked = Vec::new();
+    for (minutes, is_there) in [(0, false), (8, false), (3, true), (14, true)] {
+        clock.step(Duration::from_mins(minutes));
+        let schema = storage.schema(&["shop"]).await.expect("found");
+        assert_eq!(schema.states.is_some(), is_there, "{minutes} minutes later");
+        asked.push(way.asked().len());
+    }
+    assert!(asked[1] == 0 && asked[2] > 0 && asked[3] == 0, "only when it is due: {asked:?}");
+    let told = log.lines(&["the server's series"]);
+    assert_eq!(told.len(), 2, "once, and once more when there was more: {told:?}");
+    assert!(
+        told[0].contains("no kube-state-metrics") && !told[1].contains("no kube-state-metrics")
+    );
 }

@@ -1,12 +1,11 @@
 //! `plimsoll doctor` on real servers of both releases: what it says of them is so, and what it prints can be used.
 
 mod recorded;
+mod refused;
 
 use std::{
-    net::TcpListener,
     path::Path,
     process::{Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,9 +14,7 @@ use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 use serde_json::{Value, json};
 
-use super::doors::server::{Server, fine, no};
 use super::flavors::{AGENT, CHART, Flavor, OLD, OPERATOR};
-use super::way::{Fault, Way};
 use crate::schema::{faults, schema};
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
@@ -26,7 +23,6 @@ use crate::support::prometheus::{History, Prometheus, Release};
 use crate::support::{Bed, objects};
 
 const SAMPLE: &str = "tests/data/doctor-prometheus.json";
-const LOGIN: &str = "<!doctype html><html><head><title>Sign in to Acme</title></head></html>";
 
 /// The program, cut off from what this machine would tell it. What runs here beside it goes on.
 async fn doctor(arguments: &[&str]) -> Output {
@@ -46,15 +42,6 @@ async fn examine(url: &str, arguments: &[&str]) -> (Value, Option<i32>) {
     });
     assert_eq!(faults(&schema("doctor-prometheus.v1.json"), &value), Vec::<String>::new());
     (value, output.status.code())
-}
-
-async fn refused(arguments: &[&str], code: i32) -> String {
-    let output = doctor(arguments).await;
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("plimsoll: ") && output.stdout.is_empty(), "{said}");
-    said
 }
 
 /// The level and words of a finding.
@@ -94,6 +81,9 @@ fn workload(flavor: &Flavor, mut history: History, namespace: &str, pods: &[&str
             let more = [("label_app", "web"), ("owner_name", "web")];
             history = flavor.state(history, family, &[&object[..], &more].concat(), |_| Some(1.0));
         }
+        let restarts = [&object[..], &[("container", "main")]].concat();
+        let family = "kube_pod_container_status_restarts_total";
+        history = flavor.state(history, family, &restarts, |_| Some(1.0));
         let ended = [&object[..], &[("container", "main"), ("reason", "OOMKilled")]].concat();
         let reason = "kube_pod_container_status_last_terminated_reason";
         history = flavor.state(history, reason, &ended, |_| Some(1.0));
@@ -255,71 +245,6 @@ async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn whatever_answers_no_queries_is_one_line_within_seconds() {
-    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mute = format!("http://{}", mute.local_addr().expect("an address"));
-    for (address, words) in [("http://127.0.0.1:1", "cannot be reached"), (&*mute, "within 5s")] {
-        let begun = Instant::now();
-        let flag = format!("--prometheus-address={address}");
-        let said = refused(&[&flag, "-o", "json"], 1).await;
-        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-        assert!(said.contains(address) && said.contains(words), "{said}");
-        assert!(!said.contains("asked again later"), "{said}");
-    }
-    let said = refused(&["--prometheus-address=prometheus:9090"], 1).await;
-    assert!(said.contains("the address of the Prometheus"), "{said}");
-
-    let server = Server::start(|asked| match asked.header("authorization") {
-        "Bearer sesame" => {
-            fine(r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#)
-        }
-        _ => no(401),
-    })
-    .await;
-    let address = format!("--prometheus-address={}", server.address);
-    let folder = tempfile::tempdir().expect("a folder");
-    let token = folder.path().join("token");
-    std::fs::write(&token, "hunter2\n").expect("writes");
-    let file = format!("--prometheus-bearer-token-file={}", token.display());
-    let said = refused(&[&address, &file], 1).await;
-    assert!(said.contains("does not accept this bearer token (401)"), "{said}");
-    std::fs::write(&token, "sesame\n").expect("writes");
-    let (report, _) = examine(&server.address, &[&file]).await;
-    assert_eq!(codes(&report), ["usage_missing"], "it lets us in: {report:#}");
-    assert!(flags(&report).contains(&file), "{report:#}");
-}
-
-#[tokio::test]
-async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
-    let history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let way = Way::to(&server.url()).await;
-    let flags = ["--deadline=4s", "--history-length=20h"];
-    for (answers, known, unknown) in [
-        // It lets us in, and no more.
-        (1, &[][..], "what the server is and keeps; what its series are called"),
-        // Names are found, and then it hangs.
-        (20, &["server_kind", "usage", "interval"], "what reading it costs"),
-    ] {
-        let fine = std::iter::repeat_n(Fault::None, answers);
-        way.then(fine.chain(std::iter::repeat_n(Fault::Hang, 200)));
-        let begun = Instant::now();
-        let (report, exit) = examine(way.url(), &flags).await;
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-        let (level, words) = finding(&report, "deadline").expect("it is told");
-        assert!(level == "problem" && words.starts_with("After 4 s"), "{words}");
-        assert!(words.contains(unknown), "{words}");
-        for code in known {
-            assert!(finding(&report, code).is_some(), "{code}: {report:#}");
-        }
-        assert_eq!(exit, Some(1));
-        let judged = ["history_length", "history_short", "history_none", "usage_missing"];
-        let judged = judged.into_iter().filter(|code| finding(&report, code).is_some());
-        assert_eq!(judged.collect::<Vec<_>>(), Vec::<&str>::new(), "nothing is known of it");
-    }
-}
-
-#[tokio::test]
 async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_them() {
     let mut history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
     for pod in ["web-0", "web-1", "web-2"] {
@@ -340,56 +265,6 @@ async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_
             let asked = query["asked"].as_str().expect("a query");
             assert!(asked.contains("metrics_path=\"/metrics/cadvisor\""), "{asked}");
         }
-    }
-}
-
-#[tokio::test]
-async fn a_login_page_before_a_server_is_called_what_it_is() {
-    let history = days(1, SignedDuration::from_mins(5)).series("up", &[], |_| Some(1.0));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let way = Way::to(&server.url()).await;
-    let address = format!("--prometheus-address={}", way.url());
-    for (fault, words) in [
-        (Fault::Instead(200, "text/html", LOGIN), "titled \"Sign in to Acme\""),
-        (Fault::Redirect, "/login (302)"),
-        (Fault::Instead(503, "text/plain", "starting"), "the server is too busy"),
-        (Fault::Instead(500, "text/html", "oops"), "the server failed"),
-    ] {
-        way.then([fault]);
-        let said = refused(&[&address], 1).await;
-        assert!(said.contains(words) && said.contains(way.url()), "{said}");
-    }
-    // Once it has answered, a question that fails is a finding of its own.
-    way.then([Fault::None, Fault::Instead(404, "text/plain", "404 page not found")]);
-    let (report, exit) = examine(way.url(), &[]).await;
-    assert_eq!(exit, Some(1));
-    assert_eq!(report["server"]["kind"], "unknown", "{report:#}");
-}
-
-#[tokio::test]
-async fn secrets_are_not_repeated_and_what_contradicts_itself_is_usage() {
-    let empty = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-    let server = Server::start(move |_| fine(empty)).await;
-    let address = server.address.replace("http://", "http://amy:hunter2@");
-    let address = format!("--prometheus-address={address}/?key=hunter2");
-    let secrets = ["--prometheus-header=X-Key: hunter2", "--prometheus-tenant=team"];
-    for form in ["text", "json"] {
-        let output = doctor(&[&[&*address, "-o", form], &secrets[..]].concat()).await;
-        let [said, warned] =
-            [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("UTF-8"));
-        assert!(!said.contains("hunter2") && !warned.contains("hunter2"), "{said}{warned}");
-        assert!(said.contains("--prometheus-tenant=team"), "{said}");
-        assert!(said.contains("--prometheus-header"), "{said}");
-        assert!(warned.contains("--prometheus-header on the command line"), "{warned}");
-    }
-    for contradiction in [
-        ["--prometheus-auth=google", "--username=amy"],
-        ["--prometheus-insecure", "--prometheus-ca-file=/ca"],
-        ["--prometheus-matcher=cluster=qa", "--no-color"],
-        ["--history-length=8", "--no-color"],
-        ["--prometheus-adress=x", "--no-color"],
-    ] {
-        refused(&contradiction, 2).await;
     }
 }
 
@@ -444,6 +319,31 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
     let (report, _) = examine(&server.url(), &lost).await;
     let (level, words) = finding(&report, "cluster_unreadable").expect("it is told");
     assert!(level == "warning" && words.contains("--kubeconfig=/nonexistent"), "{words}");
+}
+
+#[tokio::test]
+async fn families_that_are_dropped_are_told_with_what_is_lost() {
+    let mut history = days(1, SignedDuration::from_mins(2));
+    for metric in [CPU, MEMORY] {
+        history = CHART.usage(history, metric, ["shop", "web-0", "main"], |_| Some(2e8));
+    }
+    let pod = [("namespace", "shop"), ("pod", "web-0")];
+    history = CHART.state(history, "kube_pod_labels", &pod, |_| Some(1.0));
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let (report, _) = examine(&server.url(), &[]).await;
+    let findings = report["findings"].as_array().expect("findings");
+    let told = findings.iter().filter(|finding| finding["code"] == "states_family");
+    let told: Vec<_> = told
+        .filter_map(|finding| Some((finding["level"].as_str()?, finding["message"].as_str()?)))
+        .collect();
+    for (level, family) in [
+        ("warning", "kube_pod_owner"),
+        ("warning", "kube_pod_container_status_restarts_total"),
+        ("ok", "kube_pod_container_status_last_terminated_reason"),
+    ] {
+        let of = |(known, words): &&(&str, &str)| *known == level && words.starts_with(family);
+        assert!(told.iter().any(|told| of(&told)), "{family} in {told:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,11 @@ impl Sink for Fill {
         self.bootstrap.take(key, &sample, |vpa| fleet.begin_folding(vpa));
     }
 
+    fn run(&mut self, key: &Key, run: plimsoll_storage::Run<'_>) {
+        let fleet = &self.fleet;
+        self.bootstrap.take_run(key, run, |vpa| fleet.begin_folding(vpa));
+    }
+
     fn whole(&mut self, vpa: &VpaKey) {
         if let Some(folded) = self.bootstrap.release(vpa) {
             self.fleet.take_folded(vpa, folded, time(SPAN));

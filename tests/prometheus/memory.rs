@@ -70,6 +70,32 @@ fn an_answer_of_a_hundred_megabytes_is_read_in_a_tenth_of_one() {
 }
 
 #[test]
+fn a_list_of_fifty_thousand_series_is_read_in_a_tenth_of_a_megabyte() {
+    const SERIES: u64 = 50_000;
+    let mut sum = Sum::default();
+    let mut bytes = 0;
+    let counted = allocation_counter::measure(|| {
+        let mut reader = Reader::of_series();
+        let mut push = |piece: &str| {
+            bytes += piece.len();
+            reader.push(piece.as_bytes(), &mut sum).expect("a list");
+        };
+        push(r#"{"status":"success","data":["#);
+        for number in 0..SERIES {
+            push(if number == 0 { "" } else { "," });
+            push(r#"{"__name__":"kube_pod_owner","namespace":"shop","owner_kind":"Job","#);
+            push(r#""owner_name":"tick-28000000","pod":"tick-28000000-x2x4z","uid":"0123456789"}"#);
+        }
+        push("]}");
+        let summary = reader.finish(&mut sum).expect("whole");
+        assert_eq!((summary.series, summary.points), (SERIES, 0));
+    });
+    assert!(bytes > 7_000_000, "{bytes}");
+    assert_eq!(sum.series, SERIES);
+    assert!(counted.bytes_max < MEMORY / 8, "{} bytes at once", counted.bytes_max);
+}
+
+#[test]
 fn an_answer_of_a_real_server_costs_less_than_a_megabyte() {
     // Allocations are counted for each thread by itself, so everything that reads is on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

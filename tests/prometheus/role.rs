@@ -5,4 +5,5 @@ mod fallback;
 mod first;
 mod live;
 mod stage;
+mod throttled;
 mod upstream;

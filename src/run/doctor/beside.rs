@@ -8,11 +8,10 @@ use plimsoll_storage::{
     prometheus::{
         query::{Along, Fold, Query},
         schema::Schema,
-        selector::Pattern,
     },
 };
 
-use super::{Exam, everywhere};
+use super::Exam;
 use crate::{
     api::VerticalPodAutoscaler,
     doctor::{
@@ -152,8 +151,7 @@ pub(super) async fn compare(exam: &Exam, pods: Pods, schema: Option<&Schema>) ->
     let names: Vec<&str> = by_namespace.keys().copied().collect();
     let mut evidence = Vec::new();
     for names in names.chunks(NAMESPACES) {
-        let series = everywhere(schema, &schema.usage.memory.value, None)
-            .matches(namespace, Pattern::one_of(names.iter().copied()));
+        let series = schema.usage_in(&schema.usage.memory, names);
         let query = Query::from(series).fold(Fold::Group, Along::By(&[namespace, pod]));
         let Asked { evidence: asked, answer } = exam.groups(&query, exam.now).await;
         evidence.extend(asked);

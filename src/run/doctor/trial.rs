@@ -16,7 +16,6 @@ use plimsoll_storage::{
 use super::{
     DoctorConfig, Exam,
     beside::{Owned, Pods},
-    everywhere,
     journal::Groups,
 };
 use crate::doctor::{
@@ -44,7 +43,7 @@ impl Exam {
             return Some(Trial { whose, queries, failure });
         }
         let label = &schema.usage.namespace.value;
-        let memory = everywhere(schema, &schema.usage.memory.value, None);
+        let memory = schema.usage_in(&schema.usage.memory, &[]);
         let by_namespace = Query::from(memory).fold(Fold::Count, Along::By(&[label]));
         let Asked { answer, .. } = self.groups(&by_namespace.largest(1, &[]), self.now).await;
         let largest = |groups: Groups| groups.all.first()?.labels.get(label).cloned();

@@ -2,24 +2,19 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Api;
 
 use super::{Role, Stop};
 use crate::{
     api::VerticalPodAutoscaler,
     observe::{
-        controllers::{
-            Controller, Controllers, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
-            SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
-        },
         eviction::watch_evictions,
         feed::Feed,
         guard::Guarded,
         slim::{SlimNode, SlimPod},
-        watch::{Change, Options, watch},
+        watch::{Options, watch},
     },
+    run::controllers::{self, api},
 };
 
 /// The watches by name, in the order in which they are waited for.
@@ -37,16 +32,6 @@ pub struct Feeds {
     pub nodes: Option<Arc<Feed>>,
 }
 
-const KINDS: [&str; 7] = [
-    "daemonsets",
-    "deployments",
-    "replicasets",
-    "statefulsets",
-    "replicationcontrollers",
-    "jobs",
-    "cronjobs",
-];
-
 impl Feeds {
     /// Watches that do not run yet.
     pub fn new(nodes: bool) -> Self {
@@ -54,7 +39,7 @@ impl Feeds {
         Self {
             vpas: feed("verticalpodautoscalers"),
             pods: feed("pods"),
-            controllers: KINDS.map(feed).to_vec(),
+            controllers: controllers::feeds(),
             evictions: feed("evictions"),
             nodes: nodes.then(|| feed("nodes")),
         }
@@ -76,17 +61,6 @@ impl Feeds {
         for feed in self.needed() {
             feed.synced().await;
         }
-    }
-}
-
-/// All of one namespace, or of the cluster.
-fn api<K>(client: &Client, only: Option<&str>) -> Api<Guarded<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    match only {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
     }
 }
 
@@ -120,13 +94,7 @@ impl Role {
                 watch(pods, options, &role.feeds.pods, apply, ended).await;
             });
         }
-        self.start_controller::<SlimDaemonSet>(0, only, stop, tasks);
-        self.start_controller::<SlimDeployment>(1, only, stop, tasks);
-        self.start_controller::<SlimReplicaSet>(2, only, stop, tasks);
-        self.start_controller::<SlimStatefulSet>(3, only, stop, tasks);
-        self.start_controller::<SlimReplicationController>(4, only, stop, tasks);
-        self.start_controller::<SlimJob>(5, only, stop, tasks);
-        self.start_controller::<SlimCronJob>(6, only, stop, tasks);
+        controllers::start(client, only, &self.controllers, &self.feeds.controllers, stop, tasks);
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
             tasks.spawn(async move {
@@ -143,45 +111,6 @@ impl Role {
                 let apply = |change| role.state.lock().change_node(change);
                 watch(nodes, Options::default(), feed, apply, ended).await;
             });
-        }
-    }
-
-    fn start_controller<K>(
-        self: &Arc<Self>,
-        feed: usize,
-        only: Option<&str>,
-        stop: &Stop,
-        tasks: &mut super::Tasks,
-    ) where
-        K: Controller
-            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
-        let api = api::<K>(&self.client, only);
-        let (role, ended) = (Arc::clone(self), stop.stopped());
-        tasks.spawn(async move {
-            let apply = |change| change_controller(&role.controllers, change);
-            watch(api, Options::default(), &role.feeds.controllers[feed], apply, ended).await;
-        });
-    }
-}
-
-fn change_controller<K: Controller>(controllers: &Controllers, change: Change<K>) {
-    match change {
-        Change::Restart => controllers.restart(K::KIND),
-        Change::Put(controller) => {
-            controllers.put(&controller);
-        }
-        Change::Unreadable { namespace, name, .. } => controllers.keep(K::KIND, &namespace, &name),
-        Change::Gone { namespace, name, .. } => {
-            controllers.gone(K::KIND, &namespace, &name);
-        }
-        Change::Complete => {
-            controllers.complete(K::KIND);
         }
     }
 }

@@ -6,22 +6,24 @@
 //!   the server is away ──▶ what checkpoints remember counts, and the gap is filled later
 //! ```
 
+mod away;
+mod reach;
 mod recalled;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use plimsoll_storage::{
-    Error, Key, Sample, Sink, Snapshot, Time, VpaKey, Wanted,
+    Error, Key, Run, Sample, Sink, Snapshot, Time, VpaKey, Wanted,
     prometheus::history::{Loading, PrometheusHistory},
 };
 
-use self::recalled::Recalled;
+use self::{reach::alike, recalled::Recalled};
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
-use crate::recommend::{Bootstrap, bootstrap::Tally};
+use crate::recommend::{Bootstrap, Folding, bootstrap::Tally};
 
 /// The owner of each VPA's pods.
 type Owners = HashMap<VpaKey, Option<Box<str>>>;
@@ -158,16 +160,17 @@ impl Role {
             self.storage.load(&Wanted::Vpas(wanted.clone()), &mut recalled).await?;
             since = recalled.since();
         }
-        let mut groups: BTreeMap<Option<Time>, Owners> = BTreeMap::new();
-        // Those that lack little are asked for together, from where the first of them stopped.
-        let earliest = since.values().min().copied();
-        for (key, owner) in wanted {
-            let after = since.contains_key(&key).then_some(earliest).flatten();
-            groups.entry(after).or_default().insert(key, owner);
-        }
         let mut loadings = Vec::new();
-        for (after, owners) in &groups {
-            loadings.push(begin_loading(series, owners, *after, None).await?);
+        let (some, all): (Owners, Owners) =
+            wanted.into_iter().partition(|(key, _)| since.contains_key(key));
+        if !all.is_empty() {
+            loadings.push(begin_loading(series, &all, None, None).await?);
+        }
+        let some = some.into_iter().map(|(key, owner)| (since[&key], (key, owner)));
+        for group in alike(some, now) {
+            let after = group.iter().map(|(since, _)| *since).min();
+            let owners = group.into_iter().map(|(_, owned)| owned).collect();
+            loadings.push(begin_loading(series, &owners, after, None).await?);
         }
         let (gaps, began) = (HashMap::new(), Instant::now());
         let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
@@ -194,13 +197,15 @@ impl Role {
             let owners: Owners = gaps.iter().filter(is_same).map(owner).collect();
             (owners, Bootstrap::new(core.fleet.settings(), now))
         };
-        let after = gaps.values().map(|gap| gap.after).min();
-        let before = gaps.values().map(|gap| gap.before).max();
+        let sightings = self.sightings(&owners);
         let mut loadings = Vec::new();
-        if !owners.is_empty() {
+        let owners = owners.into_iter().map(|(key, owner)| (gaps[&key].after, (key, owner)));
+        for group in alike(owners, now) {
+            let after = group.iter().map(|(after, _)| *after).min();
+            let before = group.iter().map(|(_, (key, _))| gaps[key].before).max();
+            let owners = group.into_iter().map(|(_, owned)| owned).collect();
             loadings.push(begin_loading(series, &owners, after, before).await?);
         }
-        let sightings = self.sightings(&owners);
         let (gaps, began) = (gaps.clone(), Instant::now());
         let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
         self.take_idle(&mut reading);
@@ -248,6 +253,10 @@ impl Role {
             queries += report.queries;
             bytes += report.bytes;
             foreign += report.passed.foreign;
+            for warning in &report.warnings {
+                let server = &series.place;
+                tracing::warn!(server, warning, "the server warns of its answers about history");
+            }
         }
         tracing::info!(
             storage = self.storage.name(),
@@ -263,58 +272,6 @@ impl Role {
             length = ?series.length,
             "history loaded"
         );
-    }
-
-    /// What is done about VPAs whose history cannot be read now: their checkpoints count for now, or nothing does.
-    async fn go_on_without(&self, series: &Series, readings: &mut Readings) {
-        if series.has_fallback
-            && let Err(error) = self.fall_back(readings).await
-        {
-            tracing::error!(%error, "checkpoints cannot be read either");
-        }
-        if self.config.history_optional {
-            let wanted = self.wanted_histories(false);
-            let mut core = self.state.lock();
-            for key in wanted.keys() {
-                core.fleet.missing(key);
-            }
-            drop(core);
-            self.loaded.notify_one();
-        }
-    }
-
-    /// Takes what checkpoints remember of the VPAs that wait; what they lack is read once the server is back.
-    async fn fall_back(&self, readings: &mut Readings) -> Result<(), Error> {
-        let wanted = self.wanted_histories(true);
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let sightings = self.sightings(&wanted);
-        let restored = self.restore(&wanted).await?;
-        if restored.is_empty() {
-            return Ok(());
-        }
-        let now = self.clock.now();
-        let mut core = self.state.lock();
-        for (key, after) in &restored {
-            let Some(&sighting) = sightings.get(key) else { continue };
-            let before = core.fleet.first_seen(key).unwrap_or(now);
-            core.fleet.loaded(key, sighting);
-            core.fleet.was_stored(key, now);
-            readings.gaps.insert(key.clone(), Gap { sighting, after: *after, before });
-        }
-        drop(core);
-        // What had come of theirs is read again, for the gap alone.
-        for reading in &mut readings.under_way {
-            reading.sightings.retain(|key, _| !restored.contains_key(key));
-        }
-        readings.under_way.retain(|reading| !reading.sightings.is_empty());
-        tracing::warn!(
-            vpas = restored.len(),
-            "the server of the history is away: checkpoints stand in, and what they lack is read later"
-        );
-        self.loaded.notify_one();
-        Ok(())
     }
 }
 
@@ -361,19 +318,12 @@ impl Sink for Intake<'_> {
 
     fn sample(&mut self, key: &Key, sample: Sample) {
         let Self { role, sightings, gaps, .. } = self;
-        let begin = |vpa: &VpaKey| {
-            let core = role.state.lock();
-            // One that points elsewhere by now waits for another history than this.
-            if core.fleet.sighting(vpa) != Some(*sightings.get(vpa)?) {
-                return None;
-            }
-            let folding = core.fleet.begin_folding(vpa)?;
-            Some(match gaps.get(vpa) {
-                Some(gap) => folding.between(gap.after, gap.before),
-                None => folding,
-            })
-        };
-        self.bootstrap.take(key, &sample, begin);
+        self.bootstrap.take(key, &sample, |vpa| begin(role, sightings, gaps, vpa));
+    }
+
+    fn run(&mut self, key: &Key, run: Run<'_>) {
+        let Self { role, sightings, gaps, .. } = self;
+        self.bootstrap.take_run(key, run, |vpa| begin(role, sightings, gaps, vpa));
     }
 
     fn discard(&mut self, vpa: &VpaKey) {
@@ -390,4 +340,23 @@ impl Sink for Intake<'_> {
         drop(core);
         self.role.loaded.notify_one();
     }
+}
+
+/// What the history of a VPA begins with; `None` where it is not waited for any more.
+fn begin(
+    role: &Role,
+    sightings: &HashMap<VpaKey, u64>,
+    gaps: &HashMap<VpaKey, Gap>,
+    vpa: &VpaKey,
+) -> Option<Folding> {
+    let core = role.state.lock();
+    // One that points elsewhere by now waits for another history than this.
+    if core.fleet.sighting(vpa) != Some(*sightings.get(vpa)?) {
+        return None;
+    }
+    let folding = core.fleet.begin_folding(vpa)?;
+    Some(match gaps.get(vpa) {
+        Some(gap) => folding.between(gap.after, gap.before),
+        None => folding,
+    })
 }

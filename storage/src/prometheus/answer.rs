@@ -11,10 +11,12 @@
 //! text for each number.
 
 mod cursor;
+mod decimal;
 mod error;
 mod labels;
 mod reader;
 mod skip;
+mod state;
 
 pub(crate) use self::error::one_line;
 pub use self::{error::AnswerError, labels::Labels, reader::Reader};
@@ -33,6 +35,10 @@ pub trait Series: Send {
     fn end(&mut self) {}
     /// The answer is whole: what came counts.
     fn finish(&mut self) {}
+    /// Whether it can hold no more. Asked now and then while an answer comes, which is broken off then.
+    fn is_full(&self) -> bool {
+        false
+    }
     /// The answer broke off or was too large: what came since the last `finish` does not count, and may come again.
     fn discard(&mut self) {}
 }
@@ -72,6 +78,8 @@ pub struct Summary {
     pub histograms: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
+    /// Whether the server says that part of the result is missing.
+    pub is_partial: bool,
     /// What the server warns of: the first few.
     pub warnings: Vec<String>,
     /// What the server remarks: the first few.

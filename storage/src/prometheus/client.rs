@@ -15,6 +15,7 @@ mod instant;
 mod outcome;
 mod pace;
 mod range;
+mod series;
 mod tally;
 mod watch;
 
@@ -22,6 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 
+pub(super) use self::tally::merge;
 pub use self::{
     outcome::Outcome,
     range::{Grid, Interrupted, NoGrid},
@@ -73,8 +75,9 @@ pub struct Client {
     transport: Arc<dyn Transport>,
     limits: Limits,
     permits: Arc<Semaphore>,
-    extra: Arc<[(String, String)]>,
     dialect: Dialect,
+    /// Whether half an answer is none.
+    insists: bool,
     watch: Option<Arc<dyn Watch>>,
 }
 
@@ -82,8 +85,8 @@ impl Client {
     /// Asks through this transport.
     pub fn new(transport: Arc<dyn Transport>, limits: Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)));
-        let (extra, dialect) = (Arc::new([]), Dialect::default());
-        Self { transport, limits, permits, extra, dialect, watch: None }
+        let dialect = Dialect::default();
+        Self { transport, limits, permits, dialect, insists: false, watch: None }
     }
 
     /// Asks for ranges as this dialect wants them. VictoriaMetrics moves the start of a range to its own steps, unless it
@@ -94,10 +97,11 @@ impl Client {
         self
     }
 
-    /// Sends these parameters with each query: what only some servers know, like `dedup` (Thanos).
+    /// Takes an answer for a failure that its server calls partial: for whoever would take it for all that there is, and
+    /// never asks again.
     #[must_use]
-    pub fn with_parameters(mut self, extra: impl IntoIterator<Item = (String, String)>) -> Self {
-        self.extra = extra.into_iter().collect();
+    pub fn insisting(mut self) -> Self {
+        self.insists = true;
         self
     }
 

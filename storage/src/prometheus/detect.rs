@@ -74,7 +74,7 @@ pub async fn detect(
     at: Time,
 ) -> Result<Schema, Unknown> {
     let found = usage::find(client, known, namespaces, at).await?;
-    let states = states::find(client, known, &found.usage, &found.samples, at).await?;
+    let states = states::find(client, known, &found, at).await?;
     let pace = match known.interval {
         Some(interval) => Fact::set(Pace { interval, longest: interval }),
         None => pace(client, &found.samples, at).await?,

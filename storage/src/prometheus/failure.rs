@@ -15,6 +15,9 @@ pub enum Failure {
     /// More than the server or our own budget lets through: half as much may work.
     #[error("too much for one query: {0}: ask for a shorter range or fewer series")]
     TooLarge(String),
+    /// More than whoever takes the answer may hold at once.
+    #[error("more came than may be held at once: ask for a shorter range or fewer series")]
+    Full,
     /// The server wants fewer queries (429, 503).
     #[error("the server is too busy: {why}: it is asked again later")]
     Busy {
@@ -46,10 +49,15 @@ impl Failure {
         matches!(self, Self::Busy { .. } | Self::Timeout(_) | Self::Unavailable(_))
     }
 
+    /// Whether it is about this query alone: others may well be answered.
+    pub fn is_about_query(&self) -> bool {
+        matches!(self, Self::TooLarge(_) | Self::Full | Self::BadQuery(_))
+    }
+
     /// The word for labels of metrics and for reports.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::TooLarge(_) => "too_large",
+            Self::TooLarge(_) | Self::Full => "too_large",
             Self::Busy { .. } => "busy",
             Self::Timeout(_) => "timeout",
             Self::Unavailable(_) => "unavailable",

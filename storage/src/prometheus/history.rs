@@ -9,6 +9,8 @@
 //! bounded by a budget and not by the length of a history, and reading goes on where it stopped.
 
 mod batch;
+#[cfg(test)]
+mod crowded;
 mod kills;
 mod load;
 mod outline;
@@ -36,6 +38,7 @@ pub use self::{
     plan::Weighting,
     report::Report,
     slice::Passed,
+    throttle::Throttles,
 };
 use super::{
     client::Client,
@@ -44,12 +47,13 @@ use super::{
     failure::Failure,
     schema::{Recorded, Schema},
 };
-use crate::{
-    Error, Key, LoadReport, Sink, Skipped, Storage, Throttling, Time, VpaKey, Wanted, Writer,
-};
+use crate::{Error, LoadReport, Sink, Skipped, Storage, Time, VpaKey, Wanted, Writer};
 
 /// Points of one slice. With sixteen bytes each, and as many again while they grow, some MB for each query under way.
 const BUDGET: u64 = 250_000;
+
+/// What was not found of a server's series is looked for again after this: they may just not have been there.
+const LACKING: Duration = Duration::from_mins(10);
 
 /// What is read of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ pub struct Settings {
     pub length: Duration,
     /// What samples weigh (`--history-weighting`).
     pub weighting: Weighting,
-    /// Points that are held of each batch that is under way, roughly.
+    /// Points that are held of each batch that is under way. A step is read whole, whatever it has.
     pub budget: u64,
 }
 
@@ -82,7 +86,14 @@ pub struct PrometheusHistory {
     client: Client,
     settings: Settings,
     now: Wall,
-    schema: Mutex<Option<Arc<Schema>>>,
+    schema: Mutex<Option<Found>>,
+}
+
+/// What the server calls its series, and when that was found out.
+#[derive(Clone, Debug)]
+struct Found {
+    schema: Arc<Schema>,
+    at: Time,
 }
 
 impl PrometheusHistory {
@@ -101,26 +112,42 @@ impl PrometheusHistory {
         &self.place
     }
 
-    /// What the server calls its series: found out once, and again when nothing was found.
+    /// What the server calls its series: found out once, and again when nothing was found; and after some time where
+    /// it lacked something, for a server or kube-state-metrics that had just begun.
     pub async fn schema(&self, namespaces: &[&str]) -> Result<Arc<Schema>, Unknown> {
-        if let Some(schema) = &*self.kept() {
+        let now = self.now.now();
+        let before = self.kept().clone();
+        let is_due = |found: &Found| found.schema.lacks() && now >= found.at.later(LACKING);
+        if let Some(Found { schema, .. }) = before.as_ref().filter(|found| !is_due(found)) {
             return Ok(Arc::clone(schema));
         }
-        let now = self.now.now();
-        let mut schema = detect(&self.client, &self.settings.known, namespaces, now).await?;
-        let plan = Plan::new(self.settings.weighting, &schema);
-        let span = plan.span(self.settings.length, now);
-        schema.recorded = self.recorded(&schema, &plan, namespaces, span).await?;
-        let schema = Arc::new(schema);
-        tracing::info!(server = self.place, %schema, "the server's series");
-        if schema.mixes_clusters() {
+        let found = match (self.find(namespaces, now).await, &before) {
+            (Ok(found), _) => Arc::new(found),
+            (Err(unknown), None) => return Err(unknown),
+            (Err(unknown), Some(before)) => {
+                tracing::debug!(server = self.place, %unknown, "what was found before is used on");
+                Arc::clone(&before.schema)
+            }
+        };
+        if before.is_none() || !found.lacks() {
+            tracing::info!(server = self.place, schema = %found, "the server's series");
+        }
+        if before.is_none() && found.mixes_clusters() {
             tracing::warn!(
                 server = self.place,
                 "there are series of several clusters: choose one by --prometheus-matcher, or pods of the same name \
                  are taken for one another"
             );
         }
-        *self.kept() = Some(Arc::clone(&schema));
+        *self.kept() = Some(Found { schema: Arc::clone(&found), at: now });
+        Ok(found)
+    }
+
+    async fn find(&self, namespaces: &[&str], now: Time) -> Result<Schema, Unknown> {
+        let mut schema = detect(&self.client, &self.settings.known, namespaces, now).await?;
+        let plan = Plan::new(self.settings.weighting, &schema);
+        let span = plan.span(self.settings.length, now);
+        schema.recorded = self.recorded(&schema, &plan, namespaces, span).await?;
         Ok(schema)
     }
 
@@ -147,26 +174,23 @@ impl PrometheusHistory {
             schema = Arc::new(Schema { recorded, ..Schema::clone(&schema) });
         }
         let (batches, skipped) = Batch::all(wanted);
-        let client = self.client.clone().speaking(schema.dialect);
+        let client = self.client.clone().speaking(schema.dialect).insisting();
         let budget = self.settings.budget.max(1);
         Ok((Loading::new(client, schema, plan, budget, batches, (after, to)), skipped))
     }
 
-    /// How much the containers of these VPAs were held back by their CPU limits, within this time until now. Those
-    /// without a limit, and those that did not run, are not among them.
+    /// How much the containers of these VPAs were held back by their CPU limits, within this time until now. Fails only
+    /// where not even the names of series can be had: what could not be asked otherwise is named.
     pub async fn throttling(
         &self,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
         over: Duration,
-    ) -> Result<HashMap<Key, Throttling>, Unknown> {
+    ) -> Result<Throttles, Unknown> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
-        let mut all = HashMap::new();
-        for batch in Batch::all(wanted).0 {
-            let now = self.now.now();
-            throttle::ask(&self.client, &schema, batch, over, now, &mut all).await?;
-        }
-        Ok(all)
+        let (batches, _) = Batch::all(wanted);
+        let client = self.client.clone().insisting();
+        Ok(Throttles::ask(&client, &schema, batches, over, || self.now.now()).await)
     }
 
     /// What of this time is recorded. Where that takes too much to find out, nothing is.
@@ -189,7 +213,7 @@ impl PrometheusHistory {
         }
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Arc<Schema>>> {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Found>> {
         // Nothing can be half changed: it is one value.
         self.schema.lock().unwrap_or_else(PoisonError::into_inner)
     }

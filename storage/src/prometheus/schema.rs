@@ -9,6 +9,8 @@ use crate::Time;
 pub const CPU: &str = "container_cpu_usage_seconds_total";
 /// Memory that a container cannot do without, as cAdvisor measures it.
 pub const MEMORY: &str = "container_memory_working_set_bytes";
+/// Scheduling periods in which a container was held back by its CPU limit, as cAdvisor counts them.
+pub const THROTTLED: &str = "container_cpu_cfs_throttled_periods_total";
 
 /// Cores in use by each container, as `deploy/recommender/rules.yaml` has a server record them.
 pub const RECORDED_CPU: &str = "plimsoll:container_cpu_usage_cores:irate";
@@ -103,8 +105,6 @@ pub struct States {
     pub pod: String,
     /// The label of containers.
     pub container: String,
-    /// What the names of labels of pods begin with, in `kube_pod_labels`.
-    pub label_prefix: String,
     /// Families that were seen.
     pub families: BTreeSet<String>,
 }
@@ -239,6 +239,11 @@ impl Schema {
     fn of_containers(&self, selector: Selector) -> Selector {
         let [_, _, container] = self.usage.identity();
         selector.differs(container, "").differs(container, "POD").all(&self.matchers)
+    }
+
+    /// Whether something was not found that most servers have.
+    pub fn lacks(&self) -> bool {
+        self.usage.containers == 0 || self.states.is_none() || self.pace.origin == Origin::Assumed
     }
 
     /// Whether several clusters would be mixed.

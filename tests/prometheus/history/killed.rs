@@ -96,7 +96,10 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
         // A StatefulSet names a new pod as the old one, and its restarts begin anew.
         history = doomed(&flavor, history, ("db-4", "1"), (ago(420), ago(181)), &[200, 190], ago);
         history = doomed(&flavor, history, ("db-4", "2"), (ago(180), end), &[130], ago);
-        for pod in ["db-0", "db-1", "db-2", "db-3", "db-4"] {
+        // Each of these two was killed once.
+        history = doomed(&flavor, history, ("db-5", "1"), (ago(420), ago(181)), &[200], ago);
+        history = doomed(&flavor, history, ("db-5", "2"), (ago(180), end), &[150], ago);
+        for pod in ["db-0", "db-1", "db-2", "db-3", "db-4", "db-5"] {
             history = flavor.usage(history, CPU, ["shop", pod, "app"], |_| Some(1.0));
             history = flavor.usage(history, MEMORY, ["shop", pod, "app"], |_| Some(9e7));
         }
@@ -118,7 +121,9 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
         assert_eq!((before.whole.len(), after.whole.len()), (1, 1));
 
         let name = format!("{} on {release:?}", flavor.name);
-        for (pod, ends) in [&kills[..], &[("db-4", &[200, 190, 130])]].concat() {
+        for (pod, ends) in
+            [&kills[..], &[("db-4", &[200, 190, 130]), ("db-5", &[200, 150])]].concat()
+        {
             let halves = [&before, &after].map(|half| half.of("db", "app", pod).expect("there"));
             let times = halves.map(|half| half.kills.iter().map(|kill| kill.0));
             let times: Vec<_> = times.into_iter().flatten().collect();

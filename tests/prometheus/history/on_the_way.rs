@@ -18,6 +18,10 @@ use crate::support::wait;
 
 const VPAS: [(&str, &str); 2] = [("db", "apps/StatefulSet/db"), ("log", "apps/DaemonSet/log")];
 
+/// What a server answers that has lost a part of itself.
+const PARTIAL: &str =
+    r#"{"status":"success","isPartial":true,"data":{"resultType":"matrix","result":[]}}"#;
+
 /// A day of two workloads.
 fn day() -> (History, Timestamp) {
     let (mut history, end) = hours(25);
@@ -99,6 +103,7 @@ fn faults() -> Vec<(Fault, usize, &'static str)> {
         (Fault::Redirect, 1, "redirects to"),
         (Fault::Instead(401, "text/plain", "the token has expired"), 1, "(401)"),
         (Fault::Instead(403, "text/plain", "no"), 1, "(403)"),
+        (Fault::Instead(200, "application/json", PARTIAL), 1, "partial"),
     ]
 }
 
@@ -215,4 +220,31 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for() {
     let db = remember.of("db", "app", "db-0").expect("it is there");
     assert_eq!((db.cpu.len(), db.memory.len()), (185, 37), "from the last whole step on");
     assert_eq!(loading.until(), end.into());
+}
+
+#[tokio::test]
+async fn what_was_too_slow_to_come_is_asked_for_in_smaller_parts_the_next_time_too() {
+    let Some((server, end)) = server().await else { return };
+    let way = Way::to(&server.url()).await;
+    let timeout = Duration::from_millis(400);
+    let limits = Limits { in_flight: 1, attempts: 1, timeout, ..hasty() };
+    let storage = storage(way.url(), limits, last(24), end);
+    storage.schema(&["shop"]).await.expect("a schema");
+    let (mut loading, _) = storage.begin(&wanted(&VPAS), None, None).await.expect("begun");
+    way.always(Fault::Slow(8, Duration::from_millis(100)));
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        way.asked();
+        let stalled = loading.advance(&mut Remember::default()).await.expect_err("it is slow");
+        assert!(matches!(stalled.failure, Failure::Timeout(_)), "{stalled}");
+        let asked = way.asked();
+        let range = asked.iter().find(|asked| asked.contains("query_range?")).expect("one");
+        let (_, rest) = range.split_once("end=").expect("it has an end");
+        ends.push(rest.chars().take_while(char::is_ascii_digit).collect::<String>());
+    }
+    assert!(ends.is_sorted_by(|longer, shorter| shorter < longer), "{ends:?}");
+    way.always(Fault::None);
+    let mut remember = Remember::default();
+    loading.advance(&mut remember).await.expect("it is not slow any more");
+    assert_eq!(remember.of("db", "app", "db-0").expect("it is there").cpu.len(), 24 * 60);
 }

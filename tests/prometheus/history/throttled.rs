@@ -1,12 +1,16 @@
 //! Proof that throttling is told of the containers that have a limit, over all pods of their workload and no others.
 
+use std::collections::HashSet;
+
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_storage::prometheus::client::Limits;
 use plimsoll_storage::prometheus::schema::MEMORY;
+use plimsoll_storage::{Time, VpaKey};
 
 use super::remember::{MINUTE, hours, last, storage, wanted};
 use crate::prometheus::flavors::{Flavor, OPERATOR};
 use crate::prometheus::gather::hasty;
+use crate::prometheus::way::{Fault, Way};
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
@@ -71,7 +75,18 @@ fn shop(mut history: History, end: Timestamp) -> History {
     let second = Flavor { usage: &[("job", "kubelet"), ("id", "/b")], ..OPERATOR };
     let again = (FIRST, "again");
     history = periods(&first, history, again, (10.0, 10.0), move |now| now <= half);
-    periods(&second, history, again, (30.0, 0.0), move |now| now > half)
+    history = periods(&second, history, again, (30.0, 0.0), move |now| now > half);
+    // Half an hour before, one lost its limit and runs on, and one ended.
+    for container in ["freed", "ended"] {
+        let name = (FIRST, container);
+        history = periods(&OPERATOR, history, name, (10.0, 5.0), move |now| now <= half);
+    }
+    history = OPERATOR.usage(history, MEMORY, ["shop", FIRST, "freed"], |_| Some(1e8));
+    // One pod of two has none.
+    for pod in [FIRST, SECOND] {
+        history = OPERATOR.usage(history, MEMORY, ["shop", pod, "mixed"], |_| Some(1e8));
+    }
+    periods(&OPERATOR, history, (SECOND, "mixed"), (10.0, 4.0), always)
 }
 
 #[tokio::test]
@@ -84,7 +99,13 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         let storage = storage(&server.url(), hasty(), last(2), end);
         let vpas = wanted(&[("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")]);
         let throttling = storage.throttling(&vpas, 60 * MINUTE).await.expect("answered");
+        assert_eq!((throttling.failure, throttling.unanswered.len()), (None, 0));
+        let mut unlimited: Vec<_> = throttling.unlimited.iter().map(ToString::to_string).collect();
+        unlimited.sort();
+        let free = ["shop/again/free", "shop/again/freed", "shop/web/free", "shop/web/freed"];
+        assert_eq!(unlimited, free, "on {release:?}");
         let mut shares: Vec<_> = throttling
+            .measured
             .iter()
             .map(|(key, of)| {
                 assert_eq!(of.at, Time::from(end), "{key}");
@@ -96,8 +117,14 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         shares.sort_by(|one, other| one.0.cmp(&other.0));
         let mut expected = Vec::new();
         for vpa in ["again", "web"] {
-            for (container, share) in [("again", 26.0), ("app", 30.0), ("past", 0.0), ("side", 0.0)]
-            {
+            for (container, share) in [
+                ("again", 26.0),
+                ("app", 30.0),
+                ("ended", 50.0),
+                ("mixed", 40.0),
+                ("past", 0.0),
+                ("side", 0.0),
+            ] {
                 expected.push((format!("shop/{vpa}/{container}"), share));
             }
         }
@@ -105,6 +132,46 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
 
         let nobody = wanted(&[("gone", "apps/Deployment/gone")]);
         let throttling = storage.throttling(&nobody, 60 * MINUTE).await.expect("answered");
-        assert_eq!(throttling.len(), 0, "of a workload without pods nothing is known");
+        let known = throttling.measured.len() + throttling.unlimited.len();
+        assert_eq!(known, 0, "of a workload without pods nothing is known");
     }
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_in_one_place_is_told_and_leaves_what_is_answered_in_others() {
+    let (mut history, end) = hours(3);
+    for namespace in ["bank", "shop"] {
+        history = OPERATOR.usage(history, MEMORY, [namespace, "db-0", "app"], |_| Some(1e8));
+        let count =
+            |rate: f64| move |now: Timestamp| Some((now.as_second() - 1_700_000_000) as f64 * rate);
+        for (family, rate) in [("periods", 10.0), ("throttled_periods", 5.0)] {
+            let family = format!("container_cpu_cfs_{family}_total");
+            history = OPERATOR.usage(history, &family, [namespace, "db-0", "app"], count(rate));
+        }
+    }
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let storage = storage(way.url(), Limits { attempts: 1, ..hasty() }, last(2), end);
+    storage.schema(&["shop"]).await.expect("a schema");
+    let mut vpas = wanted(&[("db", "apps/StatefulSet/db")]);
+    let bank = VpaKey::new("bank", "db");
+    vpas.insert(bank.clone(), Some("apps/StatefulSet/db".into()));
+    // The first question about the first place, or one after it.
+    for fine in 0..4 {
+        way.then(vec![Fault::None; fine].into_iter().chain([Fault::Cut(10)]));
+        let told = storage.throttling(&vpas, 60 * MINUTE).await.expect("answered");
+        let (namespace, failure) = told.failure.expect("one failed");
+        assert_eq!((&*namespace, failure.is_passing()), ("bank", true), "{failure}");
+        assert_eq!(told.unanswered, HashSet::from([bank.clone()]));
+        let measured: Vec<_> = told.measured.keys().map(ToString::to_string).collect();
+        assert_eq!(measured, ["shop/db/app"], "all of the one, and nothing of the other");
+    }
+    // A server that is away is not asked about every place.
+    way.always(Fault::Instead(503, "text/plain", "no healthy upstream"));
+    let many = (0..20).map(|number| {
+        (VpaKey::new(format!("team-{number}"), "db"), Some("apps/StatefulSet/db".into()))
+    });
+    let before = way.seen();
+    let told = storage.throttling(&many.collect(), 60 * MINUTE).await.expect("answered");
+    assert_eq!((told.unanswered.len(), way.seen() - before), (20, 3));
 }

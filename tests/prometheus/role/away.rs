@@ -1,6 +1,6 @@
 //! While the server is away nothing is recommended, unless it is asked for, and nothing that came in part counts.
 
-use super::stage::{Stage, cores, has, said};
+use super::stage::{Stage, cores, has, history_is, said};
 use crate::prometheus::way::Fault;
 use crate::recommender::start::{passed, written};
 
@@ -19,6 +19,7 @@ async fn until_the_server_answers_a_vpa_says_that_its_history_is_read_and_nothin
     let waiting = stage.vpa("web", "says so", |vpa| has(vpa, "FetchingHistory")).await;
     assert!(said(&waiting).is_none() && !has(&waiting, "RecommendationProvided"));
     stage.is_ready(&running, false).await;
+    history_is(&running, "failed").await;
 
     // Then half an answer comes before all is well.
     stage.way.then([Fault::None, Fault::None, Fault::None, Fault::Cut(20), Fault::None]);
@@ -29,6 +30,7 @@ async fn until_the_server_answers_a_vpa_says_that_its_history_is_read_and_nothin
     let bounds = cores(said(&vpa).expect("it has"));
     assert!(bounds[0] > bounds[1] * 0.97, "three days make it sure: {bounds:?}");
     assert!(!has(&vpa, "FetchingHistory") && has(&vpa, "RecommendationProvided"));
+    history_is(&running, "loaded").await;
     running.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 
-use super::stage::{CORES, Stage, cores, has, said};
+use super::stage::{CORES, Stage, cores, has, history_is, said};
 use crate::recommender::start::{passed, written};
 
 #[tokio::test]
@@ -18,6 +18,7 @@ async fn days_of_history_are_in_the_first_recommendation_and_nothing_is_saved_be
     assert!(upper < target * 1.6, "and the upper one: {bounds:?}");
     assert!(!has(&vpa, "FetchingHistory"));
     stage.is_ready(&running, true).await;
+    history_is(&running, "loaded").await;
 
     for _ in 0..3 {
         stage.step(&running).await;

@@ -11,7 +11,7 @@ use plimsoll::clock::Clock;
 use plimsoll::run::recommender::Running;
 use plimsoll_storage::Time;
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY, THROTTLED};
 
 use crate::prometheus::flavors::OPERATOR;
 use crate::prometheus::way::Way;
@@ -127,6 +127,17 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
     }
 }
 
+/// Waits until the history as a whole is in this state.
+pub async fn history_is(running: &Running, state: &str) {
+    let address = format!("http://{}/metrics", running.address());
+    let line = format!("plimsoll_history_state{{state=\"{state}\"}} 1");
+    wait::until(&line, || async {
+        let text = String::from_utf8(fetch(&address).await?.to_vec()).ok()?;
+        text.lines().any(|known| known == line).then_some(())
+    })
+    .await;
+}
+
 /// Adds what a pod's container `main` used.
 fn lived(past: History, namespace: &str, pod: &str, end: Timestamp) -> History {
     // Names of labels live as long as the test.
@@ -135,6 +146,11 @@ fn lived(past: History, namespace: &str, pod: &str, end: Timestamp) -> History {
         Some((end.as_second() - at.as_second()) as f64).map(|left| CORES * (1e7 - left))
     };
     let past = OPERATOR.usage(past, CPU, names, cores);
+    // Ten scheduling periods a second, and held back in half of them.
+    let periods =
+        move |rate: f64| move |at: Timestamp| Some((at.as_second() - 1_700_000_000) as f64 * rate);
+    let past = OPERATOR.usage(past, "container_cpu_cfs_periods_total", names, periods(10.0));
+    let past = OPERATOR.usage(past, THROTTLED, names, periods(5.0));
     OPERATOR.usage(past, MEMORY, names, |_| Some(BYTES as f64))
 }
 

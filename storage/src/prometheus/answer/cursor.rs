@@ -1,5 +1,6 @@
 //! Pieces of JSON in bytes that may not all be there yet: each is taken whole, or not at all.
 
+use super::decimal::Decimal;
 use crate::Time;
 
 /// Why nothing could be taken.
@@ -130,6 +131,13 @@ impl<'a> Cursor<'a> {
     pub(super) fn time(&mut self) -> Take<Time> {
         self.peek()?;
         let rest = self.rest();
+        if let Some(decimal) = Decimal::at_the_beginning_of(rest)
+            && rest.get(decimal.length) == Some(&b',')
+            && let Some(time) = decimal.seconds()
+        {
+            self.at += decimal.length;
+            return Ok(time);
+        }
         let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.iter().position(|byte| !digit(byte)).ok_or(Stop::More)?;
         let time = seconds(&rest[..length]).ok_or(Stop::Expected("a time"))?;
@@ -142,6 +150,13 @@ impl<'a> Cursor<'a> {
     fn value(&mut self) -> Take<f64> {
         self.take(b'"', "the text of a value")?;
         let rest = self.rest();
+        if let Some(decimal) = Decimal::at_the_beginning_of(rest)
+            && rest.get(decimal.length) == Some(&b'"')
+            && let Some(value) = decimal.value().or_else(|| number(&rest[..decimal.length]))
+        {
+            self.at += decimal.length + 1;
+            return Ok(value);
+        }
         let length = rest.iter().position(|&byte| byte == b'"').ok_or(Stop::More)?;
         let value = number(&rest[..length]).ok_or(Stop::Expected("a value"))?;
         self.at += length + 1;

@@ -8,11 +8,12 @@ use super::{
     error::one_line,
     labels::{Kept, unescape},
     skip::Skip,
+    state::{After, Current, Note, Place, Said, State, Text},
 };
 use crate::Time;
 
-/// How much is looked at together: what is kept of a large piece while the next one is awaited is less than this.
-const PIECE: usize = 64 << 10;
+/// How much of a piece is looked at together with what began before it: more than a point has.
+const SEAM: usize = 128;
 /// The longest label set or text. Error texts repeat queries, and those name hundreds of pods.
 const LONGEST: usize = 1 << 20;
 /// Warnings that are kept: a server has one for each series.
@@ -28,91 +29,23 @@ pub struct Reader {
     state: State,
     labels: Kept,
     series: Current,
+    /// Whether what is read is a list of series, and no result.
+    lists: bool,
     said: Said,
     /// A result without labels, until its type is known.
     lone: Option<(Time, String)>,
     summary: Summary,
 }
 
-/// What comes next.
-#[derive(Clone, Copy, Debug, Default)]
-enum State {
-    #[default]
-    Start,
-    /// A key, or the end of the object.
-    Member(Place, bool),
-    /// A text that is worth knowing.
-    Text(Text),
-    /// `true` or `false`: whether the result is partial.
-    Partial,
-    /// The list of warnings or infos: its beginning.
-    Notes(Note),
-    /// One of them, or the end.
-    Note(Note, bool),
-    Data,
-    Result,
-    /// A series, or the end of the result.
-    Element(bool),
-    Metric,
-    Value,
-    Values,
-    /// A point, or the end of the series' points.
-    Point(bool),
-    Histograms,
-    Histogram(bool),
-    /// The rest of something that does not matter, and what comes after it.
-    Skip(Skip, After),
-    End,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Answer,
-    Data,
-    Series,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Text {
-    Status,
-    ErrorType,
-    Error,
-    ResultType,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Note {
-    Warning,
-    Info,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum After {
-    Member(Place),
-    Histogram,
-}
-
-/// The series at hand.
-#[derive(Clone, Copy, Debug, Default)]
-struct Current {
-    begun: bool,
-    wanted: bool,
-    last: Option<Time>,
-}
-
-/// What the server says of its answer.
-#[derive(Debug, Default)]
-struct Said {
-    status: Option<String>,
-    error_type: String,
-    error: String,
-    result: bool,
-}
-
 impl Reader {
     /// At the beginning of an answer.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// At the beginning of a list of series, which has their labels and no points: `/api/v1/series`.
+    pub fn of_series() -> Self {
+        Self { lists: true, ..Self::default() }
     }
 
     /// What has been read so far.
@@ -126,18 +59,45 @@ impl Reader {
         bytes: &[u8],
         visitor: &mut S,
     ) -> Result<(), AnswerError> {
-        for piece in bytes.chunks(PIECE) {
-            self.summary.bytes += piece.len() as u64;
-            // Taken out, so that what is parsed from it and what is changed meanwhile are two things.
-            let mut pending = mem::take(&mut self.pending);
-            pending.extend_from_slice(piece);
-            let done = self.advance(&pending, visitor)?;
+        self.summary.bytes += bytes.len() as u64;
+        let mut rest = bytes;
+        while !self.pending.is_empty() && !rest.is_empty() {
+            rest = self.join(rest, visitor)?;
+        }
+        let done = self.advance(rest, visitor)?;
+        self.pending.extend_from_slice(&rest[done..]);
+        self.check_length()
+    }
+
+    /// Takes what began in an earlier piece, with so much of this one that it may end there. What is left of this one
+    /// need not be copied.
+    fn join<'a, S: Series + ?Sized>(
+        &mut self,
+        piece: &'a [u8],
+        visitor: &mut S,
+    ) -> Result<&'a [u8], AnswerError> {
+        // Taken out, so that what is parsed from it and what is changed meanwhile are two things.
+        let mut pending = mem::take(&mut self.pending);
+        let began = pending.len();
+        // Of something long as much again each time, so that it is looked at a few times only.
+        let more = began.max(SEAM).min(piece.len());
+        pending.extend_from_slice(&piece[..more]);
+        let done = self.advance(&pending, visitor)?;
+        let rest = if done >= began {
+            pending.clear();
+            &piece[done - began..]
+        } else {
             pending.drain(..done);
-            self.read += done as u64;
-            if pending.len() > LONGEST {
-                return Err(AnswerError::TooLong { at: self.read, longest: LONGEST });
-            }
-            self.pending = pending;
+            &piece[more..]
+        };
+        self.pending = pending;
+        self.check_length()?;
+        Ok(rest)
+    }
+
+    fn check_length(&self) -> Result<(), AnswerError> {
+        if self.pending.len() > LONGEST {
+            return Err(AnswerError::TooLong { at: self.read, longest: LONGEST });
         }
         Ok(())
     }
@@ -180,6 +140,7 @@ impl Reader {
         Ok(self.summary)
     }
 
+    /// Takes all that is whole, and says how many bytes that are.
     fn advance<S: Series + ?Sized>(
         &mut self,
         bytes: &[u8],
@@ -192,7 +153,10 @@ impl Reader {
                     cursor.settle();
                     self.state = state;
                 }
-                Err(Stop::More) => return Ok(cursor.done()),
+                Err(Stop::More) => {
+                    self.read += cursor.done() as u64;
+                    return Ok(cursor.done());
+                }
                 Err(Stop::Expected(expected)) => {
                     let rest = &cursor.rest()[..cursor.rest().len().min(40)];
                     return Err(AnswerError::Malformed {
@@ -225,6 +189,7 @@ impl Reader {
             State::Partial => {
                 if cursor.peek()? == b't' {
                     cursor.word("true")?;
+                    self.summary.is_partial = true;
                     self.summary.warnings.push("the result is partial".to_owned());
                 } else {
                     cursor.word("false")?;
@@ -245,6 +210,10 @@ impl Reader {
                 if cursor.peek()? == b'n' {
                     cursor.word("null")?;
                     State::Member(Place::Answer, false)
+                } else if self.lists {
+                    cursor.take(b'[', "a list of series")?;
+                    self.said.result = true;
+                    State::Listed(true)
                 } else {
                     cursor.take(b'{', "the result of a query")?;
                     State::Member(Place::Data, true)
@@ -262,6 +231,7 @@ impl Reader {
                 }
             }
             State::Element(first) => self.element(first, cursor)?,
+            State::Listed(first) => return self.listed(first, cursor, visitor),
             State::Metric => {
                 self.labels.read(cursor)?;
                 self.summary.series += 1;
@@ -284,17 +254,7 @@ impl Reader {
                 cursor.take(b'[', "the histograms of a series")?;
                 State::Histogram(true)
             }
-            State::Histogram(first) => {
-                if cursor.takes(b']')? {
-                    State::Member(Place::Series, false)
-                } else {
-                    if !first {
-                        cursor.take(b',', "a comma or the end of the histograms")?;
-                    }
-                    self.summary.histograms += 1;
-                    State::Skip(Skip::default(), After::Histogram)
-                }
-            }
+            State::Histogram(first) => self.histogram(first, cursor)?,
             State::Skip(mut skip, after) => {
                 // It is done with what it has seen, so it is remembered in the midst of it too.
                 let passed = skip.pass(cursor);
@@ -310,6 +270,36 @@ impl Reader {
                 return Err(Stop::Expected("nothing more"));
             }
         })
+    }
+
+    fn listed<S: Series + ?Sized>(
+        &mut self,
+        first: bool,
+        cursor: &mut Cursor<'_>,
+        visitor: &mut S,
+    ) -> Take<State> {
+        if cursor.takes(b']')? {
+            return Ok(State::Member(Place::Answer, false));
+        }
+        if !first {
+            cursor.take(b',', "a comma or the end of the list")?;
+        }
+        self.labels.read(cursor)?;
+        self.summary.series += 1;
+        visitor.begin(self.labels.labels());
+        visitor.end();
+        Ok(State::Listed(false))
+    }
+
+    fn histogram(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Take<State> {
+        if cursor.takes(b']')? {
+            return Ok(State::Member(Place::Series, false));
+        }
+        if !first {
+            cursor.take(b',', "a comma or the end of the histograms")?;
+        }
+        self.summary.histograms += 1;
+        Ok(State::Skip(Skip::default(), After::Histogram))
     }
 
     fn member<S: Series + ?Sized>(
@@ -344,6 +334,9 @@ impl Reader {
             (Place::Answer, b"warnings") => State::Notes(Note::Warning),
             (Place::Answer, b"infos") => State::Notes(Note::Info),
             (Place::Answer, b"isPartial") => State::Partial,
+            (Place::Answer, b"data") if self.lists && self.said.result => {
+                return Err(Stop::Expected("one list"));
+            }
             (Place::Answer, b"data") => State::Data,
             (Place::Data, b"resultType") => State::Text(Text::ResultType),
             (Place::Data, b"result") if self.said.result => {

@@ -10,8 +10,11 @@ const MOST: usize = 32 << 20;
 
 /// What all answers of Prometheus have in common.
 #[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Wrapped<T> {
     data: Option<T>,
+    #[serde(default)]
+    is_partial: bool,
 }
 
 impl Client {
@@ -24,17 +27,19 @@ impl Client {
     ) -> Result<T, Failure> {
         let mut failures = 0;
         loop {
-            match self.fetch(path, form, MOST).await {
+            let unread = |why: String| {
+                Failure::NotPrometheus(format!("the answer of {path} cannot be read: {why}"))
+            };
+            let answered = match self.fetch(path, form, MOST).await {
                 Ok(body) => {
-                    let unread = |why: String| {
-                        Failure::NotPrometheus(format!(
-                            "the answer of {path} cannot be read: {why}"
-                        ))
-                    };
                     let wrapped: Wrapped<T> =
                         serde_json::from_slice(&body).map_err(|why| unread(why.to_string()))?;
-                    return wrapped.data.ok_or_else(|| unread("it has no data".to_owned()));
+                    self.accept(wrapped.is_partial).map(|()| wrapped.data)
                 }
+                Err(failure) => Err(failure),
+            };
+            match answered {
+                Ok(data) => return data.ok_or_else(|| unread("it has no data".to_owned())),
                 Err(failure) => {
                     failures += 1;
                     if !failure.is_passing() || failures >= self.limits.attempts {

@@ -8,7 +8,7 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-use super::{Asked, Client, Limits};
+use super::{Asked, Client, Tally, pace, series};
 use crate::{
     Time,
     prometheus::{
@@ -17,15 +17,47 @@ use crate::{
     },
 };
 
+/// How much of an answer is taken before whoever takes it is asked whether it is too much.
+const PIECE: usize = 64 << 10;
 /// What is read of something that is no answer: enough for Prometheus' own errors, which repeat the query.
 const MOST_OF_ERROR: usize = 256 << 10;
 
 impl Client {
+    /// Asks, and asks again when the server is busy or away, until the attempts are used up.
+    pub(super) async fn persist<S: Series + ?Sized>(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        reader: fn() -> Reader,
+        visitor: &mut S,
+    ) -> Result<(Summary, Tally), Failure> {
+        let mut tally = Tally::default();
+        let mut failures = 0;
+        loop {
+            let failure = match self.exchange(path, form, reader(), visitor).await {
+                Ok((summary, time)) => {
+                    tally.add(summary.clone(), time);
+                    return Ok((summary, tally));
+                }
+                Err(failure) => failure,
+            };
+            failures += 1;
+            if !failure.is_passing() || failures >= self.limits.attempts {
+                return Err(failure);
+            }
+            tally.retries += 1;
+            let wait = pace::pause(&self.limits, failures, &failure);
+            tracing::debug!(%failure, ?wait, "a question is asked again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
     /// Asks once. On failure the visitor has discarded what came.
     pub(super) async fn exchange<S: Series + ?Sized>(
         &self,
         path: &str,
         form: &[(&str, String)],
+        reader: Reader,
         visitor: &mut S,
     ) -> Result<(Summary, Duration), Failure> {
         // It is never closed.
@@ -34,14 +66,13 @@ impl Client {
         let limit = self.limits.timeout;
         let mut sent = form.to_vec();
         sent.push(("timeout", seconds(limit)));
-        sent.extend(self.extra.iter().map(|(name, value)| (name.as_str(), value.clone())));
         let mut status = None;
         let asked = timeout(limit, async {
             let response = self.transport.send(path, &sent, limit).await?;
             status = Some(response.status().as_u16());
             let envelope = envelope(&response);
             if envelope.is_answer() {
-                read(response, visitor, &self.limits).await
+                self.read(path, response, reader, visitor).await
             } else {
                 Err(failure(response, &envelope).await)
             }
@@ -95,6 +126,44 @@ impl Client {
         answered
     }
 
+    async fn read<S: Series + ?Sized>(
+        &self,
+        path: &str,
+        mut response: Response,
+        mut reader: Reader,
+        visitor: &mut S,
+    ) -> Result<Summary, Failure> {
+        let limits = &self.limits;
+        let unread = |error| unread(path, error);
+        while let Some(piece) = chunk(&mut response, reader.summary().bytes, limits.timeout).await?
+        {
+            for piece in piece.chunks(PIECE) {
+                reader.push(piece, visitor).map_err(unread)?;
+                if visitor.is_full() {
+                    return Err(Failure::Full);
+                }
+            }
+            let Summary { bytes, points, .. } = reader.summary();
+            if let Some(most) = limits.answer_bytes.filter(|most| bytes > most) {
+                return Err(Failure::TooLarge(format!("the answer has more than {most} bytes")));
+            }
+            if let Some(most) = limits.answer_points.filter(|most| points > most) {
+                return Err(Failure::TooLarge(format!("the answer has more than {most} points")));
+            }
+        }
+        self.accept(reader.summary().is_partial)?;
+        reader.finish(visitor).map_err(unread)
+    }
+
+    /// Whether an answer may be taken that is partial or is not.
+    pub(super) fn accept(&self, is_partial: bool) -> Result<(), Failure> {
+        if !(is_partial && self.insists) {
+            return Ok(());
+        }
+        let why = "the server's answer is partial, because a part of the server is away";
+        Err(Failure::Unavailable(why.to_owned()))
+    }
+
     fn tell(&self, asked: &Asked<'_>) {
         if let Some(watch) = &self.watch {
             watch.asked(asked);
@@ -102,23 +171,15 @@ impl Client {
     }
 }
 
-async fn read<S: Series + ?Sized>(
-    mut response: Response,
-    visitor: &mut S,
-    limits: &Limits,
-) -> Result<Summary, Failure> {
-    let mut reader = Reader::new();
-    while let Some(piece) = chunk(&mut response, reader.summary().bytes, limits.timeout).await? {
-        reader.push(&piece, visitor)?;
-        let Summary { bytes, points, .. } = reader.summary();
-        if let Some(most) = limits.answer_bytes.filter(|most| bytes > most) {
-            return Err(Failure::TooLarge(format!("the answer has more than {most} bytes")));
+/// Why an answer could not be read. What is asked beside the numbers is not needed so much that it is waited for until
+/// somebody mends what answers it wrongly.
+fn unread(path: &str, error: AnswerError) -> Failure {
+    match error {
+        AnswerError::Malformed { .. } if path == series::PATH => {
+            Failure::NotPrometheus(format!("the answer of {path} cannot be read: {error}"))
         }
-        if let Some(most) = limits.answer_points.filter(|most| points > most) {
-            return Err(Failure::TooLarge(format!("the answer has more than {most} points")));
-        }
+        error => error.into(),
     }
-    Ok(reader.finish(visitor)?)
 }
 
 async fn chunk(

@@ -1,10 +1,10 @@
 //! What is so at one moment.
 
-use super::{Client, Tally, exchange, pace};
+use super::{Client, Tally, exchange};
 use crate::{
     Time,
     prometheus::{
-        answer::{Series, Summary},
+        answer::{Reader, Series, Summary},
         failure::Failure,
         query::Query,
     },
@@ -32,24 +32,6 @@ impl Client {
         visitor: &mut S,
     ) -> Result<(Summary, Tally), Failure> {
         let form = [("query", query.to_string()), ("time", exchange::time(at))];
-        let mut tally = Tally::default();
-        let mut failures = 0;
-        loop {
-            let failure = match self.exchange(PATH, &form, visitor).await {
-                Ok((summary, time)) => {
-                    tally.add(summary.clone(), time);
-                    return Ok((summary, tally));
-                }
-                Err(failure) => failure,
-            };
-            failures += 1;
-            if !failure.is_passing() || failures >= self.limits.attempts {
-                return Err(failure);
-            }
-            tally.retries += 1;
-            let wait = pace::pause(&self.limits, failures, &failure);
-            tracing::debug!(%failure, ?wait, "a query is asked again");
-            tokio::time::sleep(wait).await;
-        }
+        self.persist(PATH, &form, Reader::new, visitor).await
     }
 }

@@ -5,7 +5,12 @@ use std::time::Duration;
 use super::{Client, Tally, exchange, pace};
 use crate::{
     Time,
-    prometheus::{answer::Series, failure::Failure, query::Query, schema::Dialect},
+    prometheus::{
+        answer::{Reader, Series},
+        failure::Failure,
+        query::Query,
+        schema::Dialect,
+    },
 };
 
 const PATH: &str = "/api/v1/query_range";
@@ -102,7 +107,7 @@ impl Client {
             if self.dialect == Dialect::MetricsQl {
                 form.push(("nocache", "1".to_owned()));
             }
-            let failure = match self.exchange(PATH, &form, visitor).await {
+            let failure = match self.exchange(PATH, &form, Reader::new(), visitor).await {
                 Ok((summary, time)) => {
                     tally.add(summary, time);
                     next += count;

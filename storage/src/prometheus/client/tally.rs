@@ -43,7 +43,11 @@ impl Tally {
     }
 }
 
-fn merge(into: &mut Vec<String>, notes: Vec<String>) {
+/// Adds what is not among them yet.
+pub(in crate::prometheus) fn merge(
+    into: &mut Vec<String>,
+    notes: impl IntoIterator<Item = String>,
+) {
     // A range of many parts repeats them, perhaps with other numbers in them.
     const MOST: usize = 20;
     for note in notes {

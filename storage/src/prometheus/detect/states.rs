@@ -3,14 +3,15 @@
 use super::{
     Known,
     kept::{Kept, Sampled},
+    usage::Found,
 };
 use crate::{
     Time,
     prometheus::{
         client::Client,
         failure::Failure,
-        query::Query,
-        schema::{States, Usage},
+        query::{Over, Query},
+        schema::States,
         selector::{Pattern, Selector},
     },
 };
@@ -36,18 +37,23 @@ const MOST: usize = 3;
 pub(super) async fn find(
     client: &Client,
     known: &Known,
-    usage: &Usage,
-    samples: &[Sampled],
+    found: &Found,
     at: Time,
 ) -> Result<Option<States>, Failure> {
+    let Found { usage, samples, back, .. } = found;
     let [namespace, pod, _] = usage.identity();
+    // Where usage is long ago, so are these.
+    let there = |series: Selector| match back {
+        Some(back) => Query::over(Over::Last, &series, *back),
+        None => series.into(),
+    };
     let mut pods: Vec<_> = samples.iter().collect();
     pods.dedup_by_key(|sample| (sample.get(namespace), sample.get(pod)));
     for sample in pods.into_iter().take(MOST) {
         for prefix in ["exported_", ""] {
             let label = |name: &str| format!("{prefix}{name}");
             let of_pod = |family: Selector| {
-                Query::from(family.equals(label("pod"), sample.get(pod)).all(&known.matchers))
+                there(family.equals(label("pod"), sample.get(pod)).all(&known.matchers))
             };
             let mut kept = ask(client, &OF_PODS, of_pod, at).await?;
             let in_namespace = |series: &Sampled| {
@@ -58,7 +64,7 @@ pub(super) async fn find(
             kept.series.retain(in_namespace);
             if !kept.series.is_empty() {
                 let mut states = states(&kept.series);
-                states.families.extend(owners(client, known, &states, at).await?);
+                states.families.extend(owners(client, known, &states, there, at).await?);
                 return Ok(Some(states));
             }
         }
@@ -71,13 +77,14 @@ async fn owners(
     client: &Client,
     known: &Known,
     states: &States,
+    there: impl Fn(Selector) -> Query,
     at: Time,
 ) -> Result<Vec<String>, Failure> {
     let one_of_each = |mut family: Selector| {
         if let Some(job) = &states.job {
             family = family.equals("job", job);
         }
-        Query::from(family.all(&known.matchers)).largest(1, &["__name__"])
+        there(family.all(&known.matchers)).largest(1, &["__name__"])
     };
     let kept = ask(client, &OF_OWNERS, one_of_each, at).await?;
     Ok(kept.series.iter().map(|series| series.get("__name__").to_owned()).collect())
@@ -116,16 +123,11 @@ fn states(series: &[Sampled]) -> States {
     let jobs: Vec<&str> = series.iter().map(|series| series.get("job")).collect();
     let most = jobs.iter().max_by_key(|job| jobs.iter().filter(|other| other == job).count());
     let is_alone = jobs.windows(2).all(|pair| pair[0] == pair[1]);
-    let prefix = series.iter().find(|series| series.get("__name__") == "kube_pod_labels");
-    let prefix = prefix.and_then(|series| {
-        series.labels.keys().any(|label| label.starts_with("label_")).then_some("label_")
-    });
     States {
         job: most.filter(|job| !job.is_empty() && !is_alone).map(|job| (*job).to_owned()),
         namespace: label("namespace"),
         pod: label("pod"),
         container: label("container"),
-        label_prefix: prefix.unwrap_or("label_").to_owned(),
         families,
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Found {
     pub(super) clusters: Vec<Distinct>,
     /// A few series of memory.
     pub(super) samples: Vec<Sampled>,
+    /// How far back they were looked for, where there are none now.
+    pub(super) back: Option<Duration>,
 }
 
 /// Where it is looked.
@@ -105,6 +107,7 @@ pub(super) async fn find(
             replicas: Vec::new(),
             clusters: Vec::new(),
             samples: Vec::new(),
+            back: None,
         });
     }
     let matching = match known.matchers.to_string() {
@@ -241,6 +244,7 @@ impl Place<'_> {
             replicas: distinct(&groups_kept, &COPIES, 2),
             clusters: distinct(&groups_kept, &CLUSTERS, 1),
             samples,
+            back: self.back,
         })
     }
 }

@@ -47,8 +47,17 @@ pub(super) struct Kill {
     pub(super) limit_bytes: Option<i64>,
 }
 
-/// The count of restarts at the last kill, by workload, container and pod.
-pub(super) type Counted = HashMap<(usize, Box<str>, Box<str>), f64>;
+/// What was seen of kills last, by workload, container and pod.
+pub(super) type Counted = HashMap<(usize, Box<str>, Box<str>), Seen>;
+
+/// A kill as it is seen for some time after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// The count of restarts then.
+    count: f64,
+    /// When it was seen last.
+    at: Time,
+}
 
 /// What is asked about kills in a part of a history.
 pub(super) struct Question<'a> {
@@ -59,6 +68,8 @@ pub(super) struct Question<'a> {
     pub(super) batch: &'a Batch,
     /// The pods that were killed at some time.
     pub(super) pods: Pattern,
+    /// Points that may be held of each answer.
+    pub(super) most: u64,
     /// After the first time and up to the second.
     pub(super) span: (Time, Time),
 }
@@ -75,7 +86,7 @@ impl Question<'_> {
         let (after, to) = self.span;
         let grid = Grid::new(after, to, self.plan.cpu).map_err(impossible)?;
         let mut restarts = self.points(&condition, grid, report).await?;
-        if restarts.len() == 0 {
+        if restarts.is_empty() {
             return Ok(Vec::new());
         }
         let mut requests = self.asked_for(&REQUESTS, &condition, grid, report).await?;
@@ -87,14 +98,14 @@ impl Question<'_> {
         let mut merged = Vec::new();
         for rows in restarts.groups() {
             let key = rows[0].key();
-            let known = counted.entry((key.0, key.1.into(), key.2.into())).or_insert(0.0);
+            let none = Seen { count: 0.0, at: Time::EPOCH };
+            let known = counted.entry((key.0, key.1.into(), key.2.into())).or_insert(none);
             for &(at, count) in restarts.of(rows, &mut merged) {
-                // Fewer than before: a new pod that has the name of an old one.
-                if (count - *known).abs() < 0.5 {
-                    continue;
-                }
-                *known = count;
-                if at <= after {
+                // Fewer than before: a new pod that has the name of an old one. So is one with as many, when the old
+                // one's can be seen no longer.
+                let same = (count - known.count).abs() < 0.5 && at <= known.at.later(self.window());
+                *known = Seen { count, at };
+                if same || at <= after {
                     continue;
                 }
                 kills.push(Kill {
@@ -116,14 +127,18 @@ impl Question<'_> {
         let restarts = self.family("kube_pod_container_status_restarts_total");
         let reason = reason(self.states, self.schema, &self.batch.namespace)
             .matches(&self.states.pod, self.pods.clone());
-        let window = self.plan.cpu.saturating_add(LONGEST_PACE.max(self.schema.pace.value.longest));
-        let rose = one_each(&Query::over(Over::Increase, &restarts, window), &on).above(0);
+        let rose = one_each(&Query::over(Over::Increase, &restarts, self.window()), &on).above(0);
         let fresh = one_each(&Query::over(Over::Last, &reason, OLDEST), &on);
         let killed = one_each(&reason.into(), &on).being(1);
         one_each(&restarts.into(), &on)
             .where_also(&rose, &on)
             .where_also(&killed, &on)
             .where_also(&fresh, &on)
+    }
+
+    /// For how long a rise of the count can be seen.
+    fn window(&self) -> Duration {
+        self.plan.cpu.saturating_add(LONGEST_PACE.max(self.schema.pace.value.longest))
     }
 
     fn family(&self, name: &str) -> Selector {
@@ -155,7 +170,7 @@ impl Question<'_> {
         grid: Grid,
         report: &mut Report,
     ) -> Result<Points, Failure> {
-        let mut taker = Taker::new(self.batch, self.states.identity());
+        let mut taker = Taker::new(self.batch, self.states.identity(), self.most);
         let tally = self.client.range(query, grid, &mut taker).await;
         report.add(&tally.map_err(|interrupted| interrupted.failure)?);
         Ok(taker.done().0)

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::task::JoinSet;
 
 use super::{
     batch::Batch,
@@ -16,16 +16,13 @@ use crate::{
 };
 
 /// Failures in a row after which no other batch is tried: the server is away, or does not let anybody in.
-const ENOUGH: u32 = 3;
+pub(super) const ENOUGH: u32 = 3;
 
 /// Histories on their way. What has been handed on counts; after a failure [`Loading::advance`] goes on from there, with
 /// the same sink. Of each VPA the sink is told once when it has all of it ([`Sink::whole`]).
 #[derive(Debug)]
 pub struct Loading {
-    client: Client,
-    schema: Arc<Schema>,
-    plan: Plan,
-    budget: u64,
+    way: Arc<Way>,
     span: (Time, Time),
     pending: Vec<Part>,
     report: Report,
@@ -55,14 +52,14 @@ impl Loading {
         span: (Time, Time),
     ) -> Self {
         let pending = batches.into_iter().map(|batch| Part::new(batch, span)).collect();
-        Self { client, schema, plan, budget, span, pending, report: Report::default() }
+        let way = Arc::new(Way { client, schema, plan, budget });
+        Self { way, span, pending, report: Report::default() }
     }
 
     /// Reads on until everything has been read, or no more can be. One batch that fails does not keep the others.
     /// Whoever gives up waiting may go on later: what has been handed on stays, and nothing else is lost.
     pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), Stalled> {
-        let Self { client, schema, plan, budget, pending, report, .. } = self;
-        let way = Way { client, schema, plan, budget: *budget };
+        let Self { way, pending, report, .. } = self;
         // What ends where it begins has all of it, which is nothing.
         for part in &mut *pending {
             part.close(sink);
@@ -70,23 +67,33 @@ impl Loading {
         pending.retain(|part| !part.is_done());
         let asked = pending.len();
         let mut next = 0;
-        let mut under_way = FuturesUnordered::new();
-        let ask = |index: usize, mut part: Part| async move {
-            let slice = part.next(way).await;
-            (index, part, slice)
+        // Each is read by a task of its own: while one is handed on here, the answers to the others are read, and the server
+        // goes on. They end with this set.
+        let mut under_way = JoinSet::new();
+        let ask = |under_way: &mut JoinSet<_>, index: usize, mut part: Part| {
+            let way = Arc::clone(way);
+            under_way.spawn(async move {
+                let slice = part.next(&way).await;
+                (index, part, slice)
+            });
         };
         let mut first: Option<(Arc<str>, Failure)> = None;
         let mut in_a_row = 0;
         // One more than may be under way: its turn comes while another one is handed on.
-        let most = client.limits().in_flight.max(1) + 1;
+        let most = way.client.limits().in_flight.max(1) + 1;
         loop {
             while in_a_row < ENOUGH && under_way.len() < most && next < asked {
                 if !pending[next].is_done() {
-                    under_way.push(ask(next, pending[next].clone()));
+                    ask(&mut under_way, next, pending[next].clone());
                 }
                 next += 1;
             }
-            let Some((index, mut part, slice)) = under_way.next().await else { break };
+            let (index, mut part, slice) = match under_way.join_next().await {
+                Some(Ok(read)) => read,
+                // Nobody else ends these tasks: this one panicked, and that is passed on as if it had not been a task.
+                Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
+                None => break,
+            };
             match slice {
                 Ok(slice) => {
                     in_a_row = 0;
@@ -94,12 +101,13 @@ impl Loading {
                     if part.is_done() {
                         part.close(sink);
                     } else {
-                        under_way.push(ask(index, part.clone()));
+                        ask(&mut under_way, index, part.clone());
                     }
                 }
                 Err(failure) => {
-                    if !matches!(failure, Failure::TooLarge(_) | Failure::BadQuery(_)) {
-                        in_a_row += 1;
+                    in_a_row += u32::from(!failure.is_about_query());
+                    if matches!(failure, Failure::Timeout(_)) {
+                        part.ask_for_less(&way.plan);
                     }
                     let namespace = Arc::clone(&part.batch.namespace);
                     tracing::warn!(%namespace, %failure, "a batch of history cannot be read now");
@@ -148,6 +156,6 @@ impl Loading {
 
     /// What the server calls its series.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.way.schema
     }
 }

@@ -11,7 +11,7 @@ use super::{
     slice::{Passed, Points, Taker},
 };
 use crate::{
-    Key, Measurement, Sample, Sink, Time, VpaKey,
+    Gauge, Key, Measurement, Run, Sample, Sink, Time, VpaKey,
     prometheus::{
         client::Client, failure::Failure, query::Query, schema::Schema, selector::Pattern,
     },
@@ -62,13 +62,20 @@ pub(super) struct Slice {
 }
 
 /// How a part is asked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Way<'a> {
-    pub(super) client: &'a Client,
-    pub(super) schema: &'a Schema,
-    pub(super) plan: &'a Plan,
-    /// Points that a slice may have, roughly.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) client: Client,
+    pub(super) schema: Arc<Schema>,
+    pub(super) plan: Plan,
+    /// Points that a slice may have.
     pub(super) budget: u64,
+}
+
+impl Slice {
+    /// What its points take.
+    pub(super) fn held(&self) -> u64 {
+        self.cpu.held() + self.memory.held()
+    }
 }
 
 impl Part {
@@ -96,23 +103,38 @@ impl Part {
         (length(self.after), length(self.to))
     }
 
+    /// The next slice is half as long as this one should have been, which was too slow to come.
+    pub(super) fn ask_for_less(&mut self, plan: &Plan) {
+        self.steps = self.next_steps(plan).div_ceil(2);
+    }
+
+    /// Steps of the next slice, or what is left of them.
+    fn next_steps(&self, plan: &Plan) -> u64 {
+        let left = self.to.nanos_since(self.after).max(0).unsigned_abs();
+        let left = u128::from(left).div_ceil(plan.memory.as_nanos().max(1));
+        self.steps.min(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+
     /// Asks for the next slice. Nothing of it counts before it is handed on.
-    pub(super) async fn next(&mut self, way: Way<'_>) -> Result<Slice, Failure> {
+    pub(super) async fn next(&mut self, way: &Way) -> Result<Slice, Failure> {
         let report = Report::default();
         if let Some(names) = &self.names {
             let names = Arc::clone(names);
             return self.read(way, &names, report).await;
         }
         let mut names = self.ask_names(way).await?;
-        self.steps = self.first_steps(way);
+        if self.steps == 0 {
+            self.steps = self.first_steps(way);
+        }
         let mut slice = self.read(way, &names, report).await?;
         if names.untold.is_some() {
             // Either the server has usage and does not answer this, or something stood before it for a moment: then all
             // of it counts, and not what names alone let through.
             names = self.ask_names(way).await?;
             if names.untold.is_none() {
-                slice.report.passed = Passed::default();
-                slice = self.read(way, &names, slice.report).await?;
+                let Slice { mut report, .. } = slice;
+                report.passed = Passed::default();
+                slice = self.read(way, &names, report).await?;
             }
         }
         if let Some((what, failure)) = &names.untold {
@@ -124,10 +146,37 @@ impl Part {
         Ok(slice)
     }
 
+    /// Reads the next slice. Of more than may be held nothing is kept, and less is asked for: how many containers there
+    /// are is known only when they come.
     async fn read(
-        &self,
-        way: Way<'_>,
+        &mut self,
+        way: &Way,
         names: &Names,
+        mut report: Report,
+    ) -> Result<Slice, Failure> {
+        loop {
+            let steps = self.next_steps(&way.plan);
+            // There is nothing shorter to ask for than a step.
+            let most = if steps > 1 { way.budget } else { u64::MAX };
+            match self.read_once(way, names, most, report.clone()).await {
+                Err(Failure::Full) => {}
+                read => return read,
+            }
+            self.steps = (steps / GROWTH).max(1);
+            report.halvings += 1;
+            tracing::debug!(
+                namespace = &*self.batch.namespace,
+                self.steps,
+                "a slice was too large"
+            );
+        }
+    }
+
+    async fn read_once(
+        &self,
+        way: &Way,
+        names: &Names,
+        most: u64,
         mut report: Report,
     ) -> Result<Slice, Failure> {
         let Names { pattern, killed, .. } = names;
@@ -136,9 +185,10 @@ impl Part {
         let span = (self.after, self.after.later(length).min(self.to));
         let batch = &*self.batch;
         let cpu = plan.cpu(schema, batch, pattern.clone());
-        let cpu = self.points(way, &cpu, plan.cpu, span, &mut report).await?;
+        let cpu = self.points(way, &cpu, (plan.cpu, span), most, &mut report).await?;
+        let left = most.saturating_sub(cpu.held());
         let memory = plan.memory(schema, batch, pattern.clone());
-        let memory = self.points(way, &memory, plan.memory, span, &mut report).await?;
+        let memory = self.points(way, &memory, (plan.memory, span), left, &mut report).await?;
         let mut counted = Counted::new();
         let mut kills = Vec::new();
         if let Some(states) = schema.states.as_ref().filter(|_| !killed.is_empty()) {
@@ -147,7 +197,7 @@ impl Part {
             // Old releases of kube-state-metrics have a series for every container.
             let is_short = pods.as_str().len() <= LONGEST_PATTERN;
             let pods = if is_short { pods } else { pattern.clone() };
-            let question = Question { client, schema, states, plan, batch, pods, span };
+            let question = Question { client, schema, states, plan, batch, pods, most, span };
             kills = question.ask(&mut counted, &mut report).await?;
         }
         Ok(Slice { cpu, memory, kills, to: span.1, counted, report })
@@ -157,21 +207,21 @@ impl Part {
     pub(super) fn hand_on(
         &mut self,
         mut slice: Slice,
-        way: Way<'_>,
+        way: &Way,
         sink: &mut dyn Sink,
         report: &mut Report,
     ) {
-        let points = (slice.cpu.len() + slice.memory.len()) as u64;
+        let held = slice.held();
         slice.cpu.sort();
         slice.memory.sort();
-        self.hand_on_cpu(&slice.cpu, way.plan, sink, &mut slice.report);
-        self.hand_on_memory(&slice.memory, &slice.kills, way.plan, sink, &mut slice.report);
+        self.hand_on_cpu(&slice.cpu, &way.plan, sink, &mut slice.report);
+        self.hand_on_memory(&slice.memory, &slice.kills, &way.plan, sink, &mut slice.report);
         report.merge(&slice.report);
         self.after = slice.to;
         if !slice.counted.is_empty() {
             self.counted = slice.counted;
         }
-        let fitting = way.budget.saturating_mul(self.steps) / points.max(1);
+        let fitting = aim(way.budget).saturating_mul(self.steps) / held.max(1);
         self.steps = fitting.clamp(1, self.steps.saturating_mul(GROWTH)).min(longest(way));
     }
 
@@ -182,12 +232,9 @@ impl Part {
             let (claim, container, pod) = rows[0].key();
             let replica: Arc<str> = pod.into();
             for key in self.keys(claim, container) {
-                for &(at, value) in cpu.of(rows, &mut merged) {
-                    let measurement = Measurement::CpuCores(value);
-                    let replica = Arc::clone(&replica);
-                    sink.sample(&key, Sample { replica, at, covers, measurement });
-                    report.samples += 1;
-                }
+                let points = cpu.of(rows, &mut merged);
+                let run = Run { replica: &replica, gauge: Gauge::Cpu, covers, points };
+                hand_on_run(run, &key, sink, report);
             }
         }
     }
@@ -209,17 +256,16 @@ impl Part {
             let (claim, container, pod) = rows[0].key();
             let replica: Arc<str> = pod.into();
             for key in self.keys(claim, container) {
-                let mut left = own.iter().peekable();
-                for &(at, value) in memory.of(rows, &mut merged) {
-                    while let Some(kill) = left.next_if(|kill| kill.at <= at) {
-                        hand_on_kill(kill, &key, sink, report);
-                    }
-                    let measurement = Measurement::MemoryBytes(value);
-                    let replica = Arc::clone(&replica);
-                    sink.sample(&key, Sample { replica, at, covers, measurement });
-                    report.samples += 1;
+                let points = memory.of(rows, &mut merged);
+                let mut left = Run { replica: &replica, gauge: Gauge::Memory, covers, points };
+                for kill in own {
+                    let (before, after) =
+                        left.points.split_at(left.points.partition_point(|(at, _)| *at < kill.at));
+                    hand_on_run(Run { points: before, ..left }, &key, sink, report);
+                    hand_on_kill(kill, &key, sink, report);
+                    left.points = after;
                 }
-                left.for_each(|kill| hand_on_kill(kill, &key, sink, report));
+                hand_on_run(left, &key, sink, report);
             }
         }
         // Those of containers whose memory nobody has measured: killed before the first scrape.
@@ -242,14 +288,14 @@ impl Part {
 
     async fn points(
         &self,
-        way: Way<'_>,
+        way: &Way,
         query: &Query,
-        step: Duration,
-        span: (Time, Time),
+        (step, span): (Duration, (Time, Time)),
+        most: u64,
         report: &mut Report,
     ) -> Result<Points, Failure> {
         let grid = Plan::grid(step, span).map_err(impossible)?;
-        let mut taker = Taker::new(&self.batch, way.schema.usage.identity());
+        let mut taker = Taker::new(&self.batch, way.schema.usage.identity(), most);
         let tally = way.client.range(query, grid, &mut taker).await;
         let tally = tally.map_err(|interrupted| interrupted.failure)?;
         tracing::debug!(
@@ -270,7 +316,7 @@ impl Part {
     }
 
     /// Who owns what, and which pods were ever killed.
-    async fn ask_names(&mut self, way: Way<'_>) -> Result<Names, Failure> {
+    async fn ask_names(&mut self, way: &Way) -> Result<Names, Failure> {
         let Way { client, schema, plan, .. } = way;
         let span = (self.after, self.to);
         let mut batch = Batch::clone(&self.batch);
@@ -302,16 +348,21 @@ impl Part {
     }
 
     /// Steps of the first slice, when nothing is known of the density but how many pods there may be.
-    fn first_steps(&self, way: Way<'_>) -> u64 {
-        let plan = way.plan;
+    fn first_steps(&self, way: &Way) -> u64 {
+        let plan = &way.plan;
         let containers = (self.batch.claims.len() * LIKELY).max(self.batch.proof.pods()) as u64;
         let each = 1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
-        (way.budget / (containers * each).max(1)).clamp(1, longest(way))
+        (aim(way.budget) / (containers * each).max(1)).clamp(1, longest(way))
     }
 }
 
+/// What a slice should have of what it may have: a few pods more are not yet too many.
+fn aim(budget: u64) -> u64 {
+    budget - budget / 8
+}
+
 /// Steps of memory in which there are no more steps of CPU than one query may have.
-fn longest(way: Way<'_>) -> u64 {
+fn longest(way: &Way) -> u64 {
     let each = way.plan.memory.as_nanos().div_ceil(way.plan.cpu.as_nanos().max(1)) as u64;
     (u64::from(way.client.limits().steps) / each.max(1)).max(1)
 }
@@ -321,6 +372,13 @@ fn kills_of<'a>(kills: &'a [Kill], key: (usize, &str, &str)) -> &'a [Kill] {
     let start = kills.partition_point(|kill| of(kill).is_lt());
     let end = kills.partition_point(|kill| of(kill).is_le());
     &kills[start..end]
+}
+
+fn hand_on_run(run: Run<'_>, key: &Key, sink: &mut dyn Sink, report: &mut Report) {
+    report.samples += run.points.len() as u64;
+    if !run.points.is_empty() {
+        sink.run(key, run);
+    }
 }
 
 fn hand_on_kill(kill: &Kill, key: &Key, sink: &mut dyn Sink, report: &mut Report) {

@@ -198,11 +198,11 @@ fn whole_seconds(duration: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::prometheus::schema::{CPU, Dialect, Fact, MEMORY, Pace, Usage};
 
-    pub(super) fn schema(interval: u64, longest: u64) -> Schema {
+    pub(in crate::prometheus::history) fn schema(interval: u64, longest: u64) -> Schema {
         let name = |text: &str| Fact::found(text.to_owned());
         let seconds = Duration::from_secs;
         Schema {

@@ -3,15 +3,13 @@
 //! Asked from the index of the server (`/api/v1/series`), which reads no samples: an owner is in the labels, so it
 //! suffices that a series was there.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet};
 
 use super::owner::Owner;
 use crate::{
     Time,
     prometheus::{
+        answer::{Labels, Series, Wants},
         client::Client,
         failure::Failure,
         schema::{Schema, States},
@@ -19,13 +17,13 @@ use crate::{
     },
 };
 
-/// The labels of one series.
-type Row = HashMap<Box<str>, Box<str>>;
+/// What was said of owners, by the name of what is owned; `None` where it was said that there is no owner.
+type Said = HashMap<Box<str>, Vec<Option<Owner>>>;
 
 /// What is known of owners in a namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proof {
-    pods: HashMap<Box<str>, HashSet<Owner>>,
+    pods: HashMap<Box<str>, Vec<Owner>>,
     between: HashMap<Owner, Option<Owner>>,
 }
 
@@ -45,12 +43,11 @@ impl Proof {
         let begins = names().then(&Pattern::regex("(?:-.*)?"));
         if states.has("kube_pod_owner") {
             let pods = states.of("kube_pod_owner", namespace, &schema.matchers);
-            let rows = series(client, &pods.matches("owner_name", begins), from, to).await?;
-            for row in rows {
-                let Some(pod) = row.get(&*states.pod) else { continue };
-                let Some(owner) = owner(&row) else { continue };
-                proof.pods.entry(pod.clone()).or_default().insert(owner);
-            }
+            let pods = pods.matches("owner_name", begins);
+            let said = said(client, &pods, &states.pod, (from, to)).await?;
+            let known = |(pod, owners): (_, Vec<_>)| (pod, owners.into_iter().flatten().collect());
+            proof.pods = said.into_iter().map(known).collect();
+            proof.pods.retain(|_, owners: &mut Vec<Owner>| !owners.is_empty());
         }
         for (family, kind, label) in [
             ("kube_replicaset_owner", "ReplicaSet", "replicaset"),
@@ -67,10 +64,10 @@ impl Proof {
             // Of those that others made, it suffices to know that they are not ours.
             let between = states.of(family, namespace, &schema.matchers);
             let between = between.matches(label, names().then(&Pattern::regex("(?:-.*)?")));
-            for row in series(client, &between, from, to).await? {
-                let Some(name) = row.get(label) else { continue };
-                let made = Owner { kind: kind.into(), name: name.clone() };
-                proof.between.insert(made, owner(&row));
+            let said = said(client, &between, label, (from, to)).await?;
+            for (name, mut owners) in said {
+                let made = Owner { kind: kind.into(), name };
+                proof.between.insert(made, owners.pop().flatten());
             }
         }
         Ok(proof)
@@ -132,8 +129,9 @@ pub(super) async fn killed(
 ) -> Result<HashSet<Box<str>>, Failure> {
     let Some(states) = &schema.states else { return Ok(HashSet::new()) };
     let selector = reason(states, schema, namespace).matches(&states.pod, pods);
-    let rows = series(client, &selector, from, to).await?;
-    Ok(rows.into_iter().filter_map(|mut row| row.remove(&*states.pod)).collect())
+    let mut pods = Names { label: &states.pod, taken: HashSet::new() };
+    client.series(&selector, (from, to), &mut pods).await?;
+    Ok(pods.taken)
 }
 
 /// Containers whose last end was for lack of memory.
@@ -142,26 +140,71 @@ pub(super) fn reason(states: &States, schema: &Schema, namespace: &str) -> Selec
     states.of(family, namespace, &schema.matchers).equals("reason", "OOMKilled")
 }
 
-fn owner(row: &Row) -> Option<Owner> {
-    let (kind, name) = (row.get("owner_kind")?, row.get("owner_name")?);
-    let is_one = |text: &str| !text.is_empty() && text != "<none>";
-    (is_one(kind) && is_one(name)).then(|| Owner { kind: kind.clone(), name: name.clone() })
-}
-
-/// The series that were there within a time.
-async fn series(
+/// What the series of a selector say of owners; `label` names what is owned.
+async fn said(
     client: &Client,
     selector: &Selector,
-    from: Time,
-    to: Time,
-) -> Result<Vec<Row>, Failure> {
-    let seconds = |time: Time| time.as_secs().to_string();
-    let form = [
-        ("match[]", selector.to_string()),
-        ("start", seconds(from)),
-        ("end", seconds(to.later(Duration::from_secs(1)))),
-    ];
-    client.document("/api/v1/series", &form).await
+    label: &str,
+    span: (Time, Time),
+) -> Result<Said, Failure> {
+    let mut owners = Owners { label, said: Said::new() };
+    client.series(selector, span, &mut owners).await?;
+    Ok(owners.said)
+}
+
+/// Takes who owns what, and nothing else that labels say.
+struct Owners<'a> {
+    label: &'a str,
+    said: Said,
+}
+
+impl Series for Owners<'_> {
+    fn begin(&mut self, labels: Labels<'_>) -> Wants {
+        if let Some(name) = labels.get(self.label) {
+            let owner = owner(labels);
+            match self.said.get_mut(name) {
+                Some(owners) if owners.contains(&owner) => {}
+                Some(owners) => owners.push(owner),
+                None => {
+                    self.said.insert(name.into(), vec![owner]);
+                }
+            }
+        }
+        Wants::Nothing
+    }
+
+    fn point(&mut self, _: Time, _: f64) {}
+
+    fn discard(&mut self) {
+        self.said.clear();
+    }
+}
+
+/// Takes the values of one label.
+struct Names<'a> {
+    label: &'a str,
+    taken: HashSet<Box<str>>,
+}
+
+impl Series for Names<'_> {
+    fn begin(&mut self, labels: Labels<'_>) -> Wants {
+        if let Some(name) = labels.get(self.label).filter(|name| !self.taken.contains(*name)) {
+            self.taken.insert(name.into());
+        }
+        Wants::Nothing
+    }
+
+    fn point(&mut self, _: Time, _: f64) {}
+
+    fn discard(&mut self) {
+        self.taken.clear();
+    }
+}
+
+fn owner(labels: Labels<'_>) -> Option<Owner> {
+    let (kind, name) = (labels.get("owner_kind")?, labels.get("owner_name")?);
+    let is_one = |text: &str| !text.is_empty() && text != "<none>";
+    (is_one(kind) && is_one(name)).then(|| Owner { kind: kind.into(), name: name.into() })
 }
 
 #[cfg(test)]
@@ -181,7 +224,7 @@ mod tests {
             ("web-bcdf4-x2x4z", "DaemonSet/web-bcdf4"),
             ("web-odd", "ReplicaSet/web-7d5f9c4b6d"),
         ] {
-            proof.pods.entry(pod.into()).or_default().insert(owner(parent));
+            proof.pods.entry(pod.into()).or_default().push(owner(parent));
         }
         let web = owner("Deployment/web");
         proof.between.insert(owner("ReplicaSet/web-7d5f9c4b6d"), Some(web.clone()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::slice::Passed;
-use crate::prometheus::client::Tally;
+use crate::prometheus::client::{Tally, merge};
 
 /// Counts of one loading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Report {
     pub bytes: u64,
     /// Time of queries under way, added up.
     pub time: Duration,
+    /// What the server warned of, each once: some leave out what they cannot reach, and say so here alone.
+    pub warnings: Vec<String>,
 }
 
 impl Report {
@@ -38,6 +40,7 @@ impl Report {
         self.points += tally.points;
         self.bytes += tally.bytes;
         self.time += tally.time;
+        merge(&mut self.warnings, tally.warnings.iter().cloned());
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -51,5 +54,6 @@ impl Report {
         self.points += other.points;
         self.bytes += other.bytes;
         self.time += other.time;
+        merge(&mut self.warnings, other.warnings.iter().cloned());
     }
 }

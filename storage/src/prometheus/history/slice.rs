@@ -45,6 +45,9 @@ impl Passed {
     }
 }
 
+/// What a series takes besides its points, in points: its names and where they are.
+const ROW: u64 = 5;
+
 /// Takes series of a batch.
 #[derive(Debug)]
 pub(super) struct Taker<'a> {
@@ -53,15 +56,17 @@ pub(super) struct Taker<'a> {
     container: &'a str,
     taken: Points,
     passed: Passed,
+    /// How much may be held, in points.
+    most: u64,
     /// How much of it counts.
     whole: (usize, usize, Passed),
 }
 
 impl<'a> Taker<'a> {
-    /// Of these labels.
-    pub(super) fn new(batch: &'a Batch, [_, pod, container]: [&'a str; 3]) -> Self {
+    /// Of these labels; so much at most.
+    pub(super) fn new(batch: &'a Batch, [_, pod, container]: [&'a str; 3], most: u64) -> Self {
         let whole = (0, 0, Passed::default());
-        Self { batch, pod, container, taken: Points::default(), passed: whole.2, whole }
+        Self { batch, pod, container, taken: Points::default(), passed: whole.2, most, whole }
     }
 
     /// What counts.
@@ -105,6 +110,10 @@ impl Series for Taker<'_> {
         self.whole = (self.taken.rows.len(), self.taken.points.len(), self.passed);
     }
 
+    fn is_full(&self) -> bool {
+        self.taken.held() > self.most
+    }
+
     fn discard(&mut self) {
         let (rows, points, passed) = self.whole;
         self.taken.rows.truncate(rows);
@@ -114,9 +123,14 @@ impl Series for Taker<'_> {
 }
 
 impl Points {
-    /// How many.
-    pub(super) fn len(&self) -> usize {
-        self.points.len()
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// What they take, in points.
+    pub(super) fn held(&self) -> u64 {
+        self.points.len() as u64 + ROW * self.rows.len() as u64
     }
 
     /// Rows by container and pod, those of one pod next to each other and in the order in which they came.

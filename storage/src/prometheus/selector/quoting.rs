@@ -1,0 +1,80 @@
+//! Strings of PromQL: how they are written, and how those that users write are read.
+
+use std::fmt::Write as _;
+
+/// A text as PromQL reads it.
+pub(in crate::prometheus) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() => {
+                // Writing to a string does not fail.
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The string that a text begins with, and the rest. Strings are Go's: two kinds of quotes with escapes, one without.
+pub(super) fn string(text: &str) -> Option<(String, &str)> {
+    let mut chars = text.chars();
+    let quote = chars.next()?;
+    let mut read = String::new();
+    loop {
+        let c = chars.next()?;
+        if c == quote {
+            return Some((read, chars.as_str()));
+        }
+        if c != '\\' || quote == '`' {
+            if c == '\n' && quote != '`' {
+                return None;
+            }
+            read.push(c);
+            continue;
+        }
+        let digits = match chars.next()? {
+            'a' => '\u{7}'.into(),
+            'b' => '\u{8}'.into(),
+            'f' => '\u{c}'.into(),
+            'n' => '\n'.into(),
+            'r' => '\r'.into(),
+            't' => '\t'.into(),
+            'v' => '\u{b}'.into(),
+            '\\' => '\\'.into(),
+            c if c == quote => c.into(),
+            'x' => Escape::Digits(2),
+            'u' => Escape::Digits(4),
+            'U' => Escape::Digits(8),
+            _ => return None,
+        };
+        match digits {
+            Escape::Is(c) => read.push(c),
+            Escape::Digits(count) => {
+                let digits = chars.as_str().get(..count)?;
+                let code = u32::from_str_radix(digits, 16).ok()?;
+                // Above that `\x` means half a character.
+                read.push(char::from_u32(code).filter(|_| count > 2 || code < 0x80)?);
+                chars = chars.as_str()[count..].chars();
+            }
+        }
+    }
+}
+
+enum Escape {
+    Is(char),
+    Digits(usize),
+}
+
+impl From<char> for Escape {
+    fn from(c: char) -> Self {
+        Self::Is(c)
+    }
+}
