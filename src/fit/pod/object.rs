@@ -1,0 +1,120 @@
+//! The pod as the API writes it, as far as it is read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use plimsoll_storage::Time;
+use serde::Deserialize;
+
+use super::{Container, Part, Pod, Resources, Restarts};
+use crate::api::ResourceList;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Object {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    namespace: Option<Arc<str>>,
+    name: Option<Arc<str>>,
+    generate_name: Option<Box<str>>,
+    uid: Option<Box<str>>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    containers: Option<Vec<SpecContainer>>,
+    init_containers: Option<Vec<SpecContainer>>,
+    overhead: Option<ResourceList>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecContainer {
+    name: Arc<str>,
+    restart_policy: Option<Box<str>>,
+    resources: Option<Resources>,
+    resize_policy: Option<Vec<ResizePolicy>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ResizePolicy {
+    resource_name: Box<str>,
+    restart_policy: Box<str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    container_statuses: Option<Vec<StatusContainer>>,
+    init_container_statuses: Option<Vec<StatusContainer>>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusContainer {
+    name: Arc<str>,
+    resources: Option<Resources>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    last_transition_time: Option<Time>,
+}
+
+impl From<Object> for Pod {
+    fn from(Object { metadata, spec, status }: Object) -> Self {
+        let statuses = status.container_statuses.unwrap_or_default();
+        let init_statuses = status.init_container_statuses.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let ready = conditions.iter().find(|one| &*one.kind == "Ready" && &*one.status == "True");
+        let mains = spec.containers.unwrap_or_default().into_iter();
+        let inits = spec.init_containers.unwrap_or_default().into_iter();
+        Self {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            generate_name: metadata.generate_name,
+            uid: metadata.uid.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations,
+            containers: mains.map(|one| container(one, Part::Main, &statuses)).collect(),
+            init_containers: inits
+                .map(|one| {
+                    let stays = one.restart_policy.as_deref() == Some("Always");
+                    container(one, if stays { Part::Sidecar } else { Part::Init }, &init_statuses)
+                })
+                .collect(),
+            overhead: spec.overhead.unwrap_or_default(),
+            ready_since: ready.map(|one| one.last_transition_time.unwrap_or_default()),
+        }
+    }
+}
+
+fn container(one: SpecContainer, part: Part, statuses: &[StatusContainer]) -> Container {
+    let status = statuses.iter().find(|status| status.name == one.name);
+    let policies = one.resize_policy.unwrap_or_default();
+    let restarts = |resource: &str| {
+        let restart = |policy: &ResizePolicy| &*policy.restart_policy == "RestartContainer";
+        policies.iter().any(|policy| &*policy.resource_name == resource && restart(policy))
+    };
+    Container {
+        name: one.name,
+        part,
+        spec: one.resources.unwrap_or_default(),
+        status: status.and_then(|status| status.resources.clone()),
+        restarts: Restarts { on_cpu: restarts("cpu"), on_memory: restarts("memory") },
+    }
+}

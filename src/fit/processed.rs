@@ -1,0 +1,105 @@
+//! The recommendation that one pod can have: held to LimitRanges, to the policy, and to limits that stay.
+
+use super::{
+    cap::Bounds,
+    limits::Original,
+    plan::{Plan, Rules},
+    pod::{Place, Pod},
+    pod_range::{self, Number, Told},
+    range::Ranges,
+    reason::{Reason, Refusal},
+    settle::{Entry, settle},
+};
+use crate::{
+    api::{ResourceList, ResourceName, vpa::ContainerRecommendation},
+    compat::Fix,
+};
+
+/// What is recommended for one container of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Processed {
+    /// Where it stands.
+    pub place: Place,
+    /// Its numbers.
+    pub said: ContainerRecommendation,
+    /// What happened to the target on the way, in this order.
+    pub reasons: Vec<Reason>,
+}
+
+static NO_DEFAULTS: ResourceList = ResourceList::EMPTY;
+
+/// Holds a recommendation to all that holds for a pod. Nothing if nothing is recommended and no policy is given.
+/// Containers that the pod does not have are left out.
+pub fn processed(
+    pod: &Pod,
+    plan: &Plan<'_>,
+    ranges: &Ranges,
+    rules: Rules,
+) -> Result<Option<Vec<Processed>>, Refusal> {
+    let entries = entries(pod, plan, ranges, rules)?;
+    let processed = |Entry { place, said, reasons, .. }| Processed { place, said, reasons };
+    Ok(entries.map(|entries| entries.into_iter().map(processed).collect()))
+}
+
+/// The same, with what each container is held to.
+pub(super) fn entries<'a>(
+    pod: &'a Pod,
+    plan: &Plan<'a>,
+    ranges: &'a Ranges,
+    rules: Rules,
+) -> Result<Option<Vec<Entry<'a>>>, Refusal> {
+    if plan.recommendation.is_none() && plan.spec.resource_policy.is_none() {
+        return Ok(None);
+    }
+    let mut said: Vec<ContainerRecommendation> = plan
+        .recommendation
+        .map(|recommendation| recommendation.container_recommendations.clone())
+        .unwrap_or_default();
+    let told = hold_sums(&mut said, pod, ranges, rules)?;
+    let mut entries = Vec::with_capacity(said.len());
+    for (index, mut said) in said.into_iter().enumerate() {
+        let Some((place, container)) = pod.find(&said.container_name, rules.sidecars) else {
+            continue;
+        };
+        let (actual, range) = (container.actual(), ranges.container.as_ref());
+        let original = Original {
+            requests: actual.requests(),
+            limits: actual.limits(),
+            defaults: range.map_or(&NO_DEFAULTS, |range| &range.default),
+        };
+        let bounds = Bounds {
+            original,
+            range,
+            policy: plan.policy(&said.container_name),
+            limits: plan.limits_of(&said.container_name),
+            rules,
+        };
+        let told = told.iter().filter(|(of, _)| *of == index).map(|(_, reason)| reason.clone());
+        let mut reasons: Vec<Reason> = told.collect();
+        reasons.extend(bounds.hold(&mut said.target));
+        bounds.hold(&mut said.lower_bound);
+        bounds.hold(&mut said.upper_bound);
+        entries.push(Entry { place, bounds, said, reasons });
+    }
+    settle(&mut entries, pod, ranges.pod.as_ref(), rules);
+    Ok(Some(entries))
+}
+
+fn hold_sums(
+    said: &mut Vec<ContainerRecommendation>,
+    pod: &Pod,
+    ranges: &Ranges,
+    rules: Rules,
+) -> Result<Vec<Told>, Refusal> {
+    let spares = rules.fixes.has(Fix::PodRangeSparesOthers);
+    let mut told = Vec::new();
+    if let Some(range) = ranges.pod.as_ref().filter(|range| spares || range.is_seen_upstream()) {
+        pod_range::add_unrecommended(said, pod, rules);
+        for number in Number::ALL {
+            for resource in [ResourceName::Cpu, ResourceName::Memory] {
+                told.extend(pod_range::hold(said, pod, range, &resource, number, rules)?);
+            }
+        }
+    }
+    Ok(told)
+}

@@ -1,0 +1,113 @@
+//! Requests and limits that a pod gets.
+
+use super::{
+    plan::{Plan, Rules},
+    pod::{Place, Pod, QosClass, Resources},
+    processed::entries,
+    range::Ranges,
+    reason::{Reason, Refusal},
+};
+use crate::api::{ResourceList, ResourceName, vpa::UpdateMode};
+
+/// What one container of a pod gets. A resource that is not listed is left as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Size {
+    /// Where the container stands.
+    pub place: Place,
+    /// What it will request.
+    pub requests: ResourceList,
+    /// What its limits will be.
+    pub limits: ResourceList,
+    /// What happened to the numbers, in this order.
+    pub reasons: Vec<Reason>,
+}
+
+impl Size {
+    /// Nothing for the container at a place.
+    pub const fn none(place: Place) -> Self {
+        Self {
+            place,
+            requests: ResourceList::EMPTY,
+            limits: ResourceList::EMPTY,
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.limits.is_empty()
+    }
+
+    /// What a spec becomes.
+    pub fn applied(&self, spec: &Resources) -> Resources {
+        let mut spec = spec.clone();
+        for (new, old) in [(&self.requests, &mut spec.requests), (&self.limits, &mut spec.limits)] {
+            for (resource, amount) in new.iter() {
+                old.get_or_insert_default().insert(resource.clone(), amount);
+            }
+        }
+        spec
+    }
+
+    /// Whether a spec becomes another.
+    pub fn changes(&self, spec: &Resources) -> bool {
+        let differs = |new: &ResourceList, old: &ResourceList| {
+            new.iter().any(|(resource, amount)| old.get(resource) != Some(amount))
+        };
+        differs(&self.requests, spec.requests()) || differs(&self.limits, spec.limits())
+    }
+}
+
+/// What each container of a pod gets, in the order of the pod: nothing where nothing is recommended for it. This takes
+/// no account of the update mode but where upstream does: what `Off` means is for who writes.
+pub fn sizes(
+    pod: &Pod,
+    plan: &Plan<'_>,
+    ranges: Option<&Ranges>,
+    rules: Rules,
+) -> Result<Vec<Size>, Refusal> {
+    let ranges = ranges.ok_or(Refusal::RangesUnknown)?;
+    let mut sizes: Vec<Size> =
+        pod.sized(rules.sidecars).map(|(place, _)| Size::none(place)).collect();
+    if plan.recommendation.is_none() {
+        return Ok(sizes);
+    }
+    let entries = entries(pod, plan, ranges, rules)?.unwrap_or_default();
+    for size in &mut sizes {
+        let Some(mut entry) = entries.iter().find(|entry| entry.place == size.place).cloned()
+        else {
+            continue;
+        };
+        if plan.mode() == UpdateMode::Off {
+            // Upstream forgets the policy here, so that limits are worked out even for RequestsOnly.
+            entry.bounds.limits = plan.limits;
+        }
+        size.requests = entry.said.target.clone();
+        size.reasons = entry.reasons.clone();
+        let (mut limits, mut reasons) = (ResourceList::EMPTY, Vec::new());
+        for resource in [ResourceName::Cpu, ResourceName::Memory] {
+            let (limit, why) = entry.bounds.limit(&resource, entry.said.target.get(&resource));
+            reasons.extend(why);
+            if let Some(limit) = limit {
+                limits.insert(resource, limit);
+            }
+        }
+        if !limits.is_empty() {
+            size.reasons.extend(reasons);
+        }
+        size.limits = limits;
+        let unnamed = ResourceName::Other("".into());
+        size.requests.remove(&unnamed);
+        size.limits.remove(&unnamed);
+    }
+    Ok(sizes)
+}
+
+/// The class of a pod with these sizes.
+pub fn qos_with(pod: &Pod, sizes: &[Size]) -> QosClass {
+    let wanted: Vec<(Place, Resources)> = sizes
+        .iter()
+        .filter_map(|size| Some((size.place, size.applied(&pod.at(size.place)?.spec))))
+        .collect();
+    pod.qos_with(|place| wanted.iter().find(|(at, _)| *at == place).map(|(_, it)| it))
+}
