@@ -1,0 +1,41 @@
+//! What admission answers: patches of pods, startup boosts, verdicts over VPA objects.
+
+mod boost;
+mod patches;
+mod validation;
+
+use plimsoll::{
+    admit::{Admission, admit},
+    api::VerticalPodAutoscaler,
+    compat::Compat,
+    fit::{Operation, Plan, Pod, Ranges, Refusal, Rules},
+};
+
+/// Operations as `path value`, with `c0` for the resources of the first container.
+pub fn shown(operations: &[Operation]) -> Vec<String> {
+    let line = |one: &Operation| {
+        let path = one.path.strip_prefix("/metadata/annotations/").map(str::to_owned);
+        let path = path.unwrap_or_else(|| match one.path.strip_prefix("/spec/containers/") {
+            Some(rest) => format!("c{}", rest.replacen("/resources", "", 1)),
+            None => one.path.clone(),
+        });
+        let value = one.value.as_str().map_or_else(|| one.value.to_string(), str::to_owned);
+        format!("{path} {value}")
+    };
+    operations.iter().map(line).collect()
+}
+
+/// The operations of a pod's patch.
+pub fn patch(
+    pod: &Pod,
+    vpa: &VerticalPodAutoscaler,
+    ranges: &Ranges,
+    admission: Admission,
+) -> Result<Vec<String>, Refusal> {
+    let admitted = admit(pod, &Plan::of(vpa), Some(ranges), &admission)?;
+    Ok(shown(&admitted.operations))
+}
+
+pub fn admission(compat: Compat) -> Admission {
+    Admission { rules: Rules::of(compat), ..Admission::default() }
+}
