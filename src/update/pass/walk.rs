@@ -1,0 +1,338 @@
+//! The steps of a pass, and what each of them costs the next.
+
+use plimsoll_storage::Time;
+
+use super::{Current, Pass, Queued, Recall};
+use crate::{
+    api::vpa::UpdateMode,
+    compat::{Compat, Fix},
+    fit::{self, boost},
+    update::{
+        acceptance::Need,
+        action::{Action, Outcome, Step, Verdict},
+        group::Budget,
+        guard::{
+            Charge, Touch, Touched,
+            memory::{Surge, spec_hash},
+            refusals::{RefusedBy, Wanted, is_lower, wanted},
+            rollout::Entry,
+        },
+        in_place::InPlace,
+        life::Phase,
+        sizing::Sizing,
+        skip::Skip,
+    },
+};
+
+/// What is decided about a pod whose turn it is.
+enum Turn {
+    Take(Action),
+    /// It is looked at once more, among those that are evicted.
+    Evict,
+}
+
+impl Pass<'_> {
+    /// The next step. It counts as booked: what is to be remembered is in [`Pass::recall`] already.
+    #[expect(clippy::should_implement_trait, reason = "what came of a step has to be noted first")]
+    pub fn next(&mut self) -> Option<Step> {
+        if self.current.is_some() {
+            self.note(Outcome::Failed);
+        }
+        while let Some(queued) = self.queue.pop_front() {
+            let (pod, turn) = match queued {
+                Queued::EndSurge => (0, Ok(Turn::Take(Action::EndSurge))),
+                Queued::Unboost(pod) => match self.unboost(pod) {
+                    Some(action) => (pod, Ok(Turn::Take(action))),
+                    // What was decided about its recommendation is told, not that its boost has to wait.
+                    None => continue,
+                },
+                Queued::InPlace(pod) => (pod, self.resize(pod)),
+                Queued::Evict(pod) => (pod, self.evict(pod)),
+            };
+            match turn {
+                Ok(Turn::Take(action)) => return Some(self.take(pod, action)),
+                Ok(Turn::Evict) => self.queue.push_back(Queued::Evict(pod)),
+                Err(skip) => self.skip(pod, skip),
+            }
+        }
+        None
+    }
+
+    /// Notes what came of the step under way.
+    pub fn note(&mut self, outcome: Outcome) {
+        let Some(Current { step, before, falls_back }) = self.current.take() else { return };
+        let pod = step.pod;
+        if outcome == Outcome::Done {
+            self.verdicts[pod] = match &step.action {
+                // The pod itself is still as it was.
+                Action::Surge => Some(Verdict::Skipped(Skip::Surging)),
+                Action::EndSurge | Action::Unboost { .. } => self.verdicts[pod].take(),
+                action => Some(Verdict::Changed(action.word())),
+            };
+            let forgets = self.settings.fixes.has(Fix::InfeasibleResizesExpire);
+            if forgets && matches!(step.action, Action::Resize { .. }) {
+                // The node is asked anew, and will answer anew.
+                self.recall.memory.refusals.forget(&self.views[pod].pod.size.uid);
+            }
+            if matches!(step.action, Action::Evict { .. }) && self.recall.memory.surge.is_some() {
+                self.queue.push_front(Queued::EndSurge);
+            }
+        } else {
+            self.undo(&step, before);
+            let skip = match outcome {
+                Outcome::Disallowed => Skip::DisruptionBudget,
+                Outcome::NotBooked => Skip::NotBooked,
+                Outcome::NoCapacity => Skip::Infeasible,
+                Outcome::Done | Outcome::Failed => Skip::Failed,
+            };
+            if !matches!(step.action, Action::EndSurge | Action::Unboost { .. }) {
+                self.skip(pod, skip);
+            }
+            self.learn(pod, &step.action, outcome);
+            if falls_back && outcome != Outcome::NotBooked {
+                self.queue.push_back(Queued::Evict(pod));
+            }
+        }
+        self.steps.push((step, outcome));
+    }
+
+    fn learn(&mut self, pod: usize, action: &Action, outcome: Outcome) {
+        let view = &self.views[pod];
+        match (action, outcome) {
+            (Action::Resize { .. }, Outcome::NoCapacity) => {
+                let only_in_place = self.subject.sizing.plan.mode() == UpdateMode::InPlace;
+                if only_in_place || self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
+                    let wanted = self.raw().unwrap_or_default();
+                    let (uid, by) = (&view.pod.size.uid, RefusedBy::Server);
+                    self.recall.memory.refusals.remember(uid, by, wanted, self.world.now);
+                }
+            }
+            // What one pod's budget answers it answers to the others of its group. Upstream asks for each.
+            (Action::Evict { .. }, Outcome::Disallowed)
+                if self.settings.compat == Compat::Plimsoll =>
+            {
+                self.held.extend(view.pod.life.owner.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn undo(&mut self, step: &Step, before: Recall) {
+        if let Some(group) = self.groups.of_mut(&self.views[step.pod].pod.life) {
+            let budget = &mut group.budget;
+            match step.action {
+                Action::Evict { .. } => budget.evicted = budget.evicted.saturating_sub(1),
+                Action::Resize { .. } => budget.resized = budget.resized.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.recall = before;
+    }
+
+    fn unboost(&self, pod: usize) -> Option<Action> {
+        let view = &self.views[pod];
+        let (life, sizing) = (&view.pod.life, &self.subject.sizing);
+        let group = self.groups.of(life).ok()?;
+        if life.phase == Phase::Pending || life.is_resizing() || !self.world.can_resize {
+            return None;
+        }
+        // Each is counted by itself, as upstream's queue does it: less CPU takes nothing down.
+        let alone = Budget { evicted: 0, resized: 0, ..group.budget };
+        let standing = boost::standing(&view.pod.size, &sizing.plan, self.world.now);
+        let containers = standing.expired.iter().map(|&name| name.into()).collect();
+        let sizes = sizing.unboost(&view.pod.size, &standing).ok()?;
+        let allowed = alone.allows_one_more() || view.is_dead;
+        allowed.then_some(Action::Unboost { containers, sizes })
+    }
+
+    fn resize(&mut self, pod: usize) -> Result<Turn, Skip> {
+        let mode = self.subject.sizing.plan.mode();
+        let only_in_place = mode == UpdateMode::InPlace;
+        let fixes = self.settings.fixes;
+        match self.in_place(pod) {
+            InPlace::Approved => {}
+            InPlace::Deferred(_) if only_in_place && !fixes.has(Fix::DeferredResizesWait) => {
+                self.groups.of(&self.views[pod].pod.life)?;
+            }
+            InPlace::Deferred(Skip::BelowMinReplicas { .. })
+                if !only_in_place && self.may_surge(pod) =>
+            {
+                return Ok(Turn::Evict);
+            }
+            InPlace::Deferred(why) => return Err(why),
+            InPlace::Evict => return Ok(Turn::Evict),
+            InPlace::InfeasibleCached => return Err(Skip::Infeasible),
+            InPlace::Infeasible => self.remember_infeasible(pod)?,
+        }
+        if !self.world.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
+            return if only_in_place { Err(Skip::NoResize) } else { Ok(Turn::Evict) };
+        }
+        let (size, sizing) = (&self.views[pod].pod.size, &self.subject.sizing);
+        let standing = boost::standing(size, &sizing.plan, self.world.now);
+        let sizes = match sizing.resize(size, &standing) {
+            Ok(sizes) => sizes,
+            Err(Skip::QosWouldChange) if !only_in_place => return Ok(Turn::Evict),
+            Err(why) => return Err(why),
+        };
+        let restarts = Sizing::restarts(size, &sizes);
+        let need = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?.need;
+        let charge = if restarts { Charge::Disruption } else { Charge::Resize };
+        self.guard(pod, charge, false)?;
+        Ok(Turn::Take(Action::Resize { need, sizes, restarts }))
+    }
+
+    /// A node said no: that is remembered. Ours tries no more unless less is wanted than what was refused, upstream once
+    /// more in any case.
+    fn remember_infeasible(&mut self, pod: usize) -> Result<(), Skip> {
+        let now = self.world.now;
+        let size = &self.views[pod].pod.size;
+        if !self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
+            let raw = self.raw().unwrap_or_default();
+            self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, raw, now);
+            return Ok(());
+        }
+        // What was refused is what the spec asks for.
+        let refused: Vec<Wanted> = size
+            .sized(self.subject.sizing.rules.sidecars)
+            .map(|(_, one)| Wanted {
+                container: one.name.clone(),
+                target: one.spec.requests().clone(),
+            })
+            .collect();
+        let worth = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?;
+        if is_lower(&wanted(&worth.recommendation), &refused) {
+            return Ok(());
+        }
+        self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, refused, now);
+        Err(Skip::Infeasible)
+    }
+
+    fn evict(&mut self, pod: usize) -> Result<Turn, Skip> {
+        let fixes = self.settings.fixes;
+        let ours = self.settings.compat == Compat::Plimsoll;
+        let worth = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?;
+        let need = worth.need;
+        if fixes.has(Fix::RequirementsHoldEvictionsOnly) {
+            self.meets(pod, &worth.recommendation)?;
+        }
+        if !self.world.is_admission_ready {
+            return Err(Skip::AdmissionUnready);
+        }
+        let view = &self.views[pod];
+        if ours && view.is_starting() && need != Need::QuickOom {
+            return Err(Skip::Starting);
+        }
+        if view.pod.life.owner.as_ref().is_some_and(|owner| self.held.contains(owner)) {
+            return Err(Skip::DisruptionBudget);
+        }
+        if let Some(action) = self.surge(pod)? {
+            return Ok(Turn::Take(action));
+        }
+        self.may_evict(pod)?;
+        if ours {
+            self.subject.sizing.replaces(&self.views[pod].pod.size)?;
+        }
+        self.guard(pod, Charge::Disruption, true)?;
+        Ok(Turn::Take(Action::Evict { need }))
+    }
+
+    /// Whether a second pod may be started to take the place of this one.
+    pub(super) fn may_surge(&self, pod: usize) -> bool {
+        let view = &self.views[pod];
+        let is_replica = view.pod.life.owner.as_ref().is_some_and(|it| &*it.kind == "ReplicaSet");
+        self.settings.guards.surge && is_replica && !view.is_dead
+    }
+
+    /// A pod that is the only one gets a second one beside it first, where that is wanted.
+    fn surge(&self, pod: usize) -> Result<Option<Action>, Skip> {
+        let group = self.groups.of(&self.views[pod].pod.life)?;
+        let is_single = group.live == 1 && group.budget.configured <= 1;
+        match self.recall.memory.surge {
+            _ if !self.may_surge(pod) => Ok(None),
+            Some(_) if group.budget.running < 2 => Err(Skip::Surging),
+            None if is_single => {
+                self.guard(pod, Charge::Disruption, true)?;
+                Ok(Some(Action::Surge))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Books a step.
+    fn take(&mut self, pod: usize, action: Action) -> Step {
+        let before = self.recall.clone();
+        let mode = self.subject.sizing.plan.mode();
+        let falls_back =
+            matches!(action, Action::Resize { .. }) && mode == UpdateMode::InPlaceOrRecreate;
+        let now = self.world.now;
+        self.count(pod, &action);
+        match &action {
+            Action::Surge => {
+                self.recall.memory.surge = Some(Surge { at: now, evicted: false });
+            }
+            Action::EndSurge => self.recall.memory.surge = None,
+            Action::Unboost { .. } => {}
+            Action::Evict { .. } => {
+                self.book(pod, Touched::Evicted, None, Charge::Disruption, now);
+                if let Some(surge) = &mut self.recall.memory.surge {
+                    surge.evicted = true;
+                }
+            }
+            Action::Resize { sizes, restarts, .. } => {
+                let wrote = self.hash_with(pod, sizes);
+                let charge = if *restarts { Charge::Disruption } else { Charge::Resize };
+                self.book(pod, Touched::Resized, Some(wrote), charge, now);
+            }
+        }
+        let is_booked = self.recall != before;
+        let step = Step { pod, action, is_booked };
+        self.current = Some(Current { step: step.clone(), before, falls_back });
+        step
+    }
+
+    fn count(&mut self, pod: usize, action: &Action) {
+        let life = &self.views[pod].pod.life;
+        let is_down = self.views[pod].candidate().is_down
+            && self.settings.fixes.has(Fix::OnlyReadyPodsAreAlive);
+        let Some(group) = self.groups.of_mut(life) else { return };
+        match action {
+            // A pod that is down already takes nothing from the others.
+            Action::Evict { .. } if life.phase != Phase::Pending && !is_down => {
+                group.budget.evicted += 1;
+            }
+            Action::Resize { .. } if !is_down => group.budget.resized += 1,
+            _ => {}
+        }
+    }
+
+    fn book(&mut self, pod: usize, what: Touched, wrote: Option<u64>, charge: Charge, now: Time) {
+        if !self.settings.guards.remembers() {
+            return;
+        }
+        let entry = self.entry(pod).unwrap_or(Entry::Follows);
+        let condition = self.condition_of_all();
+        let target = self.worth[pod].as_ref().map(|worth| wanted(&worth.recommendation));
+        let life = &self.views[pod].pod.life;
+        let (restarts, generation) = (life.restarts(), life.generation);
+        let uid = self.views[pod].pod.size.uid.clone();
+        let is_eviction = what == Touched::Evicted;
+        let Recall { memory, ledger, .. } = &mut self.recall;
+        let guards = &self.settings.guards;
+        memory.begin(entry, is_eviction, condition, target.unwrap_or_default(), guards, now);
+        memory.note(Touch { uid, at: now, what, wrote, generation, restarts });
+        ledger.book(&self.subject.vpa.namespace, charge, is_eviction, now);
+    }
+
+    /// A hash over the spec of a pod that was given these sizes.
+    fn hash_with(&self, pod: usize, sizes: &[fit::Size]) -> u64 {
+        let size = &self.views[pod].pod.size;
+        let specs: Vec<(&str, fit::Resources)> = size
+            .sized(self.subject.sizing.rules.sidecars)
+            .map(|(place, one)| {
+                let new = sizes.iter().find(|size| size.place == place);
+                (&*one.name, new.map_or_else(|| one.spec.clone(), |new| new.applied(&one.spec)))
+            })
+            .collect();
+        spec_hash(specs.iter().map(|(name, spec)| (*name, spec)))
+    }
+}

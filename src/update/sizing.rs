@@ -1,0 +1,119 @@
+//! What a pod should have, as far as decisions need it: what is recommended for it after all rules, and what a resize
+//! would write.
+
+use super::skip::Skip;
+use crate::{
+    api::vpa::{Recommendation, UpdateMode},
+    compat::Fix,
+    fit::{
+        self, Plan, Pod, Processed, Ranges, Refusal, Rules, Size,
+        boost::{self, Originals, Standing},
+        check,
+    },
+};
+
+impl From<Refusal> for Skip {
+    fn from(refusal: Refusal) -> Self {
+        Self::Unsizeable(refusal.to_string().into())
+    }
+}
+
+/// By what the pods of one VPA are sized.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing<'a> {
+    /// What the VPA wants.
+    pub plan: Plan<'a>,
+    /// What the namespace allows, if that could be read.
+    pub ranges: Option<&'a Ranges>,
+    /// By which rules.
+    pub rules: Rules,
+}
+
+impl Sizing<'_> {
+    /// What is recommended for a pod.
+    pub fn recommendation(&self, pod: &Pod) -> Result<Recommendation, Skip> {
+        let nothing = self.plan.recommendation.is_none();
+        if nothing && self.rules.fixes.has(Fix::NoRecommendationNoUpdate) {
+            return Err(Skip::NoRecommendation);
+        }
+        let ranges = self.ranges.ok_or(Refusal::RangesUnknown);
+        let processed = ranges
+            .and_then(|ranges| fit::processed(pod, &self.plan, ranges, self.rules))
+            .map_err(Skip::from)?
+            .ok_or(Skip::NoRecommendation)?;
+        let said = |one: Processed| one.said;
+        let container_recommendations = processed.into_iter().map(said).collect();
+        Ok(Recommendation { container_recommendations })
+    }
+
+    /// What each container is to have, but those that keep a boost. One whose boost is over and for which nothing is
+    /// recommended gets back what it had before.
+    fn wish(&self, pod: &Pod, boosts: &Standing<'_>, mode: UpdateMode) -> Result<Vec<Size>, Skip> {
+        let sizes = fit::sizes(pod, &self.plan, self.ranges, self.rules).map_err(Skip::from)?;
+        let boosted: Vec<&str> = boost::boosted(pod).collect();
+        let mut wish = Vec::with_capacity(sizes.len());
+        for mut size in sizes {
+            let Some(container) = pod.at(size.place) else { continue };
+            let is_over = boosts.expired.contains(&&*container.name);
+            if boosted.contains(&&*container.name) && !is_over {
+                continue;
+            }
+            if mode == UpdateMode::Off {
+                size = Size::none(size.place);
+            }
+            if size.is_empty() && is_over {
+                let before = Originals::read(pod, &container.name).map_err(Skip::from)?;
+                let Originals { requests, limits } = before.unwrap_or_default();
+                size = Size { requests, limits, ..size };
+            }
+            if !size.is_empty() {
+                wish.push(size);
+            }
+        }
+        if wish.is_empty() { Err(Skip::NothingToWrite) } else { Ok(wish) }
+    }
+
+    /// What the end of boosts would write.
+    pub fn unboost(&self, pod: &Pod, boosts: &Standing<'_>) -> Result<Vec<Size>, Skip> {
+        self.wish(pod, boosts, self.plan.mode())
+    }
+
+    /// What a resize of a pod would write.
+    pub fn resize(&self, pod: &Pod, boosts: &Standing<'_>) -> Result<Vec<Size>, Skip> {
+        let sizes = self.wish(pod, boosts, self.plan.mode())?;
+        if !self.rules.fixes.has(Fix::OnlyPossibleResizes) {
+            return Ok(sizes);
+        }
+        let changes = |size: &Size| pod.at(size.place).is_some_and(|one| size.changes(&one.spec));
+        if !sizes.iter().any(changes) {
+            return Err(Skip::NothingToWrite);
+        }
+        check::keeps_class(pod, &sizes).map_err(|_| Skip::QosWouldChange)?;
+        self.accepts(pod, &sizes)?;
+        Ok(sizes)
+    }
+
+    /// Whether a new pod in place of this one would get what is recommended: admission leaves a pod as it is that would
+    /// be rejected otherwise, and then nothing is won by an eviction.
+    pub fn replaces(&self, pod: &Pod) -> Result<(), Skip> {
+        let sizes = fit::sizes(pod, &self.plan, self.ranges, self.rules).map_err(Skip::from)?;
+        self.accepts(pod, &sizes)
+    }
+
+    fn accepts(&self, pod: &Pod, sizes: &[Size]) -> Result<(), Skip> {
+        let ranges = self.ranges.ok_or(Refusal::RangesUnknown).map_err(Skip::from)?;
+        check::acceptable(pod, sizes, ranges).map_err(Skip::from)
+    }
+
+    /// Whether writing these sizes restarts a container of the pod.
+    pub fn restarts(pod: &Pod, sizes: &[Size]) -> bool {
+        sizes.iter().any(|size| {
+            let Some(container) = pod.at(size.place) else { return false };
+            let (new, old) = (size.applied(&container.spec), &container.spec);
+            let cpu = |it: &fit::Resources| (it.requests().cpu(), it.limits().cpu());
+            let memory = |it: &fit::Resources| (it.requests().memory(), it.limits().memory());
+            (container.restarts.on_cpu && cpu(&new) != cpu(old))
+                || (container.restarts.on_memory && memory(&new) != memory(old))
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! Each named fix of an updater's decision: upstream's, ours, and that switching the fix off brings upstream's back.
+
+use plimsoll::{
+    compat::{Compat, Fix, Fixes},
+    update::{
+        GuardSettings, Readiness, Settings,
+        guard::{RefusedBy, Touch, Touched, refusals::wanted},
+        life::ResizeCondition,
+    },
+};
+use serde_json::json;
+
+use super::{Case, ago, recommended, steps};
+
+/// Runs a scenario in upstream's mode, in ours without guards, and in that without the fix.
+fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Settings) -> T) -> (T, T) {
+    let upstream = scenario(Settings::of(Compat::Upstream));
+    let ours =
+        |fixes| Settings { fixes, guards: GuardSettings::NONE, ..Settings::of(Compat::Plimsoll) };
+    let fixed = scenario(ours(Fixes::of(Compat::Plimsoll)));
+    let without = scenario(ours(Fixes::of(Compat::Plimsoll).without(fix)));
+    assert_eq!(without, upstream, "--disable-fix {fix}");
+    assert_ne!(fixed, upstream, "{fix} changes nothing here");
+    (upstream, fixed)
+}
+
+fn case(settings: Settings, mode: &str, pods: usize) -> Case {
+    let mut case = Case::new(settings.compat, mode, pods);
+    case.settings = Settings { in_place: true, ..settings };
+    case
+}
+
+fn touched(case: &Case) -> (usize, usize) {
+    let decision = case.decide();
+    (steps(&decision, "resize"), steps(&decision, "evict"))
+}
+
+fn pending(reason: &str, minutes: u64) -> ResizeCondition {
+    let since = Some(ago(minutes));
+    ResizeCondition { reason: reason.into(), since, ..ResizeCondition::default() }
+}
+
+#[test]
+fn only_ready_pods_are_alive() {
+    let found = compare(Fix::OnlyReadyPodsAreAlive, |settings| {
+        let mut case = case(settings, "Recreate", 4);
+        for pod in &mut case.pods[..2] {
+            pod.life.readiness = Readiness::Unready(ago(1));
+            // They have what they should, and are only starting.
+            pod.size.containers[0].spec = crate::fit::resources("cpu 2, memory 200M");
+        }
+        touched(&case).1
+    });
+    assert_eq!(found, (2, 0), "two of four are up, and upstream evicts these two");
+}
+
+#[test]
+fn unknown_owners_have_replicas() {
+    let found = compare(Fix::UnknownOwnersHaveReplicas, |settings| {
+        let mut case = case(settings, "Recreate", 5);
+        for pod in &mut case.pods {
+            pod.life.owner = pod
+                .life
+                .owner
+                .take()
+                .map(|owner| plimsoll::update::Owner { kind: "CloneSet".into(), ..owner });
+        }
+        touched(&case).1
+    });
+    assert_eq!(found, (5, 2));
+}
+
+#[test]
+fn boost_lifts_unboost_only() {
+    let found = compare(Fix::BoostLiftsUnboostOnly, |settings| {
+        let mut case = case(settings, "Recreate", 1);
+        case.pods[0].size.annotations =
+            Some([("vpaCpuStartupBoost/c1".into(), "{}".into())].into());
+        touched(&case).1
+    });
+    assert_eq!(found, (1, 0), "the only pod of a group that should have two");
+}
+
+#[test]
+fn resize_timeouts_by_condition() {
+    let found = compare(Fix::ResizeTimeoutsByCondition, |settings| {
+        let mut case = case(settings, "InPlaceOrRecreate", 4);
+        // A pod of this name was resized yesterday; this one waits for a minute.
+        case.recall.first_seen.insert("web-0".into(), ago(24 * 60));
+        case.pods.iter_mut().for_each(|pod| pod.life.resize_pending = Some(pending("Deferred", 1)));
+        touched(&case)
+    });
+    assert_eq!(found, ((0, 1), (0, 0)));
+}
+
+#[test]
+fn deferred_resizes_wait() {
+    let found = compare(Fix::DeferredResizesWait, |settings| {
+        let mut case = case(settings, "InPlace", 4);
+        case.pods.iter_mut().for_each(|pod| pod.life.resize_pending = Some(pending("Deferred", 1)));
+        touched(&case).0
+    });
+    assert_eq!(found, (4, 0), "the same patch, in every pass");
+}
+
+#[test]
+fn infeasible_resizes_expire() {
+    let found = compare(Fix::InfeasibleResizesExpire, |settings| {
+        let mut case = case(settings, "InPlace", 4);
+        let before = wanted(&recommended(&["cpu 2, memory 200M"]));
+        for number in 0..4 {
+            let uid = format!("uid-{number}");
+            let refusals = &mut case.recall.memory.refusals;
+            refusals.remember(&uid, RefusedBy::Node, before.clone(), ago(61));
+        }
+        touched(&case).0
+    });
+    assert_eq!(found, (0, 2));
+}
+
+#[test]
+fn resize_renews_age() {
+    let found = compare(Fix::ResizeRenewsAge, |settings| {
+        let mut case = case(settings, "InPlaceOrRecreate", 4);
+        for pod in &case.pods {
+            case.recall.memory.note(Touch {
+                uid: pod.size.uid.clone(),
+                at: ago(60),
+                what: Touched::Resized,
+                wrote: None,
+                generation: None,
+                restarts: 0,
+            });
+        }
+        touched(&case).0
+    });
+    assert_eq!(found, (2, 0), "within bounds, and resized an hour ago");
+}
+
+#[test]
+fn requirements_hold_evictions_only() {
+    let found = compare(Fix::RequirementsHoldEvictionsOnly, |settings| {
+        let mut case = case(settings, "InPlaceOrRecreate", 4);
+        let policy = case.spec.update_policy.as_mut().expect("is set");
+        policy.eviction_requirements = serde_json::from_value(json!([
+            {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"}
+        ]))
+        .expect("requirements");
+        touched(&case)
+    });
+    assert_eq!(found, ((0, 0), (2, 0)));
+}
+
+#[test]
+fn only_possible_resizes() {
+    let found = compare(Fix::OnlyPossibleResizes, |settings| {
+        let mut case = case(settings, "InPlaceOrRecreate", 4);
+        for pod in &mut case.pods {
+            // Nobody asked for anything: any request would make it Burstable.
+            pod.size.containers[0].spec = plimsoll::fit::Resources::default();
+        }
+        touched(&case)
+    });
+    assert_eq!(found, ((2, 0), (0, 2)), "the server refuses each resize");
+}
+
+#[test]
+fn no_recommendation_no_update() {
+    let found = compare(Fix::NoRecommendationNoUpdate, |settings| {
+        let mut case = case(settings, "Recreate", 4);
+        case.settings.update_threshold = 0.0;
+        case.recommendation = None;
+        case.spec.update_policy = None;
+        case.spec.resource_policy = serde_json::from_value(json!({"containerPolicies": [
+            {"containerName": "c1", "minAllowed": {"cpu": "4"}}
+        ]}))
+        .ok();
+        touched(&case).1
+    });
+    assert_eq!(found, (2, 0));
+}
