@@ -12,6 +12,7 @@ mod access;
 mod election;
 mod heartbeat;
 mod outbox;
+mod pods;
 mod status;
 
 /// Long for what takes a moment, so that a busy machine fails nothing.

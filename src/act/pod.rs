@@ -1,0 +1,157 @@
+//! Which pod is written to, and its annotations.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    time::{Duration, Instant},
+};
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Client, Resource as _,
+    api::{Patch, PatchParams},
+    client::Body,
+};
+use plimsoll_storage::WritePermit;
+use serde_json::json;
+
+use crate::act::{
+    exchange::{Reply, send},
+    writes::{Answer, WriteKind, WriteStats},
+};
+
+/// Who wrote, in `managedFields`.
+pub(super) const FIELD_MANAGER: &str = "plimsoll-updater";
+
+/// Long for a write of a few kilobytes; a server that hangs must not hold a pass for ever.
+pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// A pod as it was when something was decided about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name, which another pod may have by now.
+    pub name: Box<str>,
+    /// What no other pod ever has.
+    pub uid: Box<str>,
+    /// Its version then.
+    pub resource_version: Box<str>,
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What came of a write to a pod, where it is neither done nor refused for a reason of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwritten {
+    /// There is no such pod any more, or another one has its name.
+    Gone,
+    /// The pod has changed since.
+    Changed,
+    /// It was not sent: this process may not write.
+    Fenced,
+    /// Anything else.
+    Failed {
+        /// One line: what, where, why.
+        why: String,
+        /// How long the server asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What came of annotations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Annotated {
+    /// They are stored.
+    Done {
+        /// The version of the pod since.
+        resource_version: Box<str>,
+    },
+    /// They are not.
+    Unwritten(Unwritten),
+}
+
+/// Sets annotations of a pod, and takes those away that are `None`, if it is still what it was.
+pub async fn annotate(
+    client: &Client,
+    permit: &dyn WritePermit,
+    stats: &WriteStats,
+    pod: &PodRef,
+    annotations: &BTreeMap<String, Option<String>>,
+) -> Annotated {
+    let body = json!({"metadata": {
+        "uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations,
+    }});
+    let parameters =
+        PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let requests = kube::core::Request::new(Pod::url_path(&(), Some(&pod.namespace)));
+    let request = requests.patch(&pod.name, &parameters, &Patch::Merge(body));
+    let request = request.map(|mut request| {
+        request.extensions_mut().insert("patch");
+        request.map(Body::from)
+    });
+    let what = WriteKind::PodAnnotations;
+    let reply = match write(client, permit, stats, (what, pod), request).await {
+        Ok(reply) => reply,
+        Err(unwritten) => return Annotated::Unwritten(unwritten),
+    };
+    match version(&reply) {
+        Some(resource_version) if reply.code.is_success() => Annotated::Done { resource_version },
+        _ => Annotated::Unwritten(unwritten(what, pod, &reply)),
+    }
+}
+
+/// Sends one request about a pod, under the permit, and counts it.
+pub(super) async fn write(
+    client: &Client,
+    permit: &dyn WritePermit,
+    stats: &WriteStats,
+    (what, pod): (WriteKind, &PodRef),
+    request: Result<http::Request<Body>, impl fmt::Display>,
+) -> Result<Reply, Unwritten> {
+    let request = request.map_err(|why| failed(what, pod, &why.to_string(), None))?;
+    if permit.acquire().await.is_err() {
+        stats.count(what, Answer::Fenced, Duration::ZERO);
+        return Err(Unwritten::Fenced);
+    }
+    let sent = Instant::now();
+    let reply = send(client, request, REQUEST_LIMIT).await;
+    let answer = reply.as_ref().map_or(Answer::None, |reply| Answer::Code(reply.code.as_u16()));
+    stats.count(what, answer, sent.elapsed());
+    reply.map_err(|why| failed(what, pod, &why, None))
+}
+
+/// What an answer that is no success means for any write to a pod.
+pub(super) fn unwritten(what: WriteKind, pod: &PodRef, reply: &Reply) -> Unwritten {
+    match reply.code {
+        StatusCode::NOT_FOUND => Unwritten::Gone,
+        StatusCode::CONFLICT => Unwritten::Changed,
+        code if code.is_success() => {
+            failed(what, pod, "the answer cannot be read", reply.retry_after)
+        }
+        code => {
+            let why = format!("{}: {}", code.as_u16(), reply.message());
+            failed(what, pod, &why, reply.retry_after)
+        }
+    }
+}
+
+/// The version of the object in an answer.
+pub(super) fn version(reply: &Reply) -> Option<Box<str>> {
+    let object: serde_json::Value = serde_json::from_slice(&reply.body).ok()?;
+    Some(object["metadata"]["resourceVersion"].as_str()?.into())
+}
+
+fn failed(what: WriteKind, pod: &PodRef, why: &str, retry_after: Option<Duration>) -> Unwritten {
+    let what = match what {
+        WriteKind::Eviction => "was not evicted",
+        WriteKind::Resize => "was not resized",
+        _ => "was not annotated",
+    };
+    Unwritten::Failed { why: format!("pod {pod} {what}: {why}"), retry_after }
+}
