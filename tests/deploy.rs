@@ -6,7 +6,8 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         coordination::v1::Lease,
-        core::v1::{ContainerPort, ServiceAccount},
+        core::v1::{ContainerPort, Service, ServiceAccount},
+        policy::v1::PodDisruptionBudget,
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -151,8 +152,10 @@ fn every_manifest_has_only_fields_that_its_kind_knows() {
                         object.clone()
                     }
                     "Deployment" => survives::<Deployment>(&object),
+                    "PodDisruptionBudget" => survives::<PodDisruptionBudget>(&object),
                     "Role" => survives::<Role>(&object),
                     "RoleBinding" => survives::<RoleBinding>(&object),
+                    "Service" => survives::<Service>(&object),
                     "ServiceAccount" => survives::<ServiceAccount>(&object),
                     "PodMonitor" => survives::<PodMonitor>(&object),
                     "PrometheusRule" => survives::<PrometheusRule>(&object),

@@ -125,11 +125,16 @@ pub(super) fn seconds(duration: Duration) -> i32 {
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
-/// A name for this process that no other one has: `<hostname>_<random>`.
-pub fn identity() -> String {
+/// What this machine, or pod, is called.
+pub fn hostname() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
-    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("localhost");
+    Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("localhost").to_owned()
+}
+
+/// A name for this process that no other one has: `<hostname>_<random>`.
+pub fn identity() -> String {
+    let host = hostname();
     let (high, low) = (jitter::random(), jitter::random());
     let (head, middle, tail) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
     format!(

@@ -3,17 +3,24 @@
 //! ```text
 //!   Election ──▶ Fence ─┐
 //!                       ├─▶ Permit ──▶ Outbox ──▶ statuses of VerticalPodAutoscalers
-//!              Limiter ─┘         ├──▶ Heartbeat ──▶ a Lease that says "the recommender works"
+//!              Limiter ─┘         ├──▶ evictions, resizes and annotations of pods
+//!                                 ├──▶ Heartbeat ──▶ a Lease that says "the recommender works"
+//!                                 ├──▶ Registration, CertificateSecret, WebhookLease ──▶ what the webhook stands on
 //!                                 └──▶ storage/, which knows only the trait `WritePermit`
 //! ```
 //!
 //! - `fence` says whether this process may write now, `limiter` how fast, `permit` is both.
 //! - `lease` knows the rules of a leader election, `election` runs one and moves the fence.
 //! - `queue` is the order in which things are written, `status` one write, `outbox` the workers.
+//! - `eviction` and `resize` are one write to a pod each, with all that the server may answer; `exchange` is how they ask.
+//! - `registration`, `certificate_secret` and `webhook_lease` are the admission controller's three writes.
 //! - `access` asks beforehand what is allowed, `writes` counts what became of every write.
 
 pub mod access;
+pub mod certificate_secret;
 pub mod election;
+pub mod eviction;
+mod exchange;
 pub mod fence;
 pub mod heartbeat;
 mod jitter;
@@ -21,16 +28,28 @@ pub mod lease;
 pub mod limiter;
 pub mod outbox;
 pub mod permit;
+pub mod pod;
 mod queue;
+pub mod registration;
+mod request;
+pub mod resize;
 pub mod status;
+pub mod webhook_lease;
 pub mod writes;
 
 pub use access::{Rule, Verdict, may};
+pub use certificate_secret::CertificateSecret;
 pub use election::{Election, ElectionOptions, ElectionState, Standing};
+pub use eviction::{Evicted, evict};
 pub use fence::Fence;
 pub use heartbeat::{Beat, Heartbeat};
 pub use limiter::Limiter;
 pub use outbox::Outbox;
 pub use permit::Permit;
+pub use pod::{Annotated, PodRef, annotate};
+pub use registration::Registration;
+pub use request::Failed;
+pub use resize::{Resized, resize};
 pub use status::{Outcome, Source, StatusPatch, write_status};
+pub use webhook_lease::WebhookLease;
 pub use writes::WriteStats;

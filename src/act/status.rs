@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Request, StatusCode, header::RETRY_AFTER};
-use http_body_util::BodyExt as _;
+use http::{Request, StatusCode};
 use kube::{
     Client, Resource as _,
     api::{Api, Patch, PatchParams},
     client::Body,
-    core::Status,
 };
 use plimsoll_storage::{VpaKey, WritePermit};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    act::writes::{Answer, WriteKind, WriteStats},
+    act::{
+        exchange::send,
+        writes::{Answer, WriteKind, WriteStats},
+    },
     api::VerticalPodAutoscaler,
 };
 
@@ -107,13 +108,6 @@ impl From<Outcome> for Attempt {
     }
 }
 
-/// The server's answer, read whole.
-struct Reply {
-    code: StatusCode,
-    retry_after: Option<Duration>,
-    body: bytes::Bytes,
-}
-
 /// The part of an object that a writer needs.
 #[derive(Deserialize)]
 struct Stored {
@@ -144,17 +138,13 @@ pub(super) async fn attempt(
         return Outcome::Fenced.into();
     }
     let sent = Instant::now();
-    let reply = tokio::time::timeout(limit, send(client, request)).await;
+    let reply = send(client, request, limit).await;
     let count = |answer| stats.count(part.kind(), answer, sent.elapsed());
     let reply = match reply {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(why)) => {
+        Ok(reply) => reply,
+        Err(why) => {
             count(Answer::None);
             return failed(&why).into();
-        }
-        Err(_) => {
-            count(Answer::None);
-            return failed(&format!("no answer within {limit:?}")).into();
         }
     };
     count(Answer::Code(reply.code.as_u16()));
@@ -167,7 +157,7 @@ pub(super) async fn attempt(
         },
         StatusCode::NOT_FOUND => Outcome::Gone,
         StatusCode::CONFLICT => read_again(client, &patch.key, limit).await,
-        code => failed(&format!("{}: {}", code.as_u16(), message(&reply.body))),
+        code => failed(&format!("{}: {}", code.as_u16(), reply.message())),
     };
     Attempt { outcome, retry_after: reply.retry_after }
 }
@@ -210,23 +200,6 @@ fn request(patch: &StatusPatch, part: Part) -> Result<Request<Body>, String> {
     Ok(request.map(Body::from))
 }
 
-/// As kube sends, but with the headers of an answer that is a refusal: `Retry-After` is one.
-async fn send(client: &Client, request: Request<Body>) -> Result<Reply, String> {
-    let response = client.send(request).await.map_err(|why| one_line(&why.to_string()))?;
-    let code = response.status();
-    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let header = header.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
-    let body = response.into_body().collect().await.map_err(|why| one_line(&why.to_string()))?;
-    let body = body.to_bytes();
-    let detailed = || {
-        let details = serde_json::from_slice::<Status>(&body).ok()?.details?;
-        let seconds = u64::from(details.retry_after_seconds);
-        (seconds > 0).then_some(Duration::from_secs(seconds))
-    };
-    let retry_after = if code.is_success() { None } else { header.or_else(detailed) };
-    Ok(Reply { code, retry_after, body })
-}
-
 async fn read_again(client: &Client, key: &VpaKey, limit: Duration) -> Outcome {
     let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &key.namespace);
     match tokio::time::timeout(limit, api.get_opt(&key.name)).await {
@@ -238,19 +211,4 @@ async fn read_again(client: &Client, key: &VpaKey, limit: Duration) -> Outcome {
 
 fn failed(key: &VpaKey, part: Part, why: &str) -> Outcome {
     Outcome::Failed { why: format!("{} {key} was not written: {why}", part.what()) }
-}
-
-/// The server's own words, whether it answers with a Status or with plain text.
-fn message(body: &[u8]) -> String {
-    let text = match serde_json::from_slice::<Status>(body) {
-        Ok(status) if !status.message.is_empty() => status.message,
-        _ => String::from_utf8_lossy(body).into_owned(),
-    };
-    one_line(&text)
-}
-
-fn one_line(text: &str) -> String {
-    const LONGEST: usize = 500;
-    let words: Vec<_> = text.split_whitespace().collect();
-    words.join(" ").chars().take(LONGEST).collect()
 }

@@ -17,6 +17,18 @@ pub enum WriteKind {
     Lease,
     /// The Lease that says that the recommender works.
     Heartbeat,
+    /// The eviction of a pod.
+    Eviction,
+    /// New resources of a running pod.
+    Resize,
+    /// Annotations of a pod.
+    PodAnnotations,
+    /// The registration of the webhook.
+    Registration,
+    /// The Secret with the webhook's certificate.
+    Certificate,
+    /// The Lease that says that the webhook is reachable.
+    WebhookLease,
 }
 
 impl WriteKind {
@@ -27,6 +39,12 @@ impl WriteKind {
             Self::Annotations => "annotations",
             Self::Lease => "lease",
             Self::Heartbeat => "heartbeat",
+            Self::Eviction => "eviction",
+            Self::Resize => "resize",
+            Self::PodAnnotations => "pod_annotations",
+            Self::Registration => "registration",
+            Self::Certificate => "certificate",
+            Self::WebhookLease => "webhook_lease",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Arg;
 
-use super::{command, recommender};
+use super::{admission, command, recommender};
 
 /// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,18 @@ pub struct Flag {
 
 /// All flags of the recommender, in the order of `--help`.
 pub fn recommender() -> Vec<Flag> {
+    of(recommender::NAME)
+}
+
+/// All flags of the admission controller, in the order of `--help`.
+pub fn admission() -> Vec<Flag> {
+    of(admission::NAME)
+}
+
+fn of(role: &str) -> Vec<Flag> {
     let mut root = command();
     root.build();
-    let role = root.find_subcommand(recommender::NAME);
+    let role = root.find_subcommand(role);
     let arguments = role.into_iter().flat_map(clap::Command::get_arguments);
     arguments.filter(|argument| argument.get_id() != "help").filter_map(flag).collect()
 }

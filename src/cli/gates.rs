@@ -12,9 +12,9 @@ pub enum Gate {
     AllAlpha,
     /// All of upstream's that are beta; there are none.
     AllBeta,
-    /// More CPU while a pod starts; nothing to the recommender.
+    /// More CPU while a pod starts; for those who make and change pods.
     CpuStartupBoost,
-    /// Resizing without eviction; nothing to the recommender.
+    /// Resizing without eviction; for those who make and change pods.
     InPlace,
     /// Init containers that keep running are recommended for. Ours: upstream has it planned.
     NativeSidecar,

@@ -3,7 +3,9 @@
 //! Results go to standard output, everything else to standard error. Every flag has an environment twin
 //! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
 
+mod admission;
 mod caps;
+mod certificates;
 mod cluster;
 mod crash;
 mod crds;
@@ -24,6 +26,7 @@ mod pflag;
 mod progress;
 mod prometheus;
 mod recommender;
+mod registration;
 mod terminal;
 mod typed;
 mod value;
@@ -39,7 +42,7 @@ use clap::{
 
 pub use exit::Exit;
 
-use crate::run::RecommenderConfig;
+use crate::run::{AdmissionConfig, RecommenderConfig};
 
 use self::{
     output::{Problem, on_one_line},
@@ -53,6 +56,7 @@ Examples:
   plimsoll demo --output json          the same as data
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
   plimsoll recommender                 recommend, from inside of a cluster
+  plimsoll admission-controller        give new pods what is recommended
   plimsoll explain vpa shop/web        why its numbers are what they are
   plimsoll doctor --prometheus-address http://localhost:9090
                                        what history a Prometheus can give
@@ -78,6 +82,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    AdmissionController(Box<admission::AdmissionArgs>),
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
     Doctor(Box<doctor::DoctorArgs>),
@@ -86,7 +91,7 @@ enum Command {
 }
 
 /// Commands that upstream has as programs: they are also started by that name, and read their flags as pflag does.
-const ROLES: [&str; 1] = [recommender::NAME];
+const ROLES: [&str; 2] = [admission::NAME, recommender::NAME];
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -95,6 +100,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         let (Cli { no_color, command }, typed) = parsed;
         let terminal = Terminal::detect(no_color);
         match command {
+            Command::AdmissionController(arguments) => admission::run(&arguments, &typed),
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
@@ -122,6 +128,22 @@ pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
     }
 }
 
+/// The same for an admission controller. `variable` looks into the environment.
+pub fn admission_config(
+    flags: &[&str],
+    variable: impl Fn(&str) -> String,
+) -> Result<AdmissionConfig, String> {
+    let words = ["plimsoll", admission::NAME].into_iter().chain(flags.iter().copied());
+    let (cli, typed) =
+        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
+    match cli.command {
+        Command::AdmissionController(arguments) => {
+            arguments.config(&typed, variable).map_err(Problem::into_message)
+        }
+        _ => Err("these are no flags of an admission controller".to_owned()),
+    }
+}
+
 /// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
 /// refuses it. For documentation: what it shows is to work.
 pub fn check(words: &[&str]) -> Result<(), String> {
@@ -129,6 +151,10 @@ pub fn check(words: &[&str]) -> Result<(), String> {
     let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
     let variable = |_: &str| String::new();
     match cli.command {
+        Command::AdmissionController(arguments) => {
+            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
+            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+        }
         Command::Recommender(arguments) => {
             let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
             if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
@@ -285,8 +311,14 @@ mod tests {
 
     #[test]
     fn help_fits_eighty_columns() {
-        let examples =
-            [EXAMPLES, demo::EXAMPLES, doctor::EXAMPLES, explain::EXAMPLES, recommender::EXAMPLES];
+        let examples = [
+            EXAMPLES,
+            admission::EXAMPLES,
+            demo::EXAMPLES,
+            doctor::EXAMPLES,
+            explain::EXAMPLES,
+            recommender::EXAMPLES,
+        ];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
         }
@@ -308,8 +340,8 @@ mod tests {
             one_line(&error.render().to_string())
         };
         assert_eq!(
-            refuse(&["dmo"]),
-            "unrecognized subcommand 'dmo'; a similar subcommand exists: 'demo'; see --help"
+            refuse(&["crdz"]),
+            "unrecognized subcommand 'crdz'; a similar subcommand exists: 'crds'; see --help"
         );
         assert_eq!(
             refuse(&["demo", "--sed", "1"]),

@@ -9,6 +9,7 @@ use super::{
     family::Family,
     labels::HistoryState,
     registry::Registry,
+    traffic::Traffic,
     value::{Counter, Gauge},
 };
 
@@ -32,28 +33,6 @@ const HISTORY: Definition = gauge(
     "1 for the state that the history as a whole is in, 0 for the others.",
 )
 .labels(&["state"], "4");
-const FEED_OBJECTS: Definition =
-    gauge("plimsoll_feed_objects", "Objects that a watch has told of and that are still there.")
-        .labels(&["feed"], "1 per feed")
-        .absent("the objects of that watch are not counted");
-const FEED_SYNCED: Definition =
-    gauge("plimsoll_feed_synced", "1 once a watch has told of every object, 0 before.")
-        .labels(&["feed"], "1 per feed");
-const FEED_MALFORMED: Definition = counter(
-    "plimsoll_feed_malformed_total",
-    "Objects that could not be read and were passed over.",
-)
-.labels(&["feed"], "1 per feed");
-const FEED_RESTARTS: Definition =
-    counter("plimsoll_feed_restarts_total", "How often a watch began again with a list.")
-        .labels(&["feed"], "1 per feed");
-const FEED_ERRORS: Definition =
-    counter("plimsoll_feed_errors_total", "Errors of a watch, each followed by another try.")
-        .labels(&["feed"], "1 per feed");
-const WRITES: Definition =
-    counter("plimsoll_writes_total", "Writes to the cluster, and what became of them.")
-        .labels(&["kind", "outcome"], "up to 64")
-        .absent(NEVER);
 const QUEUE: Definition = gauge("plimsoll_write_queue", "Writes that wait for their turn.")
     .labels(&["kind"], "up to 8")
     .absent(NEVER);
@@ -87,30 +66,12 @@ pub struct Health {
     last_success: Arc<Family<Gauge>>,
     lag: Arc<Gauge>,
     history: Arc<Family<Gauge, 1>>,
-    feed_objects: Arc<Family<Gauge, 1>>,
-    feed_synced: Arc<Family<Gauge, 1>>,
-    feed_malformed: Arc<Family<Counter, 1>>,
-    feed_restarts: Arc<Family<Counter, 1>>,
-    feed_errors: Arc<Family<Counter, 1>>,
-    writes: Arc<Family<Counter, 2>>,
+    traffic: Traffic,
     queue: Arc<Family<Gauge, 1>>,
     samples: Arc<Family<Counter, 1>>,
     kills: Arc<Family<Counter, 2>>,
     checkpoints: Arc<Family<Counter, 1>>,
     checkpoints_saved: Arc<Family<Gauge>>,
-}
-
-/// How one watch is. Its series are there, at zero, from the beginning.
-#[derive(Clone, Debug)]
-pub struct Feed {
-    /// 1 once it has told of every object.
-    pub synced: Arc<Gauge>,
-    /// Objects that could not be read.
-    pub malformed: Arc<Counter>,
-    /// How often it began again.
-    pub restarts: Arc<Counter>,
-    /// Its errors.
-    pub errors: Arc<Counter>,
 }
 
 impl Health {
@@ -121,12 +82,7 @@ impl Health {
             last_success: registry.family(LAST_SUCCESS, 1),
             lag: registry.gauge(LAG),
             history: registry.family(HISTORY, HistoryState::ALL.len()),
-            feed_objects: registry.family(FEED_OBJECTS, 16),
-            feed_synced: registry.family(FEED_SYNCED, 16),
-            feed_malformed: registry.family(FEED_MALFORMED, 16),
-            feed_restarts: registry.family(FEED_RESTARTS, 16),
-            feed_errors: registry.family(FEED_ERRORS, 16),
-            writes: registry.family(WRITES, 64),
+            traffic: Traffic::new(registry),
             queue: registry.family(QUEUE, 8),
             samples: registry.family(SAMPLES, 16),
             kills: registry.family(KILLS, 32),
@@ -159,24 +115,9 @@ impl Health {
         }
     }
 
-    /// The series of a watch.
-    pub fn feed(&self, feed: &'static str) -> Feed {
-        Feed {
-            synced: self.feed_synced.with([feed]),
-            malformed: self.feed_malformed.with([feed]),
-            restarts: self.feed_restarts.with([feed]),
-            errors: self.feed_errors.with([feed]),
-        }
-    }
-
-    /// So many objects of this watch are there. Not every watch keeps count: one that does not has no series.
-    pub fn set_feed_objects(&self, feed: &'static str, objects: usize) {
-        self.feed_objects.with([feed]).set(objects as f64);
-    }
-
-    /// So many writes of this kind (`status`, `checkpoint`, ...) have come to this end by now.
-    pub fn set_writes(&self, kind: &'static str, outcome: &str, total: u64) {
-        self.writes.with([kind, outcome]).raise_to(total);
+    /// What watches and writes are told by.
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// So many writes of this kind wait.

@@ -10,6 +10,7 @@
 //! Nothing is built in memory: a scrape holds one chunk, and objects are rendered from the state that they live in,
 //! so their series go when they go.
 
+pub mod admission;
 pub mod definition;
 pub mod family;
 pub mod health;
@@ -20,8 +21,10 @@ pub mod quality;
 pub mod recommender;
 pub mod registry;
 pub mod text;
+pub mod traffic;
 pub mod value;
 
+pub use admission::{AdmissionMetrics, ReviewTimes};
 pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
 pub use health::Health;
@@ -30,4 +33,5 @@ pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, VpaRow};
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use registry::{Registry, Scrape};
+pub use traffic::Traffic;
 pub use value::{Counter, Gauge, Histogram};

@@ -12,7 +12,7 @@ mod objects;
 mod record;
 
 pub use objects::{
-    ByLabels, BySelector, ByTemplate, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
+    Became, ByLabels, BySelector, ByTemplate, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
     SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
 };
 use record::{Record, key};
@@ -44,6 +44,9 @@ pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
 
     /// The pods it means.
     fn selector(&self) -> Result<Selector, SelectorError>;
+
+    /// How many pods it is to have. Of a DaemonSet, on how many nodes; of the kinds that run to an end, none.
+    fn replicas(&self) -> Option<u32>;
 }
 
 /// Who controls an object: version, kind and name, in the object's namespace.
@@ -64,6 +67,8 @@ pub struct Known {
     pub selector: Option<Selector>,
     /// Its own controller.
     pub owner: Option<Owner>,
+    /// How many pods it is to have, where that is known; see [`Controller::replicas`].
+    pub replicas: Option<u32>,
 }
 
 /// What a look-up finds.
@@ -338,5 +343,31 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         let each = used.bytes_current / COUNT as i64;
         assert_eq!(controllers.count(WellKnown::ReplicaSet), COUNT);
         assert!((50..200).contains(&each), "{each} bytes");
+    }
+
+    #[test]
+    fn how_many_pods_a_controller_is_to_have_is_known_where_it_says_so() {
+        let controllers = Controllers::new();
+        let put = |name: &str, spec: &str, status: &str| {
+            let text = format!(
+                r#"{{"metadata":{{"namespace":"n","name":"{name}"}},"spec":{spec},"status":{status}}}"#
+            );
+            let set: SlimReplicaSet = serde_json::from_str(&text).expect("a ReplicaSet");
+            controllers.put(&set);
+            let daemons: SlimDaemonSet = serde_json::from_str(&text).expect("a DaemonSet");
+            controllers.put(&daemons);
+        };
+        put("three", r#"{"replicas":3}"#, r#"{"desiredNumberScheduled":5}"#);
+        put("unsaid", "{}", "{}");
+        put("wrong", r#"{"replicas":-1}"#, "{}");
+        let replicas = |kind, name| match controllers.find(kind, "n", name) {
+            Lookup::Found(known) => known.replicas,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(replicas(WellKnown::ReplicaSet, "three"), Some(3));
+        assert_eq!(replicas(WellKnown::DaemonSet, "three"), Some(5));
+        assert_eq!(replicas(WellKnown::ReplicaSet, "unsaid"), None);
+        assert_eq!(replicas(WellKnown::DaemonSet, "unsaid"), None);
+        assert_eq!(replicas(WellKnown::ReplicaSet, "wrong"), None);
     }
 }

@@ -53,7 +53,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
 
 /// Line and column are those of a text that nobody gets to see, and they move with every change of the object, which
 /// would make a new reason of the old one.
-fn without_position(reason: &str) -> &str {
+pub(super) fn without_position(reason: &str) -> &str {
     reason.rsplit_once(" at line ").map_or(reason, |(reason, _)| reason)
 }
 

@@ -8,6 +8,7 @@ use super::{
     selector::Labels,
     slim::{self, SlimPod},
 };
+pub use crate::fit::Part;
 use crate::{
     quantity::Quantity,
     recommend::{OomKill, shapes::Toleration},
@@ -48,17 +49,6 @@ pub struct Container {
     pub requests: Requests,
     /// The latest kill for memory that its pod showed: few have one.
     pub last_kill: Option<Box<(Time, OomKill)>>,
-}
-
-/// The part that a container plays in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It is what the pod is for.
-    Main,
-    /// It starts before them and goes on beside them (`restartPolicy: Always`).
-    Sidecar,
-    /// It runs before them and ends.
-    Init,
 }
 
 /// What a container requests.

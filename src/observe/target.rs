@@ -36,6 +36,19 @@ pub enum Outcome {
     },
 }
 
+/// What stands at the end of a chain of controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Top {
+    /// This object.
+    Found(ObjectKey),
+    /// Nothing that is well known or can be scaled.
+    None,
+    /// The chain is broken, and this is certain.
+    Broken(String),
+    /// Nobody knows at the moment.
+    Unavailable(String),
+}
+
 /// Follows targets, by what is watched of the well-known kinds and by what is asked about all others.
 #[derive(Clone)]
 pub struct Targets {
@@ -82,6 +95,21 @@ impl Targets {
         }
     }
 
+    /// The topmost of the controllers of something that this one owns, if any of them is well known or can be scaled.
+    /// Asks about what is not well known, as [`Targets::resolve`] does.
+    pub async fn topmost(&self, owner: &ObjectKey) -> Top {
+        let mut asked = Asked::new();
+        loop {
+            match walk::top(&self.controllers, &asked, owner) {
+                Ok(top) => return top,
+                Err(next) => {
+                    let scale = self.scales.get(&next).await;
+                    asked.insert(next, scale);
+                }
+            }
+        }
+    }
+
     /// Says that the outcome may be out of date: that no pods were found, for example. What was not asked lately
     /// is asked again, for the next who resolves this target.
     pub async fn doubt(&self, namespace: &str, target: &TargetRef) {
@@ -91,7 +119,8 @@ impl Targets {
     }
 }
 
-fn key(namespace: &str, target: &TargetRef) -> ObjectKey {
+/// Where that target of a VPA is.
+pub fn key(namespace: &str, target: &TargetRef) -> ObjectKey {
     ObjectKey {
         namespace: namespace.into(),
         api_version: target.api_version.as_deref().unwrap_or_default().into(),

@@ -1,10 +1,15 @@
 //! The roles: what each is configured by, and how its parts are put together and kept running.
 
+pub mod admission;
+mod client;
 pub mod cluster;
 pub mod config;
+mod controllers;
 pub mod doctor;
 pub mod explain;
 pub mod prometheus;
 pub mod recommender;
+mod tasks;
 
+pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;

@@ -33,20 +33,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
-use kube::{Client, Config, config::KubeConfigOptions};
+use anyhow::Result;
+use kube::Client;
 use plimsoll_storage::{Storage, prometheus::history::PrometheusHistory};
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
+use tokio::sync::{Notify, watch};
 
 pub use self::pass::Summary;
 use self::{
     explanations::Explanations, feeds::Feeds, fetching::Fetching, probes::Pulse,
     publish::Publisher, rows::Rows, series::Series, state::State,
 };
-use super::config::{ObjectMetrics as Wanted, RecommenderConfig};
+use super::{
+    client,
+    config::{ObjectMetrics as Wanted, RecommenderConfig},
+    tasks::{Stop, Tasks, stop_signal},
+};
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
     clock::Clock,
@@ -63,8 +64,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long statuses that wait to be written may take at the end.
 const LAST_STATUSES: Duration = Duration::from_secs(5);
-
-type Tasks = JoinSet<()>;
 
 /// All parts of a recommender.
 pub struct Role {
@@ -117,21 +116,6 @@ impl Saver {
     }
 }
 
-/// Tells tasks to end.
-#[derive(Clone, Debug)]
-struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    /// Ready once it is told.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut told = self.0.clone();
-        async move {
-            // A sender that is gone is as good as a word.
-            let _ = told.wait_for(|told| *told).await;
-        }
-    }
-}
-
 /// A recommender that runs.
 #[derive(Debug)]
 pub struct Running {
@@ -156,36 +140,10 @@ pub async fn run(config: RecommenderConfig) -> Result<()> {
     Ok(())
 }
 
-async fn stop_signal() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
-}
-
 /// A client for the API server, by kubeconfig or from inside of the cluster.
 pub async fn connect(config: &RecommenderConfig) -> Result<Client> {
-    let mut found = match &config.kubeconfig {
-        Some(path) => {
-            let file = kube::config::Kubeconfig::read_from(path)
-                .with_context(|| format!("--kubeconfig={}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("--kubeconfig={}", path.display()))?
-        }
-        None => Config::infer().await.context(
-            "no API server is known: run inside of a cluster, set KUBECONFIG, or give --kubeconfig",
-        )?,
-    };
-    // Each writer has retries of its own, and knows which answers are none.
-    found.default_retry = false;
     let agent = concat!("plimsoll-recommender/", env!("CARGO_PKG_VERSION"));
-    found.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    Client::try_from(found).context("the API server cannot be spoken to")
+    client::connect(config.kubeconfig.as_deref(), agent).await
 }
 
 /// Starts all parts, with time from this clock.
@@ -212,7 +170,7 @@ pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> R
 
     let (work, working) = watch::channel(false);
     let (hold, holding) = watch::channel(false);
-    let (work_stop, hold_stop) = (Stop(working), Stop(holding));
+    let (work_stop, hold_stop) = (Stop::new(working), Stop::new(holding));
     let (mut workers, mut holders) = (Tasks::new(), Tasks::new());
 
     let scraped = Arc::clone(&role);
@@ -373,7 +331,7 @@ impl Role {
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
         for feed in self.feeds.all() {
-            let (series, status) = (self.health.feed(feed.name()), feed.status());
+            let (series, status) = (self.health.traffic().feed(feed.name()), feed.status());
             series.synced.set(f64::from(u8::from(feed.is_synced())));
             series.malformed.raise_to(status.malformed);
             series.restarts.raise_to(status.lists.saturating_sub(1));
@@ -385,15 +343,15 @@ impl Role {
             let unsaved = self.storage.writer().map_or(0, |_| core.fleet.unsaved().0);
             (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
         };
-        self.health.set_feed_objects(self.feeds.vpas.name(), vpas);
-        self.health.set_feed_objects(self.feeds.pods.name(), pods);
+        self.health.traffic().set_feed_objects(self.feeds.vpas.name(), vpas);
+        self.health.traffic().set_feed_objects(self.feeds.pods.name(), pods);
         self.metrics.set_requests_read(sources);
         self.health.set_leader(self.permit.fence().is_held());
         self.health.set_history_state(self.progress());
         self.health.set_write_queue("status", self.outbox.len());
         self.health.set_write_queue("checkpoint", unsaved);
         for (kind, answer, count) in self.stats.counts() {
-            self.health.set_writes(kind.as_str(), &answer.to_string(), count.writes);
+            self.health.traffic().set_writes(kind.as_str(), &answer.to_string(), count.writes);
         }
     }
 }

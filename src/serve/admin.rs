@@ -1,26 +1,23 @@
 //! The listener of a role: how many may be connected, for how long, and how it ends.
 
 use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    future::Future,
-    io::{self, ErrorKind},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
+    collections::VecDeque, convert::Infallible, future::Future, net::SocketAddr, pin::pin,
+    sync::Arc, time::Duration,
 };
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::watch,
     task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
 
-use super::answers::{Exposition, Probes, answer};
+use super::{
+    answers::{Exposition, Probes, answer},
+    socket::{ServeError, Socket},
+};
 
 /// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
 /// others have come to stay.
@@ -53,41 +50,17 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no listener.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; pick another one with --address")]
-    Bind {
-        /// As it was given.
-        address: String,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
 /// The listener of a role, bound and not yet answering.
 #[derive(Debug)]
 pub struct Admin {
-    listener: TcpListener,
-    /// Where one socket does not stand for both versions of IP.
-    v4: Option<TcpListener>,
-    address: SocketAddr,
+    socket: Socket,
     limits: Limits,
 }
 
 impl Admin {
     /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
-        let bound = match address.strip_prefix(':') {
-            Some(port) => bind_all(port).await,
-            None => TcpListener::bind(address).await.map(|listener| (listener, None)),
-        };
-        let bound = bound.and_then(|(listener, v4)| {
-            let address = listener.local_addr()?;
-            Ok(Self { listener, v4, address, limits: Limits::default() })
-        });
-        bound.map_err(|source| ServeError::Bind { address: address.to_owned(), source })
+        Ok(Self { socket: Socket::bind(address, "--address").await?, limits: Limits::default() })
     }
 
     /// The same with other limits.
@@ -98,7 +71,7 @@ impl Admin {
 
     /// What it listens on, with the port that was picked.
     pub const fn address(&self) -> SocketAddr {
-        self.address
+        self.socket.address()
     }
 
     /// Answers until `shutdown`, and then finishes the answers under way.
@@ -115,7 +88,7 @@ impl Admin {
             let accepted = tokio::select! {
                 biased;
                 () = &mut shutdown => break,
-                accepted = self.accept() => accepted,
+                accepted = self.socket.accept() => accepted,
             };
             match accepted {
                 Ok(stream) => {
@@ -135,34 +108,6 @@ impl Admin {
         let all = async { while connections.tasks.join_next().await.is_some() {} };
         // What is left after that is dropped with the set, and so ended.
         let _ = timeout(TO_FINISH, all).await;
-    }
-
-    async fn accept(&self) -> io::Result<TcpStream> {
-        let accepted = match &self.v4 {
-            None => self.listener.accept().await,
-            Some(v4) => tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                accepted = v4.accept() => accepted,
-            },
-        };
-        accepted.map(|(stream, _)| stream)
-    }
-}
-
-async fn bind_all(port: &str) -> io::Result<(TcpListener, Option<TcpListener>)> {
-    let port: u16 = port.parse().map_err(|_| {
-        io::Error::new(ErrorKind::InvalidInput, "what follows the colon is no port")
-    })?;
-    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
-        Ok(listener) => {
-            // On most systems that socket takes IPv4 too, and this one is refused.
-            let port = listener.local_addr()?.port();
-            let v4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.ok();
-            Ok((listener, v4))
-        }
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
-        // No IPv6 here.
-        Err(_) => Ok((TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?, None)),
     }
 }
 

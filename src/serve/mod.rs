@@ -1,8 +1,12 @@
-//! What a role serves beside its work: metrics and probes, on one plain listener.
+//! What a role serves: metrics and probes on one plain listener, and the webhook that the API server calls over TLS.
 
 mod admin;
 mod answers;
 mod go_duration;
+mod socket;
+pub mod webhook;
 
-pub use admin::{Admin, Limits, ServeError};
+pub use admin::{Admin, Limits};
 pub use answers::{Exposition, Probes, Stalled};
+pub use socket::ServeError;
+pub use webhook::Webhook;

@@ -15,6 +15,9 @@ use crate::observe::selector::{Selector, SelectorError};
 pub struct BySelector {
     /// As in the object.
     pub selector: Option<LabelSelector>,
+    /// As in the object.
+    #[serde(default)]
+    pub replicas: Option<i32>,
 }
 
 /// The part of a ReplicationController, which selects by plain labels.
@@ -22,6 +25,17 @@ pub struct BySelector {
 pub struct ByLabels {
     /// As in the object.
     pub selector: Option<BTreeMap<String, String>>,
+    /// As in the object.
+    #[serde(default)]
+    pub replicas: Option<i32>,
+}
+
+/// What is read of what became of a controller.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Became {
+    /// Nodes that a DaemonSet is to have a pod on.
+    pub desired_number_scheduled: Option<i32>,
 }
 
 /// The part of a CronJob: its pods are known by the labels that they will be given.
@@ -59,6 +73,10 @@ impl BySelector {
     fn read(&self) -> Result<Selector, SelectorError> {
         Selector::from_label_selector(self.selector.as_ref())
     }
+
+    fn replicas(&self) -> Option<i32> {
+        self.replicas
+    }
 }
 
 impl ByLabels {
@@ -67,6 +85,10 @@ impl ByLabels {
         let labels = self.selector.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::of_labels))
     }
+
+    fn replicas(&self) -> Option<i32> {
+        self.replicas
+    }
 }
 
 impl ByTemplate {
@@ -74,6 +96,11 @@ impl ByTemplate {
     fn read(&self) -> Result<Selector, SelectorError> {
         let labels = self.job_template.spec.template.metadata.labels.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::of_labels))
+    }
+
+    #[allow(clippy::unused_self, reason = "the three parts answer alike")]
+    fn replicas(&self) -> Option<i32> {
+        None
     }
 }
 
@@ -88,6 +115,9 @@ macro_rules! controllers {
             /// As in the object.
             #[serde(default)]
             pub spec: $spec,
+            /// As in the object.
+            #[serde(default)]
+            pub status: Became,
         }
 
         impl Controller for $name {
@@ -95,6 +125,14 @@ macro_rules! controllers {
 
             fn selector(&self) -> Result<Selector, SelectorError> {
                 self.spec.read()
+            }
+
+            fn replicas(&self) -> Option<u32> {
+                let told = match Self::KIND {
+                    WellKnown::DaemonSet => self.status.desired_number_scheduled,
+                    _ => self.spec.replicas(),
+                };
+                told.and_then(|count| u32::try_from(count).ok())
             }
         }
     )*};

@@ -9,7 +9,7 @@ use crate::observe::selector::Selector;
 const SEPARATOR: char = '\0';
 
 /// One controller in one allocation, because a cluster keeps ten old ReplicaSets for each Deployment:
-/// `namespace/name`, the owner's version, kind and name, and the selector. It is found by the first part.
+/// `namespace/name`, the owner's version, kind and name, the number of pods, and the selector. It is found by the first part.
 #[derive(Debug)]
 pub(super) struct Record(Box<str>);
 
@@ -24,6 +24,10 @@ impl Record {
         for part in owner.map_or_else(Default::default, |o| [o.api_version, o.kind, o.name]) {
             text.push(SEPARATOR);
             text.push_str(&part);
+        }
+        text.push(SEPARATOR);
+        if let Some(replicas) = controller.replicas() {
+            text.push_str(&replicas.to_string());
         }
         match controller.selector() {
             Ok(selector) => text.extend(["\0", selector.as_str()]),
@@ -51,7 +55,8 @@ impl Record {
         let [api_version, kind, name]: [Box<str>; 3] = [parts.next(), parts.next(), parts.next()]
             .map(|part| Box::from(part.unwrap_or_default()));
         let owner = (!name.is_empty()).then_some(Owner { api_version, kind, name });
-        Known { selector: parts.next().map(Selector::of_canonical), owner }
+        let replicas = parts.next().and_then(|number| number.parse().ok());
+        Known { selector: parts.next().map(Selector::of_canonical), owner, replicas }
     }
 }
 

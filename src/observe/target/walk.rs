@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Outcome;
+use super::{Outcome, Top};
 use crate::observe::{
     controllers::{Controllers, Known, Lookup, WellKnown},
     scale::{ObjectKey, Scale},
@@ -53,6 +53,21 @@ pub(super) fn judge(
         Err(halt) => {
             halt.outcome(|why| format!("Error checking if target {described} is {checked}: {why}"))
         }
+    }
+}
+
+/// What stands at the end of the chain that begins with this owner, or the object whose scale it takes to say.
+pub(super) fn top(
+    controllers: &Controllers,
+    asked: &Asked,
+    owner: &ObjectKey,
+) -> Result<Top, ObjectKey> {
+    match topmost(controllers, asked, owner) {
+        Ok(Some(top)) => Ok(Top::Found(top)),
+        Ok(None) => Ok(Top::None),
+        Err(Halt::Ask(next)) => Err(next),
+        Err(Halt::Wrong(why)) => Ok(Top::Broken(why)),
+        Err(Halt::Unknown(why)) => Ok(Top::Unavailable(why)),
     }
 }
 

@@ -1,0 +1,264 @@
+//! What the registration should say, and what has to change for it to say so.
+
+use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookConfiguration};
+use serde_json::{Value, json};
+
+use super::{Caller, Extent, Namespaces, WEBHOOK, Wanted};
+use crate::certificate::Bundle;
+
+/// Whom the API server trusts now.
+pub(super) fn trusted(current: &MutatingWebhookConfiguration) -> Bundle {
+    let webhook = current.webhooks.iter().flatten().find(|webhook| webhook.name == WEBHOOK);
+    let bundle = webhook.and_then(|webhook| webhook.client_config.ca_bundle.as_ref());
+    bundle.map(|bundle| Bundle::read(&bundle.0)).unwrap_or_default()
+}
+
+/// The webhook as upstream writes it, with the defaults of the server where they matter for comparing.
+pub(super) fn webhook(wanted: &Wanted, trusts: &Bundle) -> Value {
+    let bundle = ByteString(trusts.pem());
+    let mut client = match &wanted.caller {
+        Caller::Service { namespace, name } => {
+            json!({"service": {"namespace": namespace, "name": name, "port": 443}})
+        }
+        Caller::Url(url) => json!({"url": url}),
+    };
+    client["caBundle"] = json!(bundle);
+    let selector = match &wanted.namespaces {
+        Namespaces::All => json!({}),
+        Namespaces::Only(namespace) => selector("In", std::slice::from_ref(namespace)),
+        Namespaces::Except(namespaces) => selector("NotIn", namespaces),
+    };
+    json!({
+        "name": WEBHOOK,
+        "admissionReviewVersions": ["v1"],
+        "rules": [
+            {
+                "operations": ["CREATE"],
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+            },
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": ["autoscaling.k8s.io"],
+                "apiVersions": ["*"],
+                "resources": ["verticalpodautoscalers"],
+            },
+        ],
+        "failurePolicy": if wanted.fail { "Fail" } else { "Ignore" },
+        "sideEffects": "None",
+        "timeoutSeconds": wanted.timeout_seconds,
+        "clientConfig": client,
+        "namespaceSelector": selector,
+    })
+}
+
+fn selector(operator: &str, namespaces: &[String]) -> Value {
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": operator, "values": namespaces},
+    ]})
+}
+
+/// What has to change for the object to be as it is wanted: nothing where it is.
+pub(super) fn operations(
+    current: &MutatingWebhookConfiguration,
+    wanted: &Wanted,
+    trusted: &Bundle,
+    trusts: &Bundle,
+    extent: Extent,
+) -> Result<Vec<Value>, serde_json::Error> {
+    let mut operations = Vec::new();
+    let mut add = |path: String, value: &Value| {
+        operations.push(json!({"op": "add", "path": path, "value": value}));
+    };
+    let known = current.metadata.labels.clone().unwrap_or_default();
+    if extent == Extent::Whole {
+        if known.is_empty() && !wanted.labels.is_empty() {
+            add("/metadata/labels".to_owned(), &json!(wanted.labels));
+        } else {
+            for (key, value) in &wanted.labels {
+                if known.get(key) != Some(value) {
+                    add(format!("/metadata/labels/{}", segment(key)), &json!(value));
+                }
+            }
+        }
+    }
+    let whole = webhook(wanted, trusts);
+    let webhooks = current.webhooks.as_deref().unwrap_or_default();
+    let Some(place) = webhooks.iter().position(|webhook| webhook.name == WEBHOOK) else {
+        let path = if webhooks.is_empty() { "/webhooks" } else { "/webhooks/-" };
+        let value = if webhooks.is_empty() { json!([whole]) } else { whole };
+        add(path.to_owned(), &value);
+        return Ok(operations);
+    };
+    let found = serde_json::to_value(&webhooks[place])?;
+    if extent == Extent::Trust {
+        if trusted != trusts {
+            add(
+                format!("/webhooks/{place}/clientConfig/caBundle"),
+                &whole["clientConfig"]["caBundle"],
+            );
+        }
+        return Ok(operations);
+    }
+    for (field, value) in whole.as_object().into_iter().flatten() {
+        let same = match field.as_str() {
+            "namespaceSelector" => found.get(field).unwrap_or(&Value::Null) == value,
+            "clientConfig" => is_same_client(&found[field], value) && trusted == trusts,
+            _ => covers(&found[field], value),
+        };
+        if !same {
+            add(format!("/webhooks/{place}/{field}"), value);
+        }
+    }
+    Ok(operations)
+}
+
+/// Whether both lead to the same place, whatever certificates they trust.
+fn is_same_client(found: &Value, wanted: &Value) -> bool {
+    let place = |client: &Value| (client["url"].clone(), client["service"].clone());
+    let ((url, service), (wanted_url, wanted_service)) = (place(found), place(wanted));
+    url == wanted_url
+        && service.is_null() == wanted_service.is_null()
+        && covers(&service, &wanted_service)
+        && service.get("path").is_none()
+}
+
+/// Whether all that is wanted is there; what the server has added of its own is of no account.
+fn covers(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| found.get(key).is_some_and(|found| covers(found, value))),
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len()
+                && found.iter().zip(wanted).all(|(found, wanted)| covers(found, wanted))
+        }
+        (found, wanted) => found == wanted,
+    }
+}
+
+/// A label's name as one segment of a path.
+fn segment(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use plimsoll_storage::Time;
+
+    use super::{super::NAME, *};
+    use crate::certificate::{self, make};
+
+    fn wanted() -> Wanted {
+        Wanted {
+            labels: BTreeMap::new(),
+            caller: Caller::Service { namespace: "kube-system".into(), name: "vpa-webhook".into() },
+            namespaces: Namespaces::Except(vec![String::new()]),
+            fail: false,
+            timeout_seconds: 30,
+        }
+    }
+
+    fn authority() -> Bundle {
+        let wanted = certificate::Wanted {
+            names: vec!["a.svc".to_owned()],
+            lifetime: Duration::from_hours(1),
+        };
+        let pair = make(&wanted, Time::from_secs(1_800_000_000)).expect("made");
+        Bundle::read(&pair.authority)
+    }
+
+    /// As a server keeps what was created, with defaults of its own.
+    fn stored(wanted: &Wanted, trusts: &Bundle) -> MutatingWebhookConfiguration {
+        let mut webhook = webhook(wanted, trusts);
+        webhook["matchPolicy"] = json!("Equivalent");
+        webhook["reinvocationPolicy"] = json!("Never");
+        webhook["objectSelector"] = json!({});
+        webhook["rules"][0]["scope"] = json!("*");
+        let object =
+            json!({"metadata": {"name": NAME, "labels": wanted.labels}, "webhooks": [webhook]});
+        serde_json::from_value(object).expect("an object")
+    }
+
+    fn paths(
+        current: &MutatingWebhookConfiguration,
+        wanted: &Wanted,
+        trusts: &Bundle,
+        extent: Extent,
+    ) -> Vec<String> {
+        let trusted = trusted(current);
+        let operations = operations(current, wanted, &trusted, trusts, extent).expect("JSON");
+        operations
+            .iter()
+            .map(|operation| operation["path"].as_str().expect("a path").to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_left_alone_with_the_defaults_of_the_server() {
+        let trusts = authority();
+        for namespaces in [
+            Namespaces::All,
+            Namespaces::Only("shop".into()),
+            Namespaces::Except(vec![String::new()]),
+        ] {
+            for caller in [wanted().caller, Caller::Url("https://127.0.0.1:8000".into())] {
+                let wanted = Wanted { namespaces: namespaces.clone(), caller, ..wanted() };
+                let current = stored(&wanted, &trusts);
+                assert_eq!(paths(&current, &wanted, &trusts, Extent::Whole), [""; 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let trusts = authority();
+        let current = stored(&wanted(), &trusts);
+        let other = |change: &dyn Fn(&mut Wanted)| {
+            let mut wanted = wanted();
+            change(&mut wanted);
+            paths(&current, &wanted, &trusts, Extent::Whole)
+        };
+        let url = Caller::Url("https://127.0.0.1:8000".into());
+        assert_eq!(other(&|it| it.fail = true), ["/webhooks/0/failurePolicy"]);
+        assert_eq!(other(&|it| it.timeout_seconds = 5), ["/webhooks/0/timeoutSeconds"]);
+        assert_eq!(other(&|it| it.namespaces = Namespaces::All), ["/webhooks/0/namespaceSelector"]);
+        assert_eq!(other(&|it| it.caller = url.clone()), ["/webhooks/0/clientConfig"]);
+        let label = |it: &mut Wanted| {
+            it.labels.insert("a/b".into(), "c".into());
+        };
+        assert_eq!(other(&label), ["/metadata/labels"]);
+        let mut labelled = current.clone();
+        labelled.metadata.labels = Some([("of".to_owned(), "others".to_owned())].into());
+        let mut more = wanted();
+        label(&mut more);
+        assert_eq!(paths(&labelled, &more, &trusts, Extent::Whole), ["/metadata/labels/a~1b"]);
+        let changed = authority();
+        assert_eq!(
+            paths(&current, &wanted(), &changed, Extent::Whole),
+            ["/webhooks/0/clientConfig"]
+        );
+        assert_eq!(
+            paths(&current, &wanted(), &changed, Extent::Trust),
+            ["/webhooks/0/clientConfig/caBundle"]
+        );
+        // With other flags than those that it was registered with, only the trust is kept up.
+        let strict = Wanted { fail: true, ..wanted() };
+        assert_eq!(paths(&current, &strict, &trusts, Extent::Trust), [""; 0]);
+    }
+
+    #[test]
+    fn webhooks_of_others_in_the_object_stay() {
+        let trusts = authority();
+        let mut current = stored(&wanted(), &trusts);
+        if let Some(webhooks) = &mut current.webhooks {
+            webhooks[0].name = "other.k8s.io".into();
+        }
+        assert_eq!(paths(&current, &wanted(), &trusts, Extent::Trust), ["/webhooks/-"]);
+        current.webhooks = None;
+        assert_eq!(paths(&current, &wanted(), &trusts, Extent::Trust), ["/webhooks"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! The Lease that says that the webhook can be reached: updaters evict nothing while it is old. It is upstream's, with
+//! its name and fields; who renews it must know that it is so.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+use plimsoll_storage::{Fenced, WritePermit};
+
+use crate::{
+    act::{
+        WriteStats,
+        request::{self, Failed},
+        writes::WriteKind,
+    },
+    clock::Clock,
+};
+
+const KIND: WriteKind = WriteKind::WebhookLease;
+/// Upstream's tries, and the pauses between them.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
+
+/// Why the Lease was not renewed.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookLeaseError {
+    /// This process may not write now.
+    #[error(transparent)]
+    Fenced(#[from] Fenced),
+    /// The server refused, or gave no answer.
+    #[error("the Lease {lease} was not renewed, and updaters will stop: {why}")]
+    Failed {
+        /// Namespace and name.
+        lease: String,
+        /// What came of it.
+        why: Failed,
+    },
+}
+
+/// Renews the Lease.
+#[derive(Debug)]
+pub struct WebhookLease {
+    leases: Api<Lease>,
+    namespace: String,
+    name: String,
+    holder: String,
+    interval: Duration,
+    stats: Arc<WriteStats>,
+}
+
+impl WebhookLease {
+    /// Of that name, as this holder, which is the name of the machine: all replicas renew the same one.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        holder: &str,
+        interval: Duration,
+    ) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            holder: holder.to_owned(),
+            interval,
+            stats: Arc::default(),
+        }
+    }
+
+    /// Counts its writes into these.
+    #[must_use]
+    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// Says that the webhook is reachable. All of it takes one interval at most, as with upstream.
+    pub async fn renew(&self, permit: &dyn WritePermit) -> Result<(), WebhookLeaseError> {
+        let tries = async {
+            for pause in PAUSES {
+                match self.attempt(permit).await {
+                    Err(WebhookLeaseError::Failed { why, .. }) if why.may_pass() => {
+                        tokio::time::sleep(pause).await;
+                    }
+                    done => return done,
+                }
+            }
+            self.attempt(permit).await
+        };
+        match tokio::time::timeout(self.interval, tries).await {
+            Ok(done) => done,
+            Err(_) => {
+                Err(self.failed(Failed::Unanswered(format!("not within {:?}", self.interval))))
+            }
+        }
+    }
+
+    async fn attempt(&self, permit: &dyn WritePermit) -> Result<(), WebhookLeaseError> {
+        let failed = |why| self.failed(why);
+        let read = request::read(self.interval, self.leases.get_opt(&self.name)).await;
+        let parameters = PostParams::default();
+        let Some(mut lease) = read.map_err(failed)? else {
+            permit.acquire().await?;
+            let first = self.first();
+            let asked = self.leases.create(&parameters, &first);
+            let made = request::write(&self.stats, KIND, self.interval, asked).await;
+            // Another replica has made it: that is as good.
+            return overlook(made, 409).map_err(failed);
+        };
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(self.holder.clone());
+        spec.renew_time = Some(MicroTime(Clock::wall().now().into()));
+        permit.acquire().await?;
+        let asked = self.leases.replace(&self.name, &parameters, &lease);
+        let renewed = request::write(&self.stats, KIND, self.interval, asked).await;
+        // Another replica has renewed it: that is as good.
+        overlook(renewed, 409).map_err(failed)
+    }
+
+    /// As upstream makes it: without a time of renewal, because that it was just made says as much.
+    fn first(&self) -> Lease {
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let seconds = i32::try_from(self.interval.as_secs()).unwrap_or(i32::MAX);
+        let spec = LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            // The API refuses zero; upstream would send it for intervals below a second, and fail.
+            lease_duration_seconds: Some(seconds.max(1)),
+            ..LeaseSpec::default()
+        };
+        Lease { metadata, spec: Some(spec) }
+    }
+
+    fn failed(&self, why: Failed) -> WebhookLeaseError {
+        WebhookLeaseError::Failed { lease: format!("{}/{}", self.namespace, self.name), why }
+    }
+}
+
+fn overlook<T>(answer: Result<T, Failed>, code: u16) -> Result<(), Failed> {
+    match answer {
+        Err(failed) if failed.code() != Some(code) => Err(failed),
+        _ => Ok(()),
+    }
+}

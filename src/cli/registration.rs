@@ -1,0 +1,180 @@
+//! The flags of the webhook's registration and of its Lease, by upstream's names.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use clap::{ArgAction, Args};
+
+use super::{typed::Typed, value};
+use crate::{
+    act::registration::{Caller, Namespaces, Wanted},
+    compat::Compat,
+    recommend::Scope,
+    run::admission::config::LeaseConfig,
+};
+
+/// How API servers learn of the webhook, and updaters of its health.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Registration")]
+pub struct RegistrationArgs {
+    /// Registers the webhook, and keeps the registration in order
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_value = "true")]
+    #[arg(env = "PLIMSOLL_FLAG_REGISTER_WEBHOOK", hide_env = true)]
+    register_webhook: bool,
+    /// Service by which API servers reach the webhook
+    #[arg(long, value_name = "NAME", default_value = "vpa-webhook")]
+    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_SERVICE", hide_short_help = true, hide_env = true)]
+    webhook_service: String,
+    /// Registers an address in place of a Service
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_REGISTER_BY_URL", hide_short_help = true, hide_env = true)]
+    register_by_url: bool,
+    /// That address, with https:// before it
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_ADDRESS", hide_short_help = true, hide_env = true)]
+    webhook_address: String,
+    /// Its port
+    #[arg(long, value_name = "PORT", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_PORT", hide_short_help = true, hide_env = true)]
+    webhook_port: String,
+    /// Seconds that API servers wait for an answer
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    #[arg(value_parser = value::whole(i32::MIN, i32::MAX))]
+    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_TIMEOUT_SECONDS", hide_short_help = true, hide_env = true)]
+    webhook_timeout_seconds: i32,
+    /// Creates no pods while the webhook is away
+    #[arg(long)]
+    #[arg(
+        env = "PLIMSOLL_FLAG_WEBHOOK_FAILURE_POLICY_FAIL",
+        hide_short_help = true,
+        hide_env = true
+    )]
+    webhook_failure_policy_fail: bool,
+    /// Labels of the registration, as in k1:v1,k2:v2
+    #[arg(long, value_name = "LABELS", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_LABELS", hide_short_help = true, hide_env = true)]
+    webhook_labels: String,
+    /// Lease that says that the webhook is reachable
+    #[arg(long, value_name = "NAME", default_value = "vpa-admission-controller")]
+    #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAME", hide_short_help = true, hide_env = true)]
+    status_lease_name: String,
+    /// Its namespace [default: NAMESPACE, or kube-system]
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAMESPACE", hide_short_help = true, hide_env = true)]
+    status_lease_namespace: String,
+    /// How often it is renewed
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::duration)]
+    #[arg(
+        env = "PLIMSOLL_FLAG_STATUS_LEASE_UPDATE_INTERVAL",
+        hide_short_help = true,
+        hide_env = true
+    )]
+    status_lease_update_interval: Duration,
+}
+
+impl RegistrationArgs {
+    /// What is registered; `None` when others do that. Beside it what should be looked at.
+    pub fn wanted(
+        &self,
+        caller: Caller,
+        scope: &Scope,
+        compat: Compat,
+    ) -> (Option<Wanted>, Option<String>) {
+        let (labels, warning) = labels(&self.webhook_labels);
+        let wanted = Wanted {
+            labels,
+            caller,
+            namespaces: namespaces(scope, compat),
+            fail: self.webhook_failure_policy_fail,
+            timeout_seconds: self.webhook_timeout_seconds,
+        };
+        (self.register_webhook.then_some(wanted), warning)
+    }
+
+    /// The Lease. `namespace` is where the process is.
+    pub fn lease(&self, namespace: &str) -> LeaseConfig {
+        let said = Some(&*self.status_lease_namespace).filter(|name| !name.is_empty());
+        LeaseConfig {
+            namespace: said.unwrap_or(namespace).to_owned(),
+            name: self.status_lease_name.clone(),
+            interval: self.status_lease_update_interval,
+        }
+    }
+
+    /// Whether an address is registered in place of a Service.
+    pub const fn is_by_url(&self) -> bool {
+        self.register_by_url
+    }
+
+    /// Flags that were set and change nothing.
+    pub fn idle(&self, typed: &Typed) -> Option<String> {
+        let idle = typed.among(&["webhook_address", "webhook_port"]);
+        (!self.register_by_url && !idle.is_empty())
+            .then(|| format!("{} without --register-by-url: no effect", idle.join(", ")))
+    }
+
+    /// How API servers reach the webhook. `namespace` is where the process is.
+    pub fn caller(&self, namespace: &str) -> Caller {
+        if self.register_by_url {
+            // As upstream joins them.
+            return Caller::Url(format!("{}:{}", self.webhook_address, self.webhook_port));
+        }
+        Caller::Service { namespace: namespace.to_owned(), name: self.webhook_service.clone() }
+    }
+}
+
+/// Where the webhook is called. Upstream's list of ignored namespaces is never empty: a flag that is not set is a list
+/// of one empty name, which excludes nothing and hides the one namespace that is looked after.
+fn namespaces(scope: &Scope, compat: Compat) -> Namespaces {
+    if !scope.ignored.is_empty() {
+        return Namespaces::Except(scope.ignored.clone());
+    }
+    match (compat, &scope.only) {
+        (Compat::Upstream, _) => Namespaces::Except(vec![String::new()]),
+        (Compat::Plimsoll, Some(only)) => Namespaces::Only(only.clone()),
+        (Compat::Plimsoll, None) => Namespaces::All,
+    }
+}
+
+/// Labels as upstream reads them: one that is none, and there are no labels at all.
+fn labels(text: &str) -> (BTreeMap<String, String>, Option<String>) {
+    let text = text.trim_matches('"');
+    if text.is_empty() {
+        return (BTreeMap::new(), None);
+    }
+    let pair = |piece: &str| {
+        let (key, value) = piece.split_once(':')?;
+        let (key, value) = (key.trim(), value.trim());
+        (!key.is_empty()).then(|| (key.to_owned(), value.to_owned()))
+    };
+    if let Some(labels) = text.split(',').map(pair).collect() {
+        return (labels, None);
+    }
+    let why = "--webhook-labels: give them as k1:v1,k2:v2; the registration gets none";
+    (BTreeMap::new(), Some(why.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Golden vectors 300 and 301.
+    #[test]
+    fn labels_are_read_as_upstream_reads_them() {
+        for text in [
+            "key1:value1,key2:value2",
+            "key1:value1, key2:value2",
+            "key1 : value1,key2: value2",
+            "\"key1:value1,key2:value2\"",
+        ] {
+            let expected = ["1", "2"].map(|it| (format!("key{it}"), format!("value{it}")));
+            assert_eq!(labels(text), (expected.into(), None), "{text}");
+        }
+        for text in ["foo,bar", "key1:value1,:bar", ","] {
+            let (read, warning) = labels(text);
+            assert!(read.is_empty() && warning.is_some(), "{text}");
+        }
+        assert_eq!(labels(""), (BTreeMap::new(), None));
+    }
+}

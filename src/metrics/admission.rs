@@ -1,0 +1,165 @@
+//! Families of the admission controller: upstream's under upstream's names, and ours, which say why.
+
+use std::{sync::Arc, time::Duration};
+
+use plimsoll_storage::Time;
+
+use super::{
+    definition::{Definition, counter, gauge, histogram},
+    family::Family,
+    labels::flag,
+    registry::Registry,
+    value::{Counter, Gauge, Histogram},
+};
+
+const PODS: Definition = counter(
+    "vpa_admission_controller_admission_pods_total",
+    "Pods that were asked about, and whether anything of them was changed.",
+)
+.labels(&["applied"], "2")
+.absent("there was no such pod");
+const LATENCY: Definition = histogram(
+    "vpa_admission_controller_admission_latency_seconds",
+    "From the arrival of a review to the end of its answer.",
+    &[
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0,
+        30.0, 60.0, 120.0, 300.0,
+    ],
+)
+.labels(&["resource", "status"], "up to 9 of 24")
+.unit("seconds")
+.absent("there was no such review");
+const STEPS: Definition = histogram(
+    "vpa_admission_controller_execution_latency_seconds",
+    "How long the steps of a review take, and all of it (`total`).",
+    &[
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
+        80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
+    ],
+)
+.labels(&["step"], "5 of 26")
+.unit("seconds")
+.absent("there was no review");
+const REVIEWS: Definition = counter(
+    "plimsoll_admission_reviews_total",
+    "Reviews by what came of them, in one word; what is no decision says what went wrong.",
+)
+.labels(&["outcome", "resource"], "up to 64")
+.absent("it has not happened yet");
+const TURNED_AWAY: Definition = counter(
+    "plimsoll_webhook_turned_away_total",
+    "Connections and requests without an answer to a review, by reason.",
+)
+.labels(&["reason"], "up to 16")
+.absent("it has not happened yet");
+const EXPIRY: Definition = gauge(
+    "plimsoll_webhook_certificate_expiry_timestamp_seconds",
+    "When the certificate ends that is shown, since the Unix epoch.",
+)
+.unit("seconds")
+.absent("none is shown");
+const CHANGES: Definition = counter(
+    "plimsoll_webhook_certificate_changes_total",
+    "How often another certificate is shown, and how often one that was found is of no use.",
+)
+.labels(&["result"], "2")
+.absent("it has not happened yet");
+const REGISTERED: Definition = gauge(
+    "plimsoll_webhook_registered",
+    "1 while the API server is registered to trust the certificate that is shown, 0 while it is not.",
+)
+.absent("the webhook is registered by others");
+const REACHABLE: Definition = gauge(
+    "plimsoll_webhook_reachable",
+    "1 while the webhook answers on its own port as an API server would ask, 0 while it does not.",
+);
+
+/// What an admission controller tells of itself.
+#[derive(Clone, Debug)]
+pub struct AdmissionMetrics {
+    pods: Arc<Family<Counter, 1>>,
+    latency: Arc<Family<Histogram, 2>>,
+    steps: Arc<Family<Histogram, 1>>,
+    reviews: Arc<Family<Counter, 2>>,
+    turned_away: Arc<Family<Counter, 1>>,
+    expiry: Arc<Family<Gauge>>,
+    changes: Arc<Family<Counter, 1>>,
+    registered: Arc<Family<Gauge>>,
+    reachable: Arc<Gauge>,
+}
+
+/// How long the steps of a review took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReviewTimes {
+    /// Until the request was there.
+    pub read: Duration,
+    /// Deciding.
+    pub admit: Duration,
+    /// Making the answer.
+    pub build: Duration,
+    /// Handing it over.
+    pub write: Duration,
+    /// All of it.
+    pub total: Duration,
+}
+
+impl AdmissionMetrics {
+    /// Adds the families to a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        Self {
+            pods: registry.family(PODS, 2),
+            latency: registry.family(LATENCY, 9),
+            steps: registry.family(STEPS, 5),
+            reviews: registry.family(REVIEWS, 64),
+            turned_away: registry.family(TURNED_AWAY, 16),
+            expiry: registry.family(EXPIRY, 1),
+            changes: registry.family(CHANGES, 2),
+            registered: registry.family(REGISTERED, 1),
+            reachable: registry.gauge(REACHABLE),
+        }
+    }
+
+    /// A review was answered. `resource` is `Pod`, `VPA` or `unknown`, `status` is `error`, `skipped` or `applied`.
+    pub fn observe_review(&self, resource: &str, status: &str, outcome: &str, times: &ReviewTimes) {
+        if resource == "Pod" {
+            self.pods.with([flag(status == "applied")]).increment();
+        }
+        self.latency.with([resource, status]).observe(times.total.as_secs_f64());
+        for (step, took) in [
+            ("read_request", times.read),
+            ("admit", times.admit),
+            ("build_response", times.build),
+            ("write_response", times.write),
+            ("total", times.total),
+        ] {
+            self.steps.with([step]).observe(took.as_secs_f64());
+        }
+        self.reviews.with([outcome, resource]).increment();
+    }
+
+    /// Somebody got no answer to a review.
+    pub fn count_turned_away(&self, reason: &str) {
+        self.turned_away.with([reason]).increment();
+    }
+
+    /// Another certificate is shown, which ends then.
+    pub fn certificate_shown(&self, ends: Time) {
+        self.expiry.with([]).set(ends.as_nanos() as f64 / 1e9);
+        self.changes.with(["shown"]).increment();
+    }
+
+    /// A certificate was found that is of no use.
+    pub fn certificate_refused(&self) {
+        self.changes.with(["refused"]).increment();
+    }
+
+    /// Whether the API server is registered to trust what is shown.
+    pub fn set_registered(&self, registered: bool) {
+        self.registered.with([]).set(f64::from(u8::from(registered)));
+    }
+
+    /// Whether the webhook answers on its own port.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.reachable.set(f64::from(u8::from(reachable)));
+    }
+}

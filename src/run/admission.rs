@@ -1,0 +1,311 @@
+//! The admission controller as a process: its parts, how they start, and how they end.
+//!
+//! ```text
+//!   API server ──TLS──▶ webhook ──▶ pods, vpas ──▶ decisions ──▶ patch
+//!                          ▲            ▲
+//!   certificates ──────────┤            └── feeds: VPAs, LimitRanges, controllers; targets are asked
+//!     │  files, or a Secret│
+//!     └─▶ registration     └── reach: calls the own port ──▶ probes, Lease
+//! ```
+
+mod certificates;
+pub mod config;
+mod decisions;
+mod feeds;
+mod matching;
+mod observer;
+mod pods;
+mod probes;
+mod reach;
+mod vpas;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow};
+use kube::Client;
+use tokio::sync::watch;
+
+use self::{
+    certificates::Certificates,
+    config::{AdmissionConfig, CertificateSource},
+    feeds::{Feeds, Seen},
+    observer::Counting,
+    pods::Pods,
+    probes::Pulse,
+    reach::Reached,
+    vpas::Vpas,
+};
+use super::{
+    client,
+    tasks::{Stop, Tasks, stop_signal},
+};
+use crate::{
+    act::{Fence, Limiter, Permit, Registration, WriteStats},
+    clock::Clock,
+    metrics::{AdmissionMetrics, Registry, Traffic},
+    observe::{controllers::Controllers, target::Targets},
+    serve::{
+        Admin, Webhook,
+        webhook::{Keyring, Reviews, certified, server_config},
+    },
+};
+
+/// All parts of an admission controller.
+pub struct Role {
+    config: AdmissionConfig,
+    clock: Clock,
+    client: Client,
+    source: CertificateSource,
+    feeds: Feeds,
+    seen: Seen,
+    controllers: Arc<Controllers>,
+    targets: Targets,
+    permit: Permit,
+    keyring: Arc<Keyring>,
+    certificates: Certificates,
+    registration: Option<Registration>,
+    reached: Reached,
+    /// Where the own port is.
+    webhook_address: SocketAddr,
+    metrics: AdmissionMetrics,
+    traffic: Traffic,
+    stats: Arc<WriteStats>,
+    pulse: Pulse,
+    draining: AtomicBool,
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Role").field("webhook", &self.webhook_address).finish_non_exhaustive()
+    }
+}
+
+/// An admission controller that runs.
+#[derive(Debug)]
+pub struct Running {
+    role: Arc<Role>,
+    address: SocketAddr,
+    serve: watch::Sender<bool>,
+    servers: Tasks,
+    work: watch::Sender<bool>,
+    workers: Tasks,
+    /// What ends last: the listener of metrics and probes.
+    hold: watch::Sender<bool>,
+    holders: Tasks,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: AdmissionConfig) -> Result<()> {
+    let client = connect(&config).await?;
+    let running = start(config, client, Clock::wall()).await?;
+    stop_signal().await?;
+    tracing::info!("told to stop");
+    running.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A client for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &AdmissionConfig) -> Result<Client> {
+    let agent = concat!("plimsoll-admission-controller/", env!("CARGO_PKG_VERSION"));
+    client::connect(config.kubeconfig.as_deref(), agent).await
+}
+
+/// Starts all parts, with time from this clock.
+pub async fn start(config: AdmissionConfig, client: Client, clock: Clock) -> Result<Running> {
+    let admin = Admin::bind(&config.address.to_string()).await?;
+    let webhook = Webhook::bind(&config.listen.to_string()).await?.with_limits(config.limits);
+    let (address, webhook_address) = (admin.address(), webhook.address());
+    let source = source(&config)?;
+    let mut registry = Registry::new();
+    let (metrics, traffic) = (AdmissionMetrics::new(&mut registry), Traffic::new(&mut registry));
+    let registry = Arc::new(registry);
+    let tls = &config.tls;
+    let keyring = Arc::new(Keyring::default());
+    let tls = server_config(tls.minimum, &tls.ciphers, Arc::clone(&keyring))?;
+    let parts = Parts { client, clock, source, metrics, traffic, keyring, webhook_address };
+    let role = Arc::new(Role::new(config, parts));
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        webhook = %webhook_address,
+        certificates = ?source,
+        "admission controller starts"
+    );
+
+    let (serve, serving) = watch::channel(false);
+    let (work, working) = watch::channel(false);
+    let (hold, holding) = watch::channel(false);
+    let (serve_stop, work_stop, hold_stop) =
+        (Stop::new(serving), Stop::new(working), Stop::new(holding));
+    let (mut servers, mut workers, mut holders) = (Tasks::new(), Tasks::new(), Tasks::new());
+
+    let scraped = Arc::clone(&role);
+    let exposition = Arc::new(move || {
+        scraped.refresh();
+        registry.scrape()
+    });
+    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
+        .route("", "pods", Arc::new(Pods(Arc::clone(&role))))
+        .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(Vpas(Arc::clone(&role))));
+    servers.spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
+    role.start_feeds(&work_stop, &mut workers);
+    workers.spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
+    Ok(Running { role, address, serve, servers, work, workers, hold, holders })
+}
+
+/// Where certificates come from: as it was said, or from files where there are any.
+fn source(config: &AdmissionConfig) -> Result<CertificateSource> {
+    let files = &config.certificates.files;
+    let source = config.certificates.source.unwrap_or_else(|| {
+        let found = files.certificate.exists() || files.key.exists();
+        let source = if found { CertificateSource::Mounted } else { CertificateSource::SelfSigned };
+        let looked_at = files.certificate.display();
+        tracing::info!(?source, %looked_at, "where certificates come from was not said, and is so");
+        source
+    });
+    if source == CertificateSource::Mounted {
+        // As with upstream, nothing starts on certificates that cannot be used.
+        let usable = certificates::read_files(files)
+            .and_then(|pair| certified(&pair.chain, &pair.key).map_err(|why| why.to_string()));
+        usable.map_err(|why| {
+            anyhow!("{why}; correct --tls-cert-file and --tls-private-key, or set --certificates=self-signed")
+        })?;
+    }
+    Ok(source)
+}
+
+impl Running {
+    /// Where it serves metrics and health.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves the webhook.
+    pub fn webhook(&self) -> SocketAddr {
+        self.role.webhook_address
+    }
+
+    /// Whether it is ready, or what is missing.
+    pub fn ready(&self) -> Result<(), Vec<String>> {
+        crate::serve::Probes::ready(&*self.role)
+    }
+
+    /// Ends it in order: first nobody new is sent here, then the answers under way are finished, then all else ends.
+    pub async fn stop(mut self) {
+        self.role.draining.store(true, Ordering::Release);
+        tokio::time::sleep(self.role.config.shutdown_delay).await;
+        self.serve.send_replace(true);
+        while self.servers.join_next().await.is_some() {}
+        self.work.send_replace(true);
+        while self.workers.join_next().await.is_some() {}
+        self.hold.send_replace(true);
+        while self.holders.join_next().await.is_some() {}
+    }
+}
+
+struct Parts {
+    client: Client,
+    clock: Clock,
+    source: CertificateSource,
+    metrics: AdmissionMetrics,
+    traffic: Traffic,
+    keyring: Arc<Keyring>,
+    webhook_address: SocketAddr,
+}
+
+impl Role {
+    fn new(config: AdmissionConfig, parts: Parts) -> Self {
+        let Parts { client, clock, source, metrics, traffic, keyring, webhook_address } = parts;
+        let limiter = Limiter::new(config.qps, config.burst);
+        // Every replica serves, and what they write together is made for that: there is no election.
+        let permit = Permit::new(Fence::open(), limiter.clone());
+        let controllers = Arc::new(Controllers::new());
+        let gate = Arc::new(move || {
+            let limiter = limiter.clone();
+            Box::pin(async move { limiter.acquire().await }) as _
+        });
+        let targets = Targets::new(
+            client.clone(),
+            Arc::clone(&controllers),
+            gate,
+            crate::observe::scale::Lifetimes::default(),
+        );
+        let stats: Arc<WriteStats> = Arc::default();
+        let registration = config
+            .registration
+            .clone()
+            .map(|wanted| Registration::new(client.clone(), wanted).with_stats(Arc::clone(&stats)));
+        Self {
+            config,
+            clock,
+            client,
+            source,
+            feeds: Feeds::new(),
+            seen: Seen::default(),
+            controllers,
+            targets,
+            permit,
+            keyring,
+            certificates: Certificates::default(),
+            registration,
+            reached: Reached::default(),
+            webhook_address,
+            metrics,
+            traffic,
+            stats,
+            pulse: Pulse::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it was told to end.
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Looks after certificates and the registration until told to stop.
+    async fn keep_certificates(self: Arc<Self>, stop: Stop) {
+        loop {
+            self.pulse.beat();
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.look_after_certificates() => {}
+            }
+            // What is missing at the start is looked for more often.
+            let pause = match self.certificates.trouble() {
+                Some(_) => self.config.certificates.interval.min(Duration::from_secs(2)),
+                None => self.config.certificates.interval,
+            };
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Brings gauges up to what is now, for a scrape.
+    fn refresh(&self) {
+        for feed in self.feeds.all() {
+            let (series, status) = (self.traffic.feed(feed.name()), feed.status());
+            series.synced.set(f64::from(u8::from(feed.is_synced())));
+            series.malformed.raise_to(status.malformed);
+            series.restarts.raise_to(status.lists.saturating_sub(1));
+            series.errors.raise_to(status.errors);
+        }
+        self.traffic.set_feed_objects(self.feeds.vpas.name(), self.seen.vpa_count());
+        for (kind, answer, count) in self.stats.counts() {
+            self.traffic.set_writes(kind.as_str(), &answer.to_string(), count.writes);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Which VPA a new pod is sized by.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::ResourceExt as _;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+use super::{Role, feeds::TargetKey};
+use crate::{
+    api::{VerticalPodAutoscaler, vpa::UpdateMode},
+    compat::Compat,
+    observe::{
+        controllers::{Owner, WellKnown},
+        scale::ObjectKey,
+        selector::Labels,
+        target::{Outcome, Top},
+    },
+};
+
+/// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(20),
+    Duration::from_millis(40),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+];
+
+/// What a pod is found by.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    metadata: Metadata,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    labels: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference>>,
+}
+
+/// What was found, or why nothing was, in one word.
+pub(super) type Found = Result<Arc<VerticalPodAutoscaler>, &'static str>;
+
+impl Role {
+    /// The VPA that this pod is sized by.
+    pub(super) async fn find_vpa(&self, namespace: &str, pod: &RawValue) -> Found {
+        let Ok(Head { metadata }) = serde_json::from_str(pod.get()) else {
+            return Err("unreadable_pod");
+        };
+        let owners = metadata.owner_references.unwrap_or_default();
+        let Some(owner) = Owner::of(&owners) else { return Err("no_controller") };
+        let is_well_known = WellKnown::of(&owner.kind).is_some();
+        let owner = ObjectKey::of_owner(namespace, owner);
+        // Nodes own their mirror pods, and nobody scales those.
+        if &*owner.kind == "Node" {
+            return Err("no_scalable_controller");
+        }
+        let top = match self.topmost(&owner, is_well_known).await {
+            Top::Found(top) => top,
+            Top::None => return Err("no_scalable_controller"),
+            Top::Broken(why) => {
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "the controller of a new pod cannot be followed; it is let through");
+                return Err("controller_unknown");
+            }
+            Top::Unavailable(why) => {
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "nobody can tell who controls a new pod; it is let through");
+                return Err("controller_unavailable");
+            }
+        };
+        let key = TargetKey::new(namespace, &top.kind, &top.name);
+        let candidates = self.seen.vpas(&key);
+        if candidates.is_empty() {
+            return Err("no_vpa");
+        }
+        let labels = Labels::from(&metadata.labels.unwrap_or_default());
+        self.choose(namespace, &candidates, &labels).await
+    }
+
+    async fn topmost(&self, owner: &ObjectKey, is_well_known: bool) -> Top {
+        let mut top = self.targets.topmost(owner).await;
+        if self.config.compat == Compat::Upstream || !is_well_known {
+            return top;
+        }
+        for pause in PAUSES {
+            if !matches!(top, Top::Broken(_)) {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            top = self.targets.topmost(owner).await;
+        }
+        top
+    }
+
+    async fn choose(
+        &self,
+        namespace: &str,
+        candidates: &[Arc<VerticalPodAutoscaler>],
+        labels: &Labels,
+    ) -> Found {
+        let (mut chosen, mut why): (Option<&Arc<VerticalPodAutoscaler>>, _) = (None, "vpa_is_off");
+        for vpa in candidates {
+            if is_off(vpa) {
+                continue;
+            }
+            let selector = match self.targets.resolve(namespace, &vpa.spec.target_ref).await {
+                Outcome::Found { selector, .. } => selector,
+                Outcome::Unsupported { .. } => {
+                    why = "target_unsupported";
+                    continue;
+                }
+                Outcome::Unavailable { message } => {
+                    tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
+                    why = "target_unavailable";
+                    continue;
+                }
+            };
+            if !selector.matches(labels) {
+                why = "labels_differ";
+                continue;
+            }
+            if chosen.is_none_or(|chosen| goes_before(vpa, chosen)) {
+                chosen = Some(vpa);
+            }
+        }
+        chosen.cloned().ok_or(why)
+    }
+}
+
+/// Whether a VPA leaves new pods alone: it is off, and boosts nothing.
+fn is_off(vpa: &VerticalPodAutoscaler) -> bool {
+    let of_containers =
+        vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
+    let boosts = vpa.spec.startup_boost.is_some()
+        || of_containers.into_iter().any(|policy| policy.startup_boost.is_some());
+    vpa.spec.update_mode() == UpdateMode::Off && !boosts
+}
+
+/// Whether a VPA counts and not the other one: the older does, and of the same age the one whose name comes first.
+fn goes_before(one: &VerticalPodAutoscaler, other: &VerticalPodAutoscaler) -> bool {
+    let age =
+        |vpa: &VerticalPodAutoscaler| vpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (age(one), one.name_any()) < (age(other), other.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vpa(yaml: &str) -> VerticalPodAutoscaler {
+        serde_saphyr::from_str(&format!(
+            "{{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, {yaml}}}"
+        ))
+        .expect("a VPA")
+    }
+
+    #[test]
+    fn the_older_vpa_counts_and_then_the_first_by_name() {
+        let of = |name: &str, created: &str| {
+            vpa(&format!(
+                "metadata: {{name: {name}, creationTimestamp: {created:?}}}, spec: {{targetRef: {{kind: Deployment, name: web}}}}"
+            ))
+        };
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+        assert!(goes_before(&of("z", early), &of("a", late)));
+        assert!(!goes_before(&of("a", late), &of("z", early)));
+        assert!(goes_before(&of("a", early), &of("b", early)));
+        assert!(!goes_before(&of("a", early), &of("a", early)));
+    }
+
+    #[test]
+    fn a_vpa_that_is_off_counts_only_if_it_boosts() {
+        let boost = "startupBoost: {cpu: {type: Factor, factor: 2}}";
+        for (spec, off) in [
+            ("", false),
+            ("updatePolicy: {updateMode: Initial},", false),
+            ("updatePolicy: {updateMode: \"Off\"},", true),
+            (&format!("updatePolicy: {{updateMode: \"Off\"}}, {boost},"), false),
+            (
+                &format!(
+                    "updatePolicy: {{updateMode: \"Off\"}}, resourcePolicy: {{containerPolicies: [{{containerName: a, {boost}}}]}},"
+                ),
+                false,
+            ),
+        ] {
+            let vpa = vpa(&format!(
+                "metadata: {{name: a}}, spec: {{{spec} targetRef: {{kind: Deployment, name: web}}}}"
+            ));
+            assert_eq!(is_off(&vpa), off, "{spec}");
+        }
+    }
+}

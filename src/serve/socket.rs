@@ -1,0 +1,81 @@
+//! What a listener listens on: an address as Go writes it, on both versions of IP.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use tokio::net::{TcpListener, TcpStream};
+
+/// Why there is no listener.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; pick another one with {flag}")]
+    Bind {
+        /// As it was given.
+        address: String,
+        /// The flag that says it.
+        flag: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A socket that listens, or the two that it takes.
+#[derive(Debug)]
+pub(super) struct Socket {
+    listener: TcpListener,
+    /// Where one socket does not stand for both versions of IP.
+    v4: Option<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Socket {
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one. `flag` is what sets it.
+    pub async fn bind(address: &str, flag: &'static str) -> Result<Self, ServeError> {
+        let bound = match address.strip_prefix(':') {
+            Some(port) => bind_all(port).await,
+            None => TcpListener::bind(address).await.map(|listener| (listener, None)),
+        };
+        let bound = bound.and_then(|(listener, v4)| {
+            let address = listener.local_addr()?;
+            Ok(Self { listener, v4, address })
+        });
+        bound.map_err(|source| ServeError::Bind { address: address.to_owned(), flag, source })
+    }
+
+    /// What it listens on, with the port that was picked.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next connection.
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        let accepted = match &self.v4 {
+            None => self.listener.accept().await,
+            Some(v4) => tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                accepted = v4.accept() => accepted,
+            },
+        };
+        accepted.map(|(stream, _)| stream)
+    }
+}
+
+async fn bind_all(port: &str) -> io::Result<(TcpListener, Option<TcpListener>)> {
+    let port: u16 = port.parse().map_err(|_| {
+        io::Error::new(ErrorKind::InvalidInput, "what follows the colon is no port")
+    })?;
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+        Ok(listener) => {
+            // On most systems that socket takes IPv4 too, and this one is refused.
+            let port = listener.local_addr()?.port();
+            let v4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.ok();
+            Ok((listener, v4))
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+        // No IPv6 here.
+        Err(_) => Ok((TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?, None)),
+    }
+}

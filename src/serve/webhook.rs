@@ -1,0 +1,209 @@
+//! The webhook's listener: TLS, HTTP/2 and HTTP/1.1, and how much anybody who connects can ask of it.
+//!
+//! ```text
+//!   connection ─ tls ─▶ answer: limits, upstream's answers to bad requests ─▶ Reviewer of the kind ─▶ review
+//!       connections: who is busy, who goes                        Observer ◀─┘
+//! ```
+
+mod answer;
+mod connections;
+mod exact;
+mod observer;
+mod reach;
+mod reply;
+mod review;
+mod tls;
+
+use std::{
+    convert::Infallible, future::Future, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+};
+
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use rustls::ServerConfig;
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use self::{
+    answer::{BodyLimits, answer},
+    connections::{Activity, Connections},
+};
+use super::socket::{ServeError, Socket};
+
+pub use self::{
+    answer::Reviews,
+    observer::{Answered, Observer, ReviewStatus},
+    reach::{Trust, Unreached, reach},
+    review::{GroupVersionKind, GroupVersionResource, Request, Reviewer, Verdict},
+    tls::{Ciphers, Keyring, MinVersion, TlsError, certified, server_config},
+};
+
+/// What a review may weigh: more than any object that etcd takes, twice, and upstream's limit.
+const MOST_BYTES: usize = 5 << 20;
+/// Until the next try when there are no more file descriptors.
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// How much one connection, and all of them, may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebhookLimits {
+    /// How many may be connected.
+    pub connections: usize,
+    /// How many requests may be under way on one of them.
+    pub streams: u32,
+    /// TLS must stand by then.
+    pub handshake: Duration,
+    /// The first request, or the head of any other, must be there by then.
+    pub to_ask: Duration,
+    /// The body of a request must be there by then.
+    pub body: Duration,
+    /// How long the body may be.
+    pub body_bytes: usize,
+    /// A connection that asks nothing for so long is closed.
+    pub idle: Duration,
+    /// A connection that is closed has so long for the answers under way.
+    pub to_leave: Duration,
+}
+
+impl Default for WebhookLimits {
+    fn default() -> Self {
+        Self {
+            // Each API server keeps one or two.
+            connections: 512,
+            streams: 250,
+            handshake: Duration::from_secs(10),
+            to_ask: Duration::from_secs(30),
+            body: Duration::from_secs(10),
+            body_bytes: MOST_BYTES,
+            idle: Duration::from_mins(5),
+            to_leave: Duration::from_secs(15),
+        }
+    }
+}
+
+/// The webhook, bound and not yet answering.
+#[derive(Debug)]
+pub struct Webhook {
+    socket: Socket,
+    limits: WebhookLimits,
+}
+
+impl Webhook {
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
+    pub async fn bind(address: &str) -> Result<Self, ServeError> {
+        let socket = Socket::bind(address, "--port").await?;
+        Ok(Self { socket, limits: WebhookLimits::default() })
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: WebhookLimits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What it listens on, with the port that was picked.
+    pub const fn address(&self) -> SocketAddr {
+        self.socket.address()
+    }
+
+    /// Answers until `shutdown`, and then finishes the answers under way.
+    pub async fn serve(
+        self,
+        tls: ServerConfig,
+        reviews: Arc<Reviews>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
+        let (leave, left) = watch::channel(());
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let mut shutdown = pin!(shutdown);
+        let mut connections = Connections::new(self.limits.connections);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                accepted = self.socket.accept() => accepted,
+            };
+            match accepted {
+                Ok(stream) => {
+                    let activity = Arc::new(Activity::default());
+                    let connection = Connection {
+                        acceptor: acceptor.clone(),
+                        reviews: Arc::clone(&reviews),
+                        activity: Arc::clone(&activity),
+                        limits: self.limits,
+                    };
+                    if !connections.add(&activity, connection.attend(stream, left.clone())) {
+                        reviews.observer().turned_away("crowded");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(BETWEEN_TRIES).await;
+                }
+            }
+        }
+        // Nobody else may wait in a queue that is never looked at again.
+        drop(self.socket);
+        drop(leave);
+        let all = async { while connections.tasks.join_next().await.is_some() {} };
+        // What is left after that is dropped with the set, and so ended.
+        let _ = timeout(self.limits.to_leave, all).await;
+    }
+}
+
+struct Connection {
+    acceptor: TlsAcceptor,
+    reviews: Arc<Reviews>,
+    activity: Arc<Activity>,
+    limits: WebhookLimits,
+}
+
+impl Connection {
+    async fn attend(self, stream: TcpStream, mut left: watch::Receiver<()>) {
+        let Self { acceptor, reviews, activity, limits } = self;
+        // Answers are small, and nobody should wait for them to be filled up.
+        let _ = stream.set_nodelay(true);
+        let stream = match timeout(limits.handshake, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return reviews.observer().turned_away("handshake");
+            }
+            Err(_) => return reviews.observer().turned_away("slow_handshake"),
+        };
+        let speaks_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let body = BodyLimits { bytes: limits.body_bytes, time: limits.body };
+        let asked = Arc::clone(&activity);
+        let service = service_fn(move |request| {
+            let response = answer(request, Arc::clone(&reviews), body, Arc::clone(&asked).begin());
+            async { Ok::<_, Infallible>(response.await) }
+        });
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.to_ask);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits.streams)
+            // A peer that is gone without a word is noticed, and room is made.
+            .keep_alive_interval(limits.to_ask)
+            .keep_alive_timeout(limits.handshake);
+        // What was agreed on is spoken: there is no time in which nobody knows what will come.
+        let builder = if speaks_h2 { builder.http2_only() } else { builder.http1_only() };
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        // How a connection ends is the business of whoever has opened it.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = activity.fell_silent(limits.to_ask, limits.idle) => {}
+            _ = left.changed() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(limits.to_leave, connection).await;
+    }
+}

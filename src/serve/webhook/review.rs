@@ -1,0 +1,260 @@
+//! AdmissionReview, `admission.k8s.io/v1`: what the API server asks, and what it is answered.
+
+use async_trait::async_trait;
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Status};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// What the API server asks. Objects are left as they came: whoever knows the kind reads what it needs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Request {
+    /// Which request it is; the answer repeats it.
+    pub uid: String,
+    /// The kind of the object.
+    pub kind: GroupVersionKind,
+    /// What is written to.
+    pub resource: GroupVersionResource,
+    /// The kind in the words of whoever wrote it.
+    pub request_kind: Option<GroupVersionKind>,
+    /// `status`, `scale`, ...
+    pub sub_resource: Option<String>,
+    /// Name of the object; empty where the server will make one up.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// `CREATE`, `UPDATE`, ...
+    pub operation: String,
+    /// Whether nothing will be kept of it.
+    pub dry_run: Option<bool>,
+    /// The object as it would be.
+    pub object: Option<Box<RawValue>>,
+    /// The object as it was.
+    pub old_object: Option<Box<RawValue>>,
+}
+
+/// A kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionKind {
+    /// Empty for the core group.
+    pub group: String,
+    /// Of the API.
+    pub version: String,
+    /// Such as `Pod`.
+    pub kind: String,
+}
+
+/// A kind as it stands in paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionResource {
+    /// Empty for the core group.
+    pub group: String,
+    /// Of the API.
+    pub version: String,
+    /// Such as `pods`.
+    pub resource: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Review {
+    #[serde(default)]
+    request: Option<Request>,
+}
+
+/// Why there is nothing to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nothing {
+    /// It is no AdmissionReview.
+    Unreadable,
+    /// It asks nothing.
+    NoRequest,
+}
+
+impl Nothing {
+    /// One word, for a label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable_review",
+            Self::NoRequest => "no_request",
+        }
+    }
+}
+
+/// Reads what is asked.
+pub(super) fn read(body: &[u8]) -> Result<Request, Nothing> {
+    // A list would be taken for the fields in their order.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Nothing::Unreadable);
+    }
+    let review: Review = serde_json::from_slice(body).map_err(|_| Nothing::Unreadable)?;
+    review.request.ok_or(Nothing::NoRequest)
+}
+
+/// Somebody who decides about one kind.
+#[async_trait]
+pub trait Reviewer: Send + Sync {
+    /// What the kind is called in upstream's metrics, such as `Pod`.
+    fn resource(&self) -> &'static str;
+
+    /// Decides. Nobody waits for it longer than the API server does.
+    async fn review(&self, request: &Request) -> Verdict;
+}
+
+/// A decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// A JSON patch, if anything changes.
+    pub patch: Option<Vec<u8>>,
+    /// What whoever wrote the object is told.
+    pub warnings: Vec<String>,
+    /// Why it is not let through; otherwise it is.
+    pub refusal: Option<Box<Status>>,
+    /// Why it came to that, in one word: the value of a label.
+    pub outcome: &'static str,
+}
+
+impl Verdict {
+    /// Lets it through as it is.
+    pub fn allow(outcome: &'static str) -> Self {
+        Self { outcome, ..Self::default() }
+    }
+
+    /// Lets it through with these operations, if there are any.
+    pub fn patch<T: Serialize>(operations: &[T]) -> Result<Self, serde_json::Error> {
+        if operations.is_empty() {
+            return Ok(Self::allow("unchanged"));
+        }
+        let patch = Some(serde_json::to_vec(operations)?);
+        Ok(Self { patch, outcome: "patched", ..Self::default() })
+    }
+
+    /// Does not let it through.
+    pub fn refuse(status: Status) -> Self {
+        Self { refusal: Some(Box::new(status)), outcome: "refused", ..Self::default() }
+    }
+
+    /// With warnings.
+    #[must_use]
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'a Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
+}
+
+/// Writes the answer to the request of that uid.
+pub(super) fn write(uid: &str, verdict: Verdict) -> Vec<u8> {
+    let Verdict { patch, warnings, refusal, .. } = verdict;
+    let patch_type = patch.is_some().then_some("JSONPatch");
+    let response = Response {
+        uid,
+        allowed: refusal.is_none(),
+        status: refusal.as_deref(),
+        patch: patch.map(ByteString),
+        patch_type,
+        warnings: &warnings,
+    };
+    let answer = Answer { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", response };
+    // Texts and bytes alone: there is nothing in it that JSON could not hold.
+    serde_json::to_vec(&answer).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn written(uid: &str, verdict: Verdict) -> Value {
+        serde_json::from_slice(&write(uid, verdict)).expect("JSON")
+    }
+
+    #[test]
+    fn an_answer_says_what_the_api_server_needs_and_no_more() {
+        let patched = Verdict::patch(&[json!({"op": "add"})]).expect("JSON");
+        let patched = patched.with_warnings(vec!["old".to_owned()]);
+        let expected = json!({
+            "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+            "response": {
+                "uid": "1", "allowed": true, "patchType": "JSONPatch",
+                "patch": "W3sib3AiOiJhZGQifV0=", "warnings": ["old"],
+            },
+        });
+        assert_eq!(written("1", patched), expected);
+        let none = Verdict::patch::<Value>(&[]).expect("JSON");
+        assert_eq!(written("", none)["response"], json!({"uid": "", "allowed": true}));
+        let status = Status { code: Some(422), message: Some("no".into()), ..Status::default() };
+        let refused = written("2", Verdict::refuse(status));
+        let expected =
+            json!({"uid": "2", "allowed": false, "status": {"code": 422, "message": "no"}});
+        assert_eq!(refused["response"]["allowed"], expected["allowed"]);
+        assert_eq!(refused["response"]["status"]["code"], expected["status"]["code"]);
+        assert_eq!(refused["response"].get("patchType"), None);
+    }
+
+    #[test]
+    fn a_request_is_read_with_its_objects_left_as_they_came() {
+        let request = read(
+            br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#,
+        );
+        let request = request.expect("a request");
+        assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
+        assert_eq!(request.object.expect("an object").get(), r#"{"a": 1}"#);
+        assert!(request.old_object.is_none() && request.request_kind.is_none());
+    }
+
+    #[test]
+    fn what_asks_nothing_is_told_apart_from_what_is_no_review() {
+        for (body, expected) in [
+            ("", Nothing::Unreadable),
+            ("{", Nothing::Unreadable),
+            ("[]", Nothing::Unreadable),
+            (r#"{"request": 1}"#, Nothing::Unreadable),
+            ("{}", Nothing::NoRequest),
+            (r#"{"request": null}"#, Nothing::NoRequest),
+        ] {
+            assert_eq!(read(body.as_bytes()).err(), Some(expected), "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read(&body);
+        }
+
+        #[test]
+        fn every_uid_comes_back(uid in ".*") {
+            let body = json!({"request": {"uid": uid}}).to_string();
+            let read = read(body.as_bytes()).expect("a request");
+            let answer = written(&read.uid, Verdict::allow("x"));
+            prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
+        }
+    }
+}

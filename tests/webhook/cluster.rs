@@ -1,0 +1,198 @@
+//! Owns an admission controller on a real control plane, whose API server calls it, and the pods that are created there.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
+
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment, core::v1::Pod,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use plimsoll::{
+    api::VerticalPodAutoscaler,
+    certificate::Bundle,
+    cli::admission_config,
+    clock::Clock,
+    run::{
+        AdmissionConfig,
+        admission::{self, Running},
+    },
+    serve::webhook::reach,
+};
+use serde_json::json;
+
+use crate::support::{Bed, objects, ports::Port, wait};
+
+/// An admission controller that the API server of a bed calls at a port of this machine.
+pub struct Served {
+    /// What runs.
+    pub running: Running,
+    _port: Port,
+}
+
+/// Starts one with these flags beside those that it needs here.
+pub async fn start(
+    client: Client,
+    flags: &[&str],
+    adjust: impl FnOnce(&mut AdmissionConfig),
+) -> Served {
+    let port = Port::claim();
+    let (listen, called) = (format!("--port={port}"), format!("--webhook-port={port}"));
+    let mut all = vec![
+        "--address=127.0.0.1:0",
+        "--register-by-url",
+        "--webhook-address=https://127.0.0.1",
+        "--status-lease-update-interval=1s",
+        "--shutdown-delay=0",
+        &listen,
+        &called,
+    ];
+    all.extend(flags);
+    let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
+    "127.0.0.1".clone_into(&mut config.listen.host);
+    config.certificates.interval = Duration::from_millis(300);
+    config.certificates.settle = Duration::from_secs(2);
+    adjust(&mut config);
+    let running = admission::start(config, client, Clock::wall()).await.expect("starts");
+    Served { running, _port: port }
+}
+
+pub async fn ready(served: &Served) {
+    wait::until_ok("it is ready", || async {
+        served.running.ready().map_err(|missing| missing.join("; "))
+    })
+    .await;
+}
+
+pub fn configurations(bed: &Bed) -> Api<MutatingWebhookConfiguration> {
+    Api::all(bed.client())
+}
+
+/// Waits until the API server calls the webhook: it hears of registrations a moment later.
+pub async fn called(bed: &Bed, namespace: &str) {
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    let target = json!({"kind": "Deployment", "name": "probe", "apiVersion": "apps/v1"});
+    let probe = serde_json::from_value::<VerticalPodAutoscaler>(json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "probe"}, "spec": {"targetRef": target},
+    }))
+    .expect("a VPA");
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    wait::until_ok("the API server calls the webhook", || async {
+        let made = vpas.create(&dry, &probe).await.map_err(|why| why.to_string())?;
+        made.spec.update_policy.map(drop).ok_or_else(|| "it is not called".to_owned())
+    })
+    .await;
+}
+
+/// A workload without pods of its own, and a VPA with a recommendation for it.
+pub async fn workload(bed: &Bed, namespace: &str) -> Deployment {
+    let web = objects::deployment("web", 0, "100m", "64Mi");
+    let web = objects::create::<Deployment>(bed.client(), namespace, &web).await;
+    let vpa = "
+metadata: {name: web}
+spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+";
+    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, vpa).await;
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+    let said = json!([{
+        "containerName": "main", "target": amounts("250m", "128Mi"),
+        "lowerBound": amounts("200m", "100Mi"), "upperBound": amounts("1", "1Gi"),
+    }]);
+    let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
+    let parameters = PatchParams::default();
+    vpas.patch_status("web", &parameters, &Patch::Merge(&status)).await.expect("a status");
+    web
+}
+
+/// A pod of that workload, as its controllers would make one.
+pub fn pod(owner: &Deployment, name: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "labels": {"app": "web"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": owner.name_any(),
+                "uid": owner.uid().expect("it was created"), "controller": true,
+            }],
+        },
+        "spec": {"containers": [{
+            "name": "main", "image": "example/web",
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        }]},
+    }))
+    .expect("a pod")
+}
+
+pub fn cpu(pod: &Pod) -> Option<&str> {
+    let container = pod.spec.as_ref()?.containers.first()?;
+    let requests = container.resources.as_ref()?.requests.as_ref()?;
+    requests.get("cpu").map(|amount| &*amount.0)
+}
+
+/// Creates pods as fast as it can, until it is told to stop; answers how many, or the first that was refused.
+async fn load(
+    bed: &Bed,
+    namespace: &str,
+    web: &Deployment,
+    over: &AtomicBool,
+    made: &AtomicUsize,
+    lane: usize,
+) -> Result<(), String> {
+    let pods = Api::<Pod>::namespaced(bed.client(), namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    while !over.load(SeqCst) {
+        let pod = pod(web, &format!("web-{lane}"));
+        let made_one = pods.create(&dry, &pod).await.map_err(|why| why.to_string())?;
+        if cpu(&made_one) != Some("250m") {
+            return Err(format!("a pod was left as it is: {:?}", cpu(&made_one)));
+        }
+        made.fetch_add(1, SeqCst);
+    }
+    Ok(())
+}
+
+/// Lets pods be created all the time while something happens; none may be refused or left as it is.
+pub async fn under_load(
+    bed: &Bed,
+    namespace: &str,
+    web: &Deployment,
+    meanwhile: impl Future<Output = ()>,
+) {
+    let pods = Api::<Pod>::namespaced(bed.client(), namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    wait::until("pods get what is recommended", || async {
+        let made = pods.create(&dry, &pod(web, "web")).await.ok()?;
+        (cpu(&made) == Some("250m")).then_some(())
+    })
+    .await;
+    let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let lanes = (0..4).map(|lane| load(bed, namespace, web, &over, &made, lane));
+    let lanes = futures::future::join_all(lanes);
+    let end = async {
+        meanwhile.await;
+        let before = made.load(SeqCst);
+        wait::until("pods are still admitted", || async {
+            (made.load(SeqCst) > before + 20).then_some(())
+        })
+        .await;
+        over.store(true, SeqCst);
+    };
+    let (admitted, ()) = futures::future::join(lanes, end).await;
+    assert_eq!(admitted.into_iter().collect::<Result<Vec<()>, _>>().map(drop), Ok(()));
+    assert!(made.load(SeqCst) > 20, "only {} pods", made.load(SeqCst));
+}
+
+/// Waits until the webhook shows what these stand for.
+pub async fn shown(served: &Served, trusts: &Bundle) {
+    let (address, limit) = (served.running.webhook(), Duration::from_secs(5));
+    wait::until_ok("another certificate is shown", || async {
+        let found = reach(address, "127.0.0.1", trusts.roots(), limit).await;
+        found.map_err(|why| why.to_string())
+    })
+    .await;
+}

@@ -1,0 +1,85 @@
+//! The registration, beside upstream's.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use plimsoll::{
+    act::{
+        Fence, Limiter, Permit, Registration,
+        registration::{Change, Extent, NAME},
+    },
+    cli::admission_config,
+};
+use serde_json::{Value, json};
+
+use super::{cluster::configurations, stage::certificate};
+use crate::support::{
+    Bed,
+    upstream::{Role, Upstream},
+    wait,
+};
+
+#[tokio::test]
+async fn the_registration_is_upstreams_to_the_field_and_is_mended_without_a_gap() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(upstream) = Upstream::on(&bed).await else { return };
+    upstream.start(Role::AdmissionController, &["--register-webhook=true"]);
+    let configurations = configurations(&bed);
+    let theirs = wait::until("upstream has registered itself", || async {
+        upstream.assert_running("admission-controller");
+        configurations.get_opt(NAME).await.ok()?
+    })
+    .await;
+    configurations.delete(NAME, &DeleteParams::default()).await.expect("deleted");
+    wait::until("it is gone", || async {
+        configurations.get_opt(NAME).await.ok()?.is_none().then_some(())
+    })
+    .await;
+
+    let config = admission_config(&["--compat=upstream"], |_| String::new()).expect("no flags");
+    let wanted = config.registration.expect("it is registered");
+    let (_, trusts) = certificate();
+    let permit = Permit::new(Fence::open(), Limiter::new(-1.0, 1));
+    let registration = Arc::new(Registration::new(bed.client(), wanted.clone()));
+    // Replicas that start at once.
+    let ensure = |extent| {
+        let (registration, permit) = (Arc::clone(&registration), permit.clone());
+        let trusts = trusts.clone();
+        async move { registration.ensure(&permit, extent, &|_| trusts.clone()).await }
+    };
+    let done = futures::future::join_all((0..8).map(|_| ensure(Extent::Whole))).await;
+    let done: Vec<Change> =
+        done.into_iter().map(|one| one.expect("is registered").change).collect();
+    let made = done.iter().filter(|change| **change == Change::Created).count();
+    assert_eq!(made, 1, "{done:?}");
+    assert!(!done.contains(&Change::Patched), "{done:?}");
+    let ours = configurations.get(NAME).await.expect("it is there");
+    let bare = |object: &MutatingWebhookConfiguration| {
+        let mut webhooks = serde_json::to_value(&object.webhooks).expect("JSON");
+        let client = &mut webhooks[0]["clientConfig"];
+        assert!(client["caBundle"].is_string(), "{client}");
+        client["caBundle"] = Value::Null;
+        (webhooks, object.metadata.labels.clone())
+    };
+    assert_eq!(bare(&ours), bare(&theirs));
+
+    // Somebody changes it: what differs is mended, and it is the same object as before.
+    let meddling = json!([
+        {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+        {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 1},
+        {"op": "replace", "path": "/webhooks/0/rules", "value": []},
+        {"op": "add", "path": "/metadata/annotations", "value": {"of": "others"}},
+    ]);
+    let meddling: Patch<()> = Patch::Json(serde_json::from_value(meddling).expect("a patch"));
+    configurations.patch(NAME, &PatchParams::default(), &meddling).await.expect("patched");
+    assert_eq!(ensure(Extent::Trust).await.expect("is registered").change, Change::None);
+    assert_eq!(ensure(Extent::Whole).await.expect("is registered").change, Change::Patched);
+    let mended = configurations.get(NAME).await.expect("it is there");
+    assert_eq!(bare(&mended), bare(&theirs));
+    assert_eq!(mended.metadata.uid, ours.metadata.uid, "it was never deleted");
+    assert!(mended.metadata.annotations.is_some(), "what others keep on it stays");
+    assert_eq!(ensure(Extent::Whole).await.expect("is registered").change, Change::None);
+    let again = configurations.get(NAME).await.expect("it is there");
+    assert_eq!(again.metadata.resource_version, mended.metadata.resource_version);
+}

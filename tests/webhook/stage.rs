@@ -1,0 +1,114 @@
+//! Owns a webhook without a cluster: a reviewer who adds an annotation, and counts.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use plimsoll::{
+    certificate::{Bundle, Pair, Wanted, make},
+    serve::{
+        Webhook,
+        webhook::{
+            Answered, Ciphers, Keyring, MinVersion, Observer, Request, Reviewer, Reviews, Verdict,
+            WebhookLimits, certified, server_config,
+        },
+    },
+};
+use serde_json::json;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::caller::NAME;
+use crate::support::clock::wall_now;
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Counts(Mutex<BTreeMap<String, usize>>);
+
+impl Counts {
+    fn add(&self, word: &str) {
+        *self.0.lock().expect("no panic").entry(word.to_owned()).or_default() += 1;
+    }
+
+    /// How often.
+    pub fn of(&self, word: &str) -> usize {
+        self.0.lock().expect("no panic").get(word).copied().unwrap_or_default()
+    }
+}
+
+impl Observer for Counts {
+    fn answered(&self, answered: &Answered) {
+        self.add(answered.outcome);
+    }
+
+    fn turned_away(&self, reason: &'static str) {
+        self.add(reason);
+    }
+}
+
+struct Annotates;
+
+#[async_trait]
+impl Reviewer for Annotates {
+    fn resource(&self) -> &'static str {
+        "Pod"
+    }
+
+    async fn review(&self, request: &Request) -> Verdict {
+        if request.name == "slow" {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        let operation = json!({"op": "add", "path": "/metadata/annotations", "value": {}});
+        Verdict::patch(&[operation]).expect("JSON")
+    }
+}
+
+/// A webhook that serves.
+pub struct Served {
+    /// Where.
+    pub port: u16,
+    /// What it shows.
+    pub keyring: Arc<Keyring>,
+    /// What was counted.
+    pub counts: Arc<Counts>,
+    stop: oneshot::Sender<()>,
+    done: JoinHandle<()>,
+}
+
+impl Served {
+    /// Shows another certificate from now on.
+    pub fn show(&self, pair: &Pair) {
+        self.keyring.show(certified(&pair.chain, &pair.key).expect("they belong together"));
+    }
+
+    /// Ends it.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.done.await.expect("no panic");
+    }
+}
+
+/// A certificate for the name that is called, with those who trust it.
+pub fn certificate() -> (Pair, Bundle) {
+    let wanted = Wanted { names: vec![NAME.to_owned()], lifetime: Duration::from_hours(1) };
+    let pair = make(&wanted, wall_now().into()).expect("made");
+    let trusts = Bundle::read(&pair.authority);
+    (pair, trusts)
+}
+
+/// Serves this certificate.
+pub async fn serve(pair: &Pair, limits: WebhookLimits, minimum: MinVersion) -> Served {
+    let webhook = Webhook::bind("127.0.0.1:0").await.expect("a free port").with_limits(limits);
+    let port = webhook.address().port();
+    let (keyring, counts) = (Arc::new(Keyring::default()), Arc::new(Counts::default()));
+    let tls = server_config(minimum, &Ciphers::default(), Arc::clone(&keyring)).expect("settings");
+    let reviews = Reviews::new(Arc::clone(&counts) as _).route("", "pods", Arc::new(Annotates));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async { stopped.await.unwrap_or(()) };
+    let done = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));
+    let served = Served { port, keyring, counts, stop, done };
+    served.show(pair);
+    served
+}

@@ -1,0 +1,161 @@
+//! Certificates and protocols of the webhook, over real sockets.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use plimsoll::serve::webhook::{MinVersion, Unreached, WebhookLimits, reach};
+use rustls::version::{TLS12, TLS13};
+
+use super::{
+    caller::{Caller, LIMIT, NAME, connect},
+    stage::{certificate, serve},
+};
+use crate::support::wait;
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
+    let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
+    let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
+    let mut old = Caller::two(served.port, &trusts_one).await.expect("trusts it");
+    old.review("before").await.expect("an answer");
+    assert!(Caller::two(served.port, &trusts_two).await.is_err(), "nobody shows it yet");
+
+    served.show(&two);
+    Caller::two(served.port, &trusts_two).await.expect("trusts it").review("b").await.expect("b");
+    let refused = Caller::two(served.port, &trusts_one).await.err().expect("is not shown");
+    assert!(refused.starts_with("tls: "), "{refused}");
+    old.review("after").await.expect("the connection stands");
+    wait::until("the refusals are counted", || async {
+        (served.counts.of("handshake") == 2).then_some(())
+    })
+    .await;
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
+    let (pair, trusts) = certificate();
+    let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
+    let mut one = Caller::one(served.port, &trusts).await.expect("connects");
+    for name in ["a", "b"] {
+        let answer = one.review(name).await.expect("an answer");
+        assert_eq!(answer["patchType"], "JSONPatch");
+        assert!(answer["patch"].is_string(), "base64: {answer}");
+    }
+    let Ok(Caller::Two(sender)) = Caller::two(served.port, &trusts).await else {
+        panic!("it speaks HTTP/2")
+    };
+    let asks = (0..200).map(|number| {
+        let mut caller = Caller::Two(sender.clone());
+        async move { caller.review(&format!("pod-{number}")).await.map(drop) }
+    });
+    let answers = futures::future::join_all(asks).await;
+    assert_eq!(answers.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.len()), Ok(200));
+    assert_eq!(served.counts.of("patched"), 202);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_oldest_version_is_the_one_that_was_set() {
+    let (pair, trusts) = certificate();
+    for (minimum, old) in [(MinVersion::Tls12, true), (MinVersion::Tls13, false)] {
+        let served = serve(&pair, WebhookLimits::default(), minimum).await;
+        let speaks = connect(served.port, &trusts, &[], &[&TLS12]).await.is_ok();
+        assert_eq!(speaks, old, "{minimum:?}");
+        connect(served.port, &trusts, &[], &[&TLS13]).await.expect("always spoken");
+        served.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
+    let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
+    let trusts = trusts_one.with(&trusts_two);
+    let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
+    let (over, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..8)
+        .map(|caller| {
+            let (over, answers, trusts) = (Arc::clone(&over), Arc::clone(&answers), trusts.clone());
+            let port = served.port;
+            tokio::spawn(async move {
+                let mut kept = Caller::two(port, &trusts).await?;
+                while !over.load(SeqCst) {
+                    // Half of them come anew each time, as API servers do that were just started.
+                    let mut fresh = None;
+                    if caller % 2 == 0 {
+                        fresh = Some(Caller::two(port, &trusts).await?);
+                    }
+                    fresh.as_mut().unwrap_or(&mut kept).review("web").await?;
+                    answers.fetch_add(1, SeqCst);
+                }
+                Ok::<_, String>(())
+            })
+        })
+        .collect();
+    let mut changes = 0;
+    while changes < 200 {
+        for pair in [&two, &one] {
+            served.show(pair);
+            changes += 1;
+            let before = answers.load(SeqCst);
+            wait::until("others are answered", || async {
+                (answers.load(SeqCst) > before
+                    || callers.iter().any(tokio::task::JoinHandle::is_finished))
+                .then_some(())
+            })
+            .await;
+        }
+    }
+    over.store(true, SeqCst);
+    for caller in callers {
+        assert_eq!(caller.await.expect("no panic"), Ok(()), "after {changes} changes");
+    }
+    assert!(answers.load(SeqCst) >= 200);
+    assert_eq!(served.counts.of("handshake"), 0);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
+    let ((pair, trusts), (_, others)) = (certificate(), certificate());
+    let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
+    let address = ([127, 0, 0, 1], served.port).into();
+    let limit = Duration::from_secs(10);
+    reach(address, NAME, trusts.roots(), limit).await.expect("it answers");
+    let foreign = reach(address, NAME, others.roots(), limit).await;
+    assert!(matches!(foreign, Err(Unreached::Tls(..))), "{foreign:?}");
+    let renamed = reach(address, "other.svc", trusts.roots(), limit).await;
+    assert!(matches!(renamed, Err(Unreached::Tls(..))), "{renamed:?}");
+    assert_eq!(served.counts.of("content_type"), 0, "a look at oneself is no bad request");
+    served.stop().await;
+    let gone = reach(address, NAME, trusts.roots(), limit).await;
+    assert!(matches!(gone, Err(Unreached::Connection(..))), "{gone:?}");
+    // Somebody who takes connections, and says nothing.
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = mute.local_addr().expect("an address");
+    let silent = reach(address, NAME, trusts.roots(), Duration::from_millis(100)).await;
+    assert!(matches!(silent, Err(Unreached::Late(_))), "{silent:?}");
+}
+
+#[tokio::test]
+async fn answers_under_way_are_finished_at_the_end() {
+    let (pair, trusts) = certificate();
+    let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
+    let port = served.port;
+    let mut caller = Caller::two(port, &trusts).await.expect("connects");
+    caller.review("first").await.expect("an answer");
+    let Caller::Two(sender) = &caller else { panic!("it is HTTP/2") };
+    let mut slow = Caller::Two(sender.clone());
+    let asked = tokio::spawn(async move { slow.review("slow").await });
+    // It is under way once it is on the server's side; the second one, behind it, proves that.
+    caller.review("second").await.expect("an answer");
+    let stopped = tokio::spawn(served.stop());
+    assert!(asked.await.expect("no panic").is_ok(), "what was asked is answered");
+    tokio::time::timeout(LIMIT, stopped).await.expect("in time").expect("no panic");
+    assert!(Caller::two(port, &trusts).await.is_err(), "nobody is there any more");
+}
