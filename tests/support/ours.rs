@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use super::bed::Bed;
 use super::keeper::State;
 use super::ports::Port;
+use super::upstream::write_certificates;
 
 /// Our binary, ready to be started on a bed.
 #[derive(Debug)]
@@ -44,6 +45,28 @@ impl Ours {
         let number = port.number();
         self.ports.lock().expect("no panic").push(port);
         number
+    }
+
+    /// Starts the admission controller under this name, without registering it, and says on which port it serves, and
+    /// which certificate vouches for it.
+    pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {
+        let (metrics, webhook) = (Port::claim(), Port::claim());
+        let file = write_certificates(&self.bed, name);
+        let mut arguments = vec![
+            "admission-controller".to_owned(),
+            format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
+            format!("--address=127.0.0.1:{metrics}"),
+            format!("--port={webhook}"),
+            format!("--client-ca-file={}", file("ca.crt")),
+            format!("--tls-cert-file={}", file("tls.crt")),
+            format!("--tls-private-key={}", file("tls.key")),
+            "--register-webhook=false".to_owned(),
+        ];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        self.bed.keeper().start(name, program(), &arguments, &[("NAMESPACE", "kube-system")]);
+        let number = webhook.number();
+        self.ports.lock().expect("no panic").extend([metrics, webhook]);
+        (number, std::fs::read_to_string(file("ca.crt")).expect("it was just written"))
     }
 
     /// Panics with the end of its log when the process has ended.

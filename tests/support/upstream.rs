@@ -57,6 +57,14 @@ impl Upstream {
         self.start_as(name, role, flags)
     }
 
+    /// Starts an admission controller under this name, and says on which port it serves, and which certificate vouches
+    /// for it.
+    pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {
+        let port = self.start_as(name, Role::AdmissionController, flags);
+        let folder = self.bed.keeper().folder().join(name);
+        (port, fs::read_to_string(folder.join("ca.crt")).expect("it was just written"))
+    }
+
     /// As [`start`](Self::start), under another name, with which its user agent begins too.
     pub fn start_as(&self, name: &str, role: Role, flags: &[&str]) -> u16 {
         let (metrics, webhook) = (Port::claim(), Port::claim());
@@ -67,7 +75,7 @@ impl Upstream {
         let mut port = metrics.number();
         if role == Role::AdmissionController {
             port = webhook.number();
-            let file = self.write_certificates();
+            let file = write_certificates(&self.bed, name);
             arguments.extend([
                 format!("--port={webhook}"),
                 format!("--client-ca-file={}", file("ca.crt")),
@@ -105,21 +113,22 @@ impl Upstream {
         let _ = std::os::unix::fs::symlink(program, &link);
         link
     }
+}
 
-    fn write_certificates(&self) -> impl Fn(&str) -> String + use<> {
-        let folder = self.bed.keeper().folder().join("admission-controller");
-        fs::create_dir_all(&folder).expect("the bed's folder is writable");
-        let authority = Authority::new("upstream");
-        let identity = authority.sign("vpa-webhook");
-        for (name, content) in [
-            ("ca.crt", authority.certificate()),
-            ("tls.crt", identity.certificate),
-            ("tls.key", identity.key),
-        ] {
-            fs::write(folder.join(name), content).expect("the bed's folder is writable");
-        }
-        move |name| folder.join(name).display().to_string()
+/// Certificates for a webhook on loopback, in a folder of its own.
+pub fn write_certificates(bed: &Bed, name: &str) -> impl Fn(&str) -> String + use<> {
+    let folder = bed.keeper().folder().join(name);
+    fs::create_dir_all(&folder).expect("the bed's folder is writable");
+    let authority = Authority::new(name);
+    let identity = authority.sign("vpa-webhook");
+    for (name, content) in [
+        ("ca.crt", authority.certificate()),
+        ("tls.crt", identity.certificate),
+        ("tls.key", identity.key),
+    ] {
+        fs::write(folder.join(name), content).expect("the bed's folder is writable");
     }
+    move |name| folder.join(name).display().to_string()
 }
 
 async fn create_definitions(bed: &Bed, file: PathBuf) {

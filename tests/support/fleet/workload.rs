@@ -131,6 +131,14 @@ impl Workload {
 
     /// One of its pods; the number is free.
     pub fn pod(&self, number: u64) -> Write {
+        let mut pod = self.pod_object(number);
+        // Nobody plays this node: the test writes the status itself.
+        pod["spec"]["nodeName"] = "nowhere".into();
+        Write::create(self.collection("v1", "pods"), &pod)
+    }
+
+    /// That pod as its owner would create it.
+    pub fn pod_object(&self, number: u64) -> Value {
         let owner = self
             .kind
             .between()
@@ -141,9 +149,7 @@ impl Workload {
             "labels": pod["metadata"]["labels"], "ownerReferences": [owner_reference(owner.0, &owner.1)],
         });
         pod["metadata"] = metadata;
-        // Nobody plays this node: the test writes the status itself.
-        pod["spec"]["nodeName"] = "nowhere".into();
-        Write::create(self.collection("v1", "pods"), &pod)
+        pod
     }
 
     /// The name of a pod.

@@ -1,0 +1,107 @@
+//! Compares what two webhooks answer to the same review: the operations as a whole, and what is said in annotations.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// What a webhook answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The patch; nothing to patch is an empty one.
+    Patch(Vec<Value>),
+    /// The object was refused, in these words.
+    Refused(String),
+    /// The connection ended without an answer.
+    Dropped,
+}
+
+/// A review that asks about the creation of an object.
+pub fn review(uid: &str, namespace: &str, object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "kind": { "group": "", "version": "v1", "kind": "Pod" },
+            "requestKind": { "group": "", "version": "v1", "kind": "Pod" },
+            "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "requestResource": { "group": "", "version": "v1", "resource": "pods" },
+            "namespace": namespace, "operation": "CREATE", "object": object, "dryRun": false,
+            "userInfo": { "username": "system:serviceaccount:kube-system:replicaset-controller" },
+        },
+    })
+}
+
+impl Answer {
+    /// Reads an answer. Panics on one that no API server would take.
+    pub fn read(text: &str) -> Self {
+        let review: Value = serde_json::from_str(text).expect("an answer is JSON");
+        let response = &review["response"];
+        if response["allowed"] != true {
+            let message = response["status"]["message"].as_str().unwrap_or_default();
+            return Self::Refused(message.to_owned());
+        }
+        let Some(patch) = response["patch"].as_str() else { return Self::Patch(Vec::new()) };
+        assert_eq!(response["patchType"], "JSONPatch", "{text}");
+        let patch = STANDARD.decode(patch).expect("base64");
+        Self::Patch(serde_json::from_slice(&patch).expect("a list of operations"))
+    }
+
+    /// With what has no order in upstream's maps brought into one: runs of operations beside each other on one list of
+    /// resources, and what annotations say of them.
+    pub fn in_order(self) -> Self {
+        let Self::Patch(mut operations) = self else { return self };
+        for operation in &mut operations {
+            let path = operation["path"].as_str().unwrap_or_default().to_owned();
+            let Some(text) = operation["value"].as_str() else { continue };
+            if path.ends_with("/vpaUpdates") {
+                operation["value"] = sorted_items(text).into();
+            } else if path.contains("vpaCpuStartupBoost") {
+                let parsed: Value = serde_json::from_str(text).expect("JSON in the annotation");
+                operation["value"] = parsed.to_string().into();
+            }
+        }
+        let list = |operation: &Value| {
+            let path = operation["path"].as_str().unwrap_or_default();
+            let (parent, name) = path.rsplit_once('/').unwrap_or_default();
+            let is_amount = parent.ends_with("/requests") || parent.ends_with("/limits");
+            (is_amount.then(|| parent.to_owned()), name.to_owned())
+        };
+        let mut start = 0;
+        while start < operations.len() {
+            let (run, _) = list(&operations[start]);
+            let same = |operation: &&Value| run.is_some() && list(operation).0 == run;
+            let length = operations[start..].iter().take_while(same).count().max(1);
+            operations[start..start + length].sort_by_key(|operation| list(operation).1);
+            start += length;
+        }
+        Self::Patch(operations)
+    }
+}
+
+/// `Pod resources updated by NAME: container 0: ITEM, ITEM; container 1: ITEM`, with the items of each container sorted.
+fn sorted_items(text: &str) -> String {
+    let containers = text.split("; ").map(|container| {
+        let Some((head, items)) = container.rsplit_once(": container").map_or_else(
+            || container.split_once(": ").map(|(head, items)| (format!("{head}: "), items)),
+            |(head, rest)| {
+                let (number, items) = rest.split_once(": ")?;
+                Some((format!("{head}: container{number}: "), items))
+            },
+        ) else {
+            return container.to_owned();
+        };
+        let mut items: Vec<_> = items.split(", ").collect();
+        items.sort_unstable();
+        format!("{head}{}", items.join(", "))
+    });
+    containers.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn items_of_a_container_have_no_order_and_containers_have_one() {
+    let text = "Pod resources updated by web: container 0: cpu request, memory request, cpu limit; container 2: b: c, a";
+    assert_eq!(
+        sorted_items(text),
+        "Pod resources updated by web: container 0: cpu limit, cpu request, memory request; container 2: a, b: c"
+    );
+}
