@@ -46,11 +46,49 @@ pub enum Fix {
     OomBumpRestsOnObservation,
     /// Kills that a pod shows when it is first seen count too (W6).
     KillsInDowntimeCount,
+    /// A LimitRange for pods changes nothing about containers that nothing is recommended for.
+    PodRangeSparesOthers,
+    /// A LimitRange for pods is met wherever it can be: to the byte, and after all other rules.
+    PodRangeIsMet,
+    /// A container without any limit is held to the maximum of its LimitRange.
+    UnlimitedContainersObeyRangeMax,
+    /// Limits that follow requests stay inside of LimitRanges, their ratio of limit to request included.
+    LimitsObeyRanges,
+    /// Requests that are held to limits do not turn a Burstable pod into a Guaranteed one.
+    RequestsOnlyStaysBurstable,
+    /// A boosted request takes a limit that comes from a LimitRange's default along.
+    BoostTakesDefaultLimitAlong,
+    /// A startup boost of nothing is none.
+    BoostOfNothingIsNone,
+    /// A startup boost never lowers CPU.
+    BoostNeverLowers,
+    /// A container that is not sized still gets its startup boost.
+    BoostInModeOff,
+    /// A pod that is not ready is not alive when it is asked how many may go (defect 24).
+    OnlyReadyPodsAreAlive,
+    /// A controller of another kind wants as many pods as its `/scale` says, not none (defect 22).
+    UnknownOwnersHaveReplicas,
+    /// A boosted pod does not open its small group to evictions (defect 23).
+    BoostLiftsUnboostOnly,
+    /// How long a resize takes is told by its own condition, not by when its pod's name was first seen (defect 20).
+    ResizeTimeoutsByCondition,
+    /// `InPlace` waits for a resize that is under way, and for its turn (defect 18).
+    DeferredResizesWait,
+    /// A resize that was found impossible is tried again in time (defect 19).
+    InfeasibleResizesExpire,
+    /// A pod that was resized is as young as its resize (defect 21).
+    ResizeRenewsAge,
+    /// Eviction requirements do not hold resizes in place (defect 32).
+    RequirementsHoldEvictionsOnly,
+    /// A resize that would change nothing, or the QoS class, is not asked for (defects 34 and 35).
+    OnlyPossibleResizes,
+    /// Without a recommendation nothing is updated, whatever policy and LimitRange say (defect 39).
+    NoRecommendationNoUpdate,
 }
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 28] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -60,6 +98,25 @@ impl Fix {
         Self::OomKeepsSampleOrder,
         Self::OomBumpRestsOnObservation,
         Self::KillsInDowntimeCount,
+        Self::PodRangeSparesOthers,
+        Self::PodRangeIsMet,
+        Self::UnlimitedContainersObeyRangeMax,
+        Self::LimitsObeyRanges,
+        Self::RequestsOnlyStaysBurstable,
+        Self::BoostTakesDefaultLimitAlong,
+        Self::BoostOfNothingIsNone,
+        Self::BoostNeverLowers,
+        Self::BoostInModeOff,
+        Self::OnlyReadyPodsAreAlive,
+        Self::UnknownOwnersHaveReplicas,
+        Self::BoostLiftsUnboostOnly,
+        Self::ResizeTimeoutsByCondition,
+        Self::DeferredResizesWait,
+        Self::InfeasibleResizesExpire,
+        Self::ResizeRenewsAge,
+        Self::RequirementsHoldEvictionsOnly,
+        Self::OnlyPossibleResizes,
+        Self::NoRecommendationNoUpdate,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -74,6 +131,25 @@ impl Fix {
             Self::OomKeepsSampleOrder => "oom-keeps-sample-order",
             Self::OomBumpRestsOnObservation => "oom-bump-rests-on-observation",
             Self::KillsInDowntimeCount => "kills-in-downtime-count",
+            Self::PodRangeSparesOthers => "pod-range-spares-others",
+            Self::PodRangeIsMet => "pod-range-is-met",
+            Self::UnlimitedContainersObeyRangeMax => "unlimited-containers-obey-range-max",
+            Self::LimitsObeyRanges => "limits-obey-ranges",
+            Self::RequestsOnlyStaysBurstable => "requests-only-stays-burstable",
+            Self::BoostTakesDefaultLimitAlong => "boost-takes-default-limit-along",
+            Self::BoostOfNothingIsNone => "boost-of-nothing-is-none",
+            Self::BoostNeverLowers => "boost-never-lowers",
+            Self::BoostInModeOff => "boost-in-mode-off",
+            Self::OnlyReadyPodsAreAlive => "only-ready-pods-are-alive",
+            Self::UnknownOwnersHaveReplicas => "unknown-owners-have-replicas",
+            Self::BoostLiftsUnboostOnly => "boost-lifts-unboost-only",
+            Self::ResizeTimeoutsByCondition => "resize-timeouts-by-condition",
+            Self::DeferredResizesWait => "deferred-resizes-wait",
+            Self::InfeasibleResizesExpire => "infeasible-resizes-expire",
+            Self::ResizeRenewsAge => "resize-renews-age",
+            Self::RequirementsHoldEvictionsOnly => "requirements-hold-evictions-only",
+            Self::OnlyPossibleResizes => "only-possible-resizes",
+            Self::NoRecommendationNoUpdate => "no-recommendation-no-update",
         }
     }
 }
@@ -97,7 +173,7 @@ impl FromStr for Fix {
 
 /// The fixes that are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixes(u16);
+pub struct Fixes(u32);
 
 impl Fixes {
     /// None: upstream's numbers.
@@ -113,19 +189,19 @@ impl Fixes {
 
     /// Whether this fix is on.
     pub const fn has(self, fix: Fix) -> bool {
-        self.0 & (1 << fix as u16) != 0
+        self.0 & (1 << fix as u32) != 0
     }
 
     /// These and one more.
     #[must_use]
     pub fn with(self, fix: Fix) -> Self {
-        Self(self.0 | (1 << fix as u16))
+        Self(self.0 | (1 << fix as u32))
     }
 
     /// These without one.
     #[must_use]
     pub fn without(self, fix: Fix) -> Self {
-        Self(self.0 & !(1 << fix as u16))
+        Self(self.0 & !(1 << fix as u32))
     }
 }
 

@@ -7,13 +7,16 @@
 //! ```
 
 pub mod act;
+pub mod admit;
 pub mod api;
+pub mod certificate;
 pub mod cli;
 pub mod clock;
 pub mod compat;
 pub mod demo;
 pub mod doctor;
 pub mod explain;
+pub mod fit;
 pub mod look;
 pub mod metrics;
 pub mod observe;
@@ -23,3 +26,4 @@ pub mod run;
 pub mod serve;
 pub mod sim;
 pub mod units;
+pub mod update;

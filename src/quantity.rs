@@ -73,6 +73,11 @@ impl Quantity {
         Self { nanos: value as i128 * ONE, format }
     }
 
+    /// Thousandths, printed in this format.
+    pub const fn milli(value: i64, format: Format) -> Self {
+        Self { nanos: value as i128 * MILLI, format }
+    }
+
     /// Memory cut to what [`humanize`] shows of it. Mostly a fraction of a byte, so it prints in
     /// thousandths: 839500000 bytes become `839500431360m`.
     pub fn humanized(amount: Bytes) -> Self {

@@ -69,12 +69,17 @@ fn the_metrics_in_the_documentation_are_those_of_the_code() {
 }
 
 #[test]
-fn the_flags_of_the_recommender_in_the_documentation_are_those_of_the_code() {
+fn the_flags_in_the_documentation_are_those_of_the_code() {
+    flag_tables("recommender", "Recommender", flags::recommender());
+    flag_tables("admission controller", "Admission controller", flags::admission());
+}
+
+fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {
     let mut tables = String::new();
     let mut heading = None;
-    for flag in flags::recommender() {
+    for flag in flags {
         if heading.as_ref() != Some(&flag.heading) {
-            let title = if flag.heading.is_empty() { "Recommender" } else { &flag.heading };
+            let title = if flag.heading.is_empty() { first } else { &flag.heading };
             writeln!(tables, "\n### {title}\n").expect("fits");
             tables.push_str("| flag | default | environment | what it does |\n|---|---|---|---|\n");
             heading = Some(flag.heading.clone());
@@ -86,7 +91,7 @@ fn the_flags_of_the_recommender_in_the_documentation_are_those_of_the_code() {
             .expect("fits");
     }
     tables.push('\n');
-    generated("docs/configuration.md", "recommender flags", &tables);
+    generated("docs/configuration.md", &format!("{role} flags"), &tables);
 }
 
 #[test]
@@ -96,6 +101,8 @@ fn every_annotation_that_is_written_is_documented() {
     for (key, on) in [
         (plimsoll_storage::checkpoint::annotation::KEY, "VerticalPodAutoscalerCheckpoint"),
         (plimsoll::recommend::annotation::KEY, "VerticalPodAutoscaler"),
+        (plimsoll::update::guard::memory::KEY, "VerticalPodAutoscaler"),
+        (plimsoll::update::guard::ledger::KEY, "the updater's Lease"),
     ] {
         assert!(written.contains(&format!("\n| `{key}` | {on} |")), "{key} has no row");
     }
@@ -103,7 +110,9 @@ fn every_annotation_that_is_written_is_documented() {
 
 #[test]
 fn every_fix_has_its_row_and_its_test() {
-    let (page, tests) = (page("docs/compatibility.md"), page("tests/model/fixes.rs"));
+    let tests = ["model", "fit", "update"].map(|topic| page(&format!("tests/{topic}/fixes.rs")));
+    let tests = tests.concat();
+    let page = page("docs/compatibility.md");
     for fix in Fix::ALL {
         assert!(page.contains(&format!("\n| `{fix}` |")), "{fix} has no row");
         let test = format!("fn {}()", fix.name().replace('-', "_"));

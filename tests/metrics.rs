@@ -8,8 +8,8 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 
 use plimsoll::{
     metrics::{
-        Cardinality, Health, HistoryState, ObjectMetrics, QualitySample, RecommendationChange,
-        RecommenderMetrics, Registry, VpaTraits,
+        AdmissionMetrics, Cardinality, Health, HistoryState, ObjectMetrics, QualitySample,
+        RecommendationChange, RecommenderMetrics, Registry, ReviewTimes, VpaTraits,
     },
     recommend::estimate::Resource,
 };
@@ -58,14 +58,25 @@ fn registry() -> Registry {
     health.loop_succeeded(Time::from_secs(1_767_225_600));
     health.set_loop_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
-    health.set_feed_objects("pods", 7);
-    health.feed("pods");
-    health.set_writes("status", "200", 1);
+    health.traffic().set_feed_objects("pods", 7);
+    health.traffic().feed("pods");
+    health.traffic().set_writes("status", "200", 1);
     health.set_write_queue("status", 2);
     health.count_samples("counted", 12);
     health.count_oom_kill("pod", "counted");
     health.count_checkpoints("loaded", 3);
     health.checkpoints_saved(Time::from_secs(1_767_225_601));
+    let admission = AdmissionMetrics::new(&mut registry);
+    for (resource, status, outcome) in
+        [("Pod", "applied", "patched"), ("Pod", "skipped", "no_vpa"), ("unknown", "error", "x")]
+    {
+        admission.observe_review(resource, status, outcome, &ReviewTimes::default());
+    }
+    admission.count_turned_away("handshake");
+    admission.certificate_shown(Time::from_secs(1_767_225_602));
+    admission.certificate_refused();
+    admission.set_registered(true);
+    admission.set_reachable(true);
     registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(3)), Cardinality::All));
     registry
 }

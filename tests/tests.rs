@@ -1,6 +1,7 @@
 //! The one integration-test binary; each module is a topic.
 
 mod act;
+mod admit;
 mod bed;
 mod bed_nodes;
 mod bed_peers;
@@ -14,6 +15,7 @@ mod differential;
 mod docs;
 mod explain;
 mod feed;
+mod fit;
 mod house;
 mod metrics;
 mod model;
@@ -31,3 +33,6 @@ mod storage;
 )]
 mod support;
 mod target;
+mod update;
+mod webhook;
+mod webhooks;

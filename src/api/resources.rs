@@ -77,6 +77,9 @@ impl JsonSchema for ResourceName {
 pub struct ResourceList(Vec<(ResourceName, Quantity)>);
 
 impl ResourceList {
+    /// No resource at all.
+    pub const EMPTY: Self = Self(Vec::new());
+
     /// The two resources that are recommended.
     pub fn of(cpu: Option<Quantity>, memory: Option<Quantity>) -> Self {
         let cpu = cpu.map(|amount| (ResourceName::Cpu, amount));
@@ -110,14 +113,33 @@ impl ResourceList {
         }
     }
 
+    /// Takes a resource out of the list, and answers the amount that it had.
+    pub fn remove(&mut self, name: &ResourceName) -> Option<Quantity> {
+        let place = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(place).1)
+    }
+
     /// Whether the list names no resource.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// All entries, by name, with amounts that can be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&ResourceName, &mut Quantity)> {
+        self.0.iter_mut().map(|(name, amount)| (&*name, amount))
+    }
+
     /// All entries, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+}
+
+impl Extend<(ResourceName, Quantity)> for ResourceList {
+    fn extend<I: IntoIterator<Item = (ResourceName, Quantity)>>(&mut self, entries: I) {
+        for (name, amount) in entries {
+            self.insert(name, amount);
+        }
     }
 }
 

@@ -361,8 +361,9 @@ impl VerticalPodAutoscalerSpec {
     /// What holds for a container: the entry of its name, else the one for all others.
     pub fn container_policy(&self, container: &str) -> Option<&ContainerPolicy> {
         let policies = &self.resource_policy.as_ref()?.container_policies;
-        let named = |name| policies.iter().find(|policy| policy.container_name == name);
-        named(container).or_else(|| named("*"))
+        let own = policies.iter().find(|policy| policy.container_name == container);
+        // Of several entries for all others the last one holds, as upstream has it.
+        own.or_else(|| policies.iter().rfind(|policy| policy.container_name == "*"))
     }
 }
 
@@ -379,9 +380,10 @@ mod tests {
                 .expect("the least that a spec can say");
         assert_eq!(spec.container_policy("app"), None);
         assert_eq!(spec.update_mode(), UpdateMode::Recreate);
-        let container_policies = vec![policy("*"), policy("app")];
+        let last = ContainerPolicy { mode: Some(ContainerMode::Off), ..policy("*") };
+        let container_policies = vec![policy("*"), policy("app"), last.clone(), policy("app")];
         spec.resource_policy = Some(ResourcePolicy { container_policies });
         assert_eq!(spec.container_policy("app"), Some(&policy("app")));
-        assert_eq!(spec.container_policy("proxy"), Some(&policy("*")));
+        assert_eq!(spec.container_policy("proxy"), Some(&last));
     }
 }

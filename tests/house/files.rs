@@ -2,7 +2,16 @@
 
 use super::{assert_clean, sources};
 
-const MOST_LINES: usize = 500;
+const MOST_LINES: usize = 400;
+/// Files that are longer, and still to be taken apart. They grow no more than to this.
+const STILL_LONG: [&str; 5] = [
+    "src/observe/index.rs",
+    "src/run/explain/assemble.rs",
+    "storage/src/prometheus/answer/reader.rs",
+    "tests/command_line.rs",
+    "tests/recommender/day/sides.rs",
+];
+const MOST_STILL: usize = 500;
 
 /// Names that any code could hide behind.
 const VAGUE: [&str; 9] =
@@ -16,9 +25,9 @@ fn findings(path: &str, text: &str) -> Vec<String> {
             .push(format!("{path}:1: begin with a line `//! ...` that says what the file owns"));
     }
     let lines = text.lines().count();
-    if lines > MOST_LINES {
-        findings
-            .push(format!("{path}: {lines} lines, at most {MOST_LINES}: it is more than one idea"));
+    let most = if STILL_LONG.contains(&path) { MOST_STILL } else { MOST_LINES };
+    if lines > most {
+        findings.push(format!("{path}: {lines} lines, at most {most}: it is more than one idea"));
     }
     let vague = path.split(['/', '.', '_']).find(|word| VAGUE.contains(word));
     if let Some(word) = vague {

@@ -7,8 +7,9 @@ use super::{
 
 /// Modules of the root crate by layer. One may use its own layer's first row freely, and otherwise itself and
 /// the layers above it in this list.
-const LAYERS: [&[&str]; 6] = [
-    &["api", "clock", "compat", "look", "quantity", "units"],
+const LAYERS: [&[&str]; 7] = [
+    &["api", "certificate", "clock", "compat", "look", "quantity", "units"],
+    &["fit"],
     &["recommend", "update", "admit", "watermark", "horizontal"],
     &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
     &["demo", "run"],
@@ -17,10 +18,11 @@ const LAYERS: [&[&str]; 6] = [
 ];
 
 /// Modules that are handed plain data and `now`, and answer with a decision.
-const PURE: [&str; 12] = [
+const PURE: [&str; 13] = [
     "compat",
     "doctor",
     "explain",
+    "fit",
     "look",
     "quantity",
     "units",

@@ -5,6 +5,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
+use plimsoll::certificate::Bundle;
+
 use super::{Exposition, registry, scrape};
 use crate::support::{
     Bed, Usage,
@@ -12,11 +14,13 @@ use crate::support::{
     fetch::fetch,
     nodes::is_ready,
     objects,
+    ports::Port,
     prometheus::{Prometheus, Release},
     upstream::{Role, Upstream},
     usage::Use,
     wait,
 };
+use crate::webhook::caller::Caller;
 
 /// What upstream has and we have not: figures of Go's runtime, of its HTTP handler, and of the process that no
 /// dashboard for the autoscaler uses.
@@ -27,6 +31,47 @@ const LEFT_OUT: [&str; 5] = [
     "process_network_transmit_bytes_total",
     "process_virtual_memory_max_bytes",
 ];
+
+/// What begins so is of the other role.
+const ADMISSION: &str = "vpa_admission_controller_";
+
+#[tokio::test]
+async fn every_family_of_upstreams_admission_controller_has_our_twin() {
+    let Some(bed) = Bed::private().await else { return };
+    let Some(upstream) = Upstream::on(&bed).await else { return };
+    let port = Port::claim();
+    let address = format!("--address=127.0.0.1:{port}");
+    let webhook = upstream.start(Role::AdmissionController, &[&address]);
+    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+    let object =
+        json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": []}});
+    let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+    let review = json!({"request": {
+        "uid": "u", "resource": resource, "requestKind": kind, "kind": kind, "object": object,
+    }});
+    let authority = bed.keeper().folder().join("admission-controller/ca.crt");
+    let trusts = Bundle::read(&std::fs::read(authority).expect("it was written"));
+    wait::until("upstream answers a review", || async {
+        upstream.assert_running("admission-controller");
+        let mut caller = Caller::one_as("localhost", webhook, &trusts).await.ok()?;
+        let (status, _) = caller.post(review.to_string().into_bytes()).await.ok()?;
+        status.is_success().then_some(())
+    })
+    .await;
+    let address = format!("http://127.0.0.1:{port}/metrics");
+    let ours = Exposition::parse(&scrape(registry()));
+    let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
+    let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
+    let wanted: Vec<_> = ours.names().filter(|name| name.starts_with(ADMISSION)).collect();
+    let found: Vec<_> = theirs.names().filter(|name| name.starts_with(ADMISSION)).collect();
+    assert_eq!(found, wanted);
+    for name in wanted {
+        let (of_ours, of_theirs) = (ours.family(name), theirs.family(name));
+        assert_eq!(of_ours.kind, of_theirs.kind, "{name}");
+        assert_eq!(of_ours.labels, of_theirs.labels, "{name}");
+        assert_eq!(of_ours.buckets, of_theirs.buckets, "{name}");
+    }
+}
 
 #[tokio::test]
 async fn every_family_of_upstreams_recommender_has_our_twin() {
@@ -49,7 +94,8 @@ async fn every_family_of_upstreams_recommender_has_our_twin() {
     let port = upstream.start(Role::Recommender, &flags);
     let address = format!("http://127.0.0.1:{port}/metrics");
     let ours = Exposition::parse(&scrape(registry()));
-    let wanted: Vec<_> = ours.names().filter(|name| name.starts_with("vpa_")).collect();
+    let is_wanted = |name: &&str| name.starts_with("vpa_") && !name.starts_with(ADMISSION);
+    let wanted: Vec<_> = ours.names().filter(is_wanted).collect();
     let mut hours = 0;
     // The families of quality need samples before and after the first recommendation, and a second one.
     let theirs = loop {

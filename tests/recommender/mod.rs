@@ -10,4 +10,4 @@ mod life;
 mod scraped;
 mod shards;
 pub mod start;
-mod upstream_rights;
+pub mod upstream_rights;

@@ -163,14 +163,15 @@ fn is_recommended(vpa: &VerticalPodAutoscaler) -> bool {
     said.is_some_and(|said| !said.container_recommendations.is_empty())
 }
 
-struct Binding {
+/// A binding that was created.
+pub struct Binding {
     api: Api<DynamicObject>,
     name: String,
     role: String,
 }
 
 /// Creates everything that a manifest is made of; answers the bindings among it.
-async fn grant(client: &Client, manifest: &str) -> Vec<Binding> {
+pub async fn grant(client: &Client, manifest: &str) -> Vec<Binding> {
     let mut bindings = Vec::new();
     for document in manifest.split("\n---").filter(|document| document.contains("kind:")) {
         let object: DynamicObject =

@@ -34,12 +34,7 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     let set_up_took = start.elapsed();
 
     let scratch = Scratch::new()?;
-    let mut outcome = Outcome::default();
-    let mut succeeded = true;
-    for arguments in &rounds(arguments) {
-        succeeded &= cargo_test(arguments, &scratch, &mut outcome)?;
-    }
-    outcome.finish(succeeded);
+    let outcome = cargo_test(arguments, &scratch)?;
     let left = scratch.left_behind();
     let not_run = scratch.reasons()?;
     drop(scratch);
@@ -76,20 +71,7 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     Ok(outcome.succeeded() && passed > 0 && left.is_empty() && !incomplete)
 }
 
-/// Tests that compare two programs event by event, and take both of them to have the machine for themselves.
-const ALONE: &str = "differential::upstreams";
-
-/// All tests but those first, and then those.
-fn rounds(arguments: &[String]) -> Vec<Vec<String>> {
-    if !arguments.is_empty() {
-        return vec![arguments.to_vec()];
-    }
-    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
-    vec![words(&["--", "--skip", ALONE]), words(&["--test", "tests", "--", ALONE])]
-}
-
-/// Runs them, and answers whether cargo was content.
-fn cargo_test(arguments: &[String], scratch: &Scratch, outcome: &mut Outcome) -> Result<bool> {
+fn cargo_test(arguments: &[String], scratch: &Scratch) -> Result<Outcome> {
     let mut command = Command::new(cargo());
     command.args(["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os(THREADS).is_none() {
@@ -112,6 +94,7 @@ fn cargo_test(arguments: &[String], scratch: &Scratch, outcome: &mut Outcome) ->
         pass_on(child.stdout.take().context("piped")?, Stream::Output, sender.clone()),
         pass_on(child.stderr.take().context("piped")?, Stream::Error, sender),
     ];
+    let mut outcome = Outcome::default();
     for (stream, line) in lines {
         match stream {
             Stream::Output => println(&line),
@@ -123,7 +106,8 @@ fn cargo_test(arguments: &[String], scratch: &Scratch, outcome: &mut Outcome) ->
         // A reader ends with its pipe and has nothing to tell.
         let _ = reader.join();
     }
-    Ok(child.wait()?.success())
+    outcome.finish(child.wait()?.success());
+    Ok(outcome)
 }
 
 fn pass_on(
