@@ -8,7 +8,7 @@ use super::{
     pod::{Container, Pod},
     range::Range,
     reason::{Field, Reason, Refusal, Rule},
-    scale::{Rounding, scale},
+    scale::{Rounding, quantity, scale},
 };
 use crate::{
     api::{ResourceList, ResourceName, vpa::ContainerRecommendation},
@@ -113,7 +113,11 @@ pub fn hold(
             return Err(Refusal::CrashesUpstream { container: Arc::clone(&share.container) });
         }
         let from = list.get(resource).unwrap_or_default();
-        let to = scale(resource, from, factor.from, factor.to, rounding).amount;
+        let mut to = scale(resource, from, factor.from, factor.to, rounding).amount;
+        // Of nothing there is no share: what was cut off to nothing could never be settled.
+        if rules.fixes.has(Fix::PodRangeIsMet) && to.is_zero() && !from.is_zero() {
+            to = quantity(resource, 1, from.format());
+        }
         list.insert(resource.clone(), to);
         if number == Number::Target && from != to {
             let (resource, field) = (resource.clone(), Field::Request);

@@ -3,7 +3,7 @@
 use super::{
     cap::Bounds,
     limits::Original,
-    plan::{Plan, Rules},
+    plan::{LimitPolicy, Plan, Rules},
     pod::{Place, Pod},
     pod_range::{self, Number, Told},
     range::Ranges,
@@ -55,7 +55,7 @@ pub(super) fn entries<'a>(
         .recommendation
         .map(|recommendation| recommendation.container_recommendations.clone())
         .unwrap_or_default();
-    let told = hold_sums(&mut said, pod, ranges, rules)?;
+    let told = hold_sums(&mut said, pod, plan, ranges, rules)?;
     let mut entries = Vec::with_capacity(said.len());
     for (index, mut said) in said.into_iter().enumerate() {
         let Some((place, container)) = pod.find(&said.container_name, rules.sidecars) else {
@@ -88,9 +88,15 @@ pub(super) fn entries<'a>(
 fn hold_sums(
     said: &mut Vec<ContainerRecommendation>,
     pod: &Pod,
+    plan: &Plan<'_>,
     ranges: &Ranges,
     rules: Rules,
 ) -> Result<Vec<Told>, Refusal> {
+    // One factor for all is right only where limits keep their ratio; otherwise the sums are settled afterwards, by the
+    // limits that will be written.
+    if plan.limits != LimitPolicy::Ratio && rules.fixes.has(Fix::PodRangeIsMet) {
+        return Ok(Vec::new());
+    }
     let spares = rules.fixes.has(Fix::PodRangeSparesOthers);
     let mut told = Vec::new();
     if let Some(range) = ranges.pod.as_ref().filter(|range| spares || range.is_seen_upstream()) {

@@ -3,7 +3,7 @@
 use plimsoll::{
     api::VerticalPodAutoscaler,
     compat::Compat,
-    fit::{Pod, Refusal},
+    fit::{Plan, Pod, Refusal, Rules, processed},
 };
 use serde_json::{Value, json};
 
@@ -189,5 +189,25 @@ fn sums_are_held_to_the_range_by_one_factor() {
         assert_eq!(found(&pod, &vpa, &range, Compat::Upstream), upstream, "{what}, upstream");
         let ours = if plimsoll.is_empty() { upstream } else { plimsoll };
         assert_eq!(found(&pod, &vpa, &range, Compat::Plimsoll), ours, "{what}, ours");
+    }
+}
+
+#[test]
+fn sums_are_held_by_the_limits_that_will_be_written_and_to_no_less_than_something() {
+    for (has, recommended, limits, max, expected) in [
+        // In proportion the limit would be 2, and the request a seventh of this.
+        ("cpu 100m; cpu 2", "c1: cpu 100m", "fixed:1.5", "300m", "c1: cpu 100m"),
+        ("cpu 100m; cpu 2", "c1: cpu 100m", "ratio", "300m", "c1: cpu 15m"),
+        ("cpu 100m; cpu 2", "c1: cpu 400m", "fixed:1.5", "300m", "c1: cpu 200m"),
+        // A share of 1m that is cut off is nothing, and with nothing requested the limit would stay.
+        ("cpu 1m; cpu 20m", "c1: cpu 1m", "fixed:1.5", "1m", "c1: cpu 1m"),
+        ("cpu 3m; cpu 4m", "c1: cpu 3m", "ratio", "1m", "c1: cpu 1m"),
+    ] {
+        let (pod, vpa) = (pod(&[has]), vpa(Value::Null, &[recommended]));
+        let plan = Plan::of(&vpa).with_limits(limits.parse().expect("a policy"));
+        let ranges = ranges(json!([{"type": "Pod", "max": {"cpu": max}}]));
+        let found = processed(&pod, &plan, &ranges, Rules::of(Compat::Plimsoll));
+        let found = found.expect("is possible").expect("something is recommended");
+        assert_eq!(targets(&found), [expected], "{has}, {recommended}, {limits}, {max}");
     }
 }

@@ -19,6 +19,12 @@ use crate::set_up;
 /// planes there are at once has a limit of its own.
 const TESTS_PER_CORE: usize = 2;
 
+/// What property tests take their random numbers from.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
+/// In CI a change is judged by the same cases as the one before it; everybody else tries new ones in every run.
+const SEED_IN_CI: &str = "20261122";
+
 /// What the test harness takes the number of tests at once from; `--test-threads` goes before it.
 const THREADS: &str = "RUST_TEST_THREADS";
 
@@ -57,9 +63,7 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     for name in outcome.failures() {
         say(format_args!("FAILED: {name}"));
     }
-    let in_ci =
-        std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
-    let incomplete = in_ci && !(not_run.is_empty() && missing.is_empty());
+    let incomplete = is_ci() && !(not_run.is_empty() && missing.is_empty());
     if incomplete {
         say("in CI what could not run is a failure");
     }
@@ -71,12 +75,20 @@ pub fn tests(arguments: &[String]) -> Result<bool> {
     Ok(outcome.succeeded() && passed > 0 && left.is_empty() && !incomplete)
 }
 
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
 fn cargo_test(arguments: &[String], scratch: &Scratch) -> Result<Outcome> {
     let mut command = Command::new(cargo());
     command.args(["test", "--workspace", "--no-fail-fast"]);
     if std::env::var_os(THREADS).is_none() {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         command.env(THREADS, (TESTS_PER_CORE * cores).to_string());
+    }
+    if is_ci() && std::env::var_os(SEED).is_none() {
+        say(format_args!("property tests take the cases of {SEED}={SEED_IN_CI}"));
+        command.env(SEED, SEED_IN_CI);
     }
     if std::io::stderr().is_terminal() {
         command.args(["--color", "always"]);
