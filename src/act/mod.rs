@@ -12,7 +12,8 @@
 //! - `fence` says whether this process may write now, `limiter` how fast, `permit` is both.
 //! - `lease` knows the rules of a leader election, `election` runs one and moves the fence.
 //! - `queue` is the order in which things are written, `status` one write, `outbox` the workers.
-//! - `eviction` and `resize` are one write to a pod each, with all that the server may answer; `exchange` is how they ask.
+//! - `eviction` and `resize` are one write to a pod each, with all that the server may answer.
+//! - `request` is how all of these ask: with a time limit, counted.
 //! - `registration`, `certificate_secret` and `webhook_lease` are the admission controller's three writes.
 //! - `access` asks beforehand what is allowed, `writes` counts what became of every write.
 
@@ -20,7 +21,6 @@ pub mod access;
 pub mod certificate_secret;
 pub mod election;
 pub mod eviction;
-mod exchange;
 pub mod fence;
 pub mod heartbeat;
 mod jitter;

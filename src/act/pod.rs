@@ -1,10 +1,6 @@
 //! Which pod is written to, and its annotations.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,8 +13,8 @@ use plimsoll_storage::WritePermit;
 use serde_json::json;
 
 use crate::act::{
-    exchange::{Reply, send},
-    writes::{Answer, WriteKind, WriteStats},
+    request::{Reply, Unsent, exchange},
+    writes::{WriteKind, WriteStats},
 };
 
 /// Who wrote, in `managedFields`.
@@ -115,15 +111,12 @@ pub(super) async fn write(
     request: Result<http::Request<Body>, impl fmt::Display>,
 ) -> Result<Reply, Unwritten> {
     let request = request.map_err(|why| failed(what, pod, &why.to_string(), None))?;
-    if permit.acquire().await.is_err() {
-        stats.count(what, Answer::Fenced, Duration::ZERO);
-        return Err(Unwritten::Fenced);
-    }
-    let sent = Instant::now();
-    let reply = send(client, request, REQUEST_LIMIT).await;
-    let answer = reply.as_ref().map_or(Answer::None, |reply| Answer::Code(reply.code.as_u16()));
-    stats.count(what, answer, sent.elapsed());
-    reply.map_err(|why| failed(what, pod, &why, None))
+    exchange(client, permit, (stats, what), REQUEST_LIMIT, request).await.map_err(|unsent| {
+        match unsent {
+            Unsent::Fenced => Unwritten::Fenced,
+            Unsent::Unanswered(why) => failed(what, pod, &why, None),
+        }
+    })
 }
 
 /// What an answer that is no success means for any write to a pod.

@@ -1,9 +1,18 @@
-//! One request to the API server: its time limit, its place in the counts, and what its failure says.
+//! One request to the API server: its time limit, its place in the counts, and what its answer says.
+//!
+//! What kube's typed calls answer is enough for most. They throw the headers of a refusal away, though, and `Retry-After`
+//! is one, and their retries would hold an eviction that a disruption budget refuses for minutes: [`exchange`] is for
+//! those who need the whole answer.
 
 use std::{
     future::Future,
     time::{Duration, Instant},
 };
+
+use http::{Request, StatusCode, header::RETRY_AFTER};
+use http_body_util::BodyExt as _;
+use kube::{Client, client::Body, core::Status};
+use plimsoll_storage::WritePermit;
 
 use super::writes::{Answer, WriteKind, WriteStats};
 
@@ -45,7 +54,7 @@ impl From<kube::Error> for Failed {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused { code: status.code, why: status.message },
-            error => Self::Unanswered(error.to_string()),
+            error => Self::Unanswered(one_line(&error.to_string())),
         }
     }
 }
@@ -68,12 +77,101 @@ pub(super) async fn write<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Failed> {
+    counted(stats, kind, read(limit, request), |_| 200).await
+}
+
+/// The server's answer, read whole.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub code: StatusCode,
+    pub retry_after: Option<Duration>,
+    pub body: bytes::Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Unsent {
+    /// It was not sent: this process may not write.
+    Fenced,
+    /// It was, and nothing came back in time.
+    Unanswered(String),
+}
+
+/// Writes under the permit, counts it, and waits no longer than that for the whole answer, whatever it is.
+pub(super) async fn exchange(
+    client: &Client,
+    permit: &dyn WritePermit,
+    (stats, kind): (&WriteStats, WriteKind),
+    limit: Duration,
+    request: Request<Body>,
+) -> Result<Reply, Unsent> {
+    if permit.acquire().await.is_err() {
+        stats.count(kind, Answer::Fenced, Duration::ZERO);
+        return Err(Unsent::Fenced);
+    }
+    let sent = read(limit, send(client, request));
+    let reply = counted(stats, kind, sent, |reply| reply.code.as_u16()).await;
+    reply.map_err(|failed| Unsent::Unanswered(failed.to_string()))
+}
+
+async fn counted<T>(
+    stats: &WriteStats,
+    kind: WriteKind,
+    request: impl Future<Output = Result<T, Failed>>,
+    code: impl FnOnce(&T) -> u16,
+) -> Result<T, Failed> {
     let sent = Instant::now();
-    let answer = read(limit, request).await;
+    let answer = request.await;
     let outcome = match &answer {
-        Ok(_) => Answer::Code(200),
+        Ok(answer) => Answer::Code(code(answer)),
         Err(failed) => failed.code().map_or(Answer::None, Answer::Code),
     };
     stats.count(kind, outcome, sent.elapsed());
     answer
+}
+
+async fn send(client: &Client, request: Request<Body>) -> kube::Result<Reply> {
+    let response = client.send(request).await?;
+    let code = response.status();
+    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let header = header.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+    let body = response.into_body().collect().await?;
+    let mut reply = Reply { code, retry_after: None, body: body.to_bytes() };
+    if !code.is_success() {
+        let detailed = || {
+            let seconds = u64::from(reply.status()?.details?.retry_after_seconds);
+            (seconds > 0).then_some(Duration::from_secs(seconds))
+        };
+        reply.retry_after = header.or_else(detailed);
+    }
+    Ok(reply)
+}
+
+impl Reply {
+    /// What a refusal says about itself; `None` where it is no Status.
+    fn status(&self) -> Option<Status> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// Whether a refusal names a cause of this kind.
+    pub fn has_cause(&self, kind: &str) -> bool {
+        let details = self.status().and_then(|status| status.details);
+        details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == kind))
+    }
+
+    /// The server's own words, whether it answers with a Status or with plain text.
+    pub fn message(&self) -> String {
+        let text = match self.status() {
+            Some(status) if !status.message.is_empty() => status.message,
+            _ => String::from_utf8_lossy(&self.body).into_owned(),
+        };
+        one_line(&text)
+    }
+}
+
+/// A text without line breaks, cut where it gets long.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let words: Vec<_> = text.split_whitespace().collect();
+    words.join(" ").chars().take(LONGEST).collect()
 }

@@ -1,6 +1,6 @@
 //! One write of a VerticalPodAutoscaler's status, or of its annotations beside it, and what can come of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Request, StatusCode};
 use kube::{
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::{
     act::{
-        exchange::send,
-        writes::{Answer, WriteKind, WriteStats},
+        request::{Unsent, exchange},
+        writes::{WriteKind, WriteStats},
     },
     api::VerticalPodAutoscaler,
 };
@@ -133,21 +133,11 @@ pub(super) async fn attempt(
         Ok(request) => request,
         Err(why) => return failed(&why).into(),
     };
-    if permit.acquire().await.is_err() {
-        stats.count(part.kind(), Answer::Fenced, Duration::ZERO);
-        return Outcome::Fenced.into();
-    }
-    let sent = Instant::now();
-    let reply = send(client, request, limit).await;
-    let count = |answer| stats.count(part.kind(), answer, sent.elapsed());
-    let reply = match reply {
+    let reply = match exchange(client, permit, (stats, part.kind()), limit, request).await {
         Ok(reply) => reply,
-        Err(why) => {
-            count(Answer::None);
-            return failed(&why).into();
-        }
+        Err(Unsent::Fenced) => return Outcome::Fenced.into(),
+        Err(Unsent::Unanswered(why)) => return failed(&why).into(),
     };
-    count(Answer::Code(reply.code.as_u16()));
     let outcome = match reply.code {
         code if code.is_success() => match serde_json::from_slice::<Stored>(&reply.body) {
             Ok(Stored { metadata: StoredMetadata { resource_version } }) => {
