@@ -359,7 +359,7 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
     );
     assert!(
         log.iter()
-            .any(|line| line["message"] == "the recommender starts" && line["name"] == "default")
+            .any(|line| line["message"] == "the recommender starts" && line["compat"] == "Plimsoll")
     );
     let warnings = warnings(&log);
     let [strays, secret, idle] = warnings[..] else { panic!("{warnings:?}") };

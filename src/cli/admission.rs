@@ -10,9 +10,9 @@ use super::{
     cluster::ClusterArgs,
     gates::{Gate, Gates},
     klog::{self, LogArgs},
-    log,
-    output::{Problem, on_one_line},
+    output::Problem,
     registration::RegistrationArgs,
+    role::Start,
     typed::Typed,
     value,
 };
@@ -177,24 +177,13 @@ impl AdmissionArgs {
 /// Runs the admission controller until it is told to end.
 pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let troubles = log::install(&config.log)?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        compat = ?config.compat,
-        "the admission controller starts"
-    );
-    for warning in troubles.iter().chain(&config.warnings) {
-        tracing::warn!("{warning}");
-    }
-    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("cannot start: {error}")))?;
-    runtime.block_on(run::admission::run(config)).map_err(|error| failed(format!("{error:#}")))?;
-    Ok(Exit::Fine)
+    let start = Start {
+        role: "admission controller",
+        compat: config.compat,
+        log: config.log.clone(),
+        warnings: config.warnings.clone(),
+    };
+    start.run(run::admission::run(config))
 }
 
 #[cfg(test)]

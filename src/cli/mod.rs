@@ -27,6 +27,7 @@ mod progress;
 mod prometheus;
 mod recommender;
 mod registration;
+mod role;
 mod terminal;
 mod typed;
 mod value;

@@ -12,10 +12,10 @@ use super::{
     election::ElectionArgs,
     gates::{Gate, Gates},
     klog::{self, LogArgs},
-    log,
     model::ModelArgs,
-    output::{Problem, on_one_line},
+    output::Problem,
     prometheus::PrometheusArgs,
+    role::Start,
     typed::Typed,
     value,
 };
@@ -263,26 +263,11 @@ impl RecommenderArgs {
 /// Runs the recommender until it is told to end.
 pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let troubles = log::install(&config.log)?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        name = config.name,
-        compat = ?config.compat,
-        storage = %config.storage,
-        "the recommender starts"
-    );
-    for warning in troubles.iter().chain(&config.warnings) {
-        tracing::warn!("{warning}");
-    }
-    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("cannot start: {error}")))?;
-    runtime
-        .block_on(run::recommender::run(config))
-        .map_err(|error| failed(format!("{error:#}")))?;
-    Ok(Exit::Fine)
+    let start = Start {
+        role: "recommender",
+        compat: config.compat,
+        log: config.log.clone(),
+        warnings: config.warnings.clone(),
+    };
+    start.run(run::recommender::run(config))
 }

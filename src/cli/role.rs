@@ -1,0 +1,41 @@
+//! How every role runs behind its command: its log, what was odd about its flags, and the runtime that it lives in.
+
+use super::{
+    Exit, log,
+    output::{Problem, on_one_line},
+};
+use crate::{compat::Compat, run::config::LogConfig};
+
+/// What every role is started with.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    /// Its name.
+    pub role: &'static str,
+    /// Whose behaviour is wanted.
+    pub compat: Compat,
+    /// Where words about its work go.
+    pub log: LogConfig,
+    /// What was given and should be looked at.
+    pub warnings: Vec<String>,
+}
+
+impl Start {
+    /// Runs the role until it is told to end.
+    pub fn run(self, role: impl Future<Output = anyhow::Result<()>>) -> Result<Exit, Problem> {
+        let troubles = log::install(&self.log)?;
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(version, compat = ?self.compat, "the {} starts", self.role);
+        for warning in troubles.iter().chain(&self.warnings) {
+            tracing::warn!("{warning}");
+        }
+        // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| failed(format!("cannot start: {error}")))?;
+        runtime.block_on(role).map_err(|error| failed(format!("{error:#}")))?;
+        Ok(Exit::Fine)
+    }
+}
