@@ -8,6 +8,7 @@
 
 pub mod act;
 pub mod admit;
+pub mod annotation;
 pub mod api;
 pub mod certificate;
 pub mod cli;

@@ -3,12 +3,13 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
+    annotation::KEYS,
     cli::{self, flags},
     compat::Fix,
     doctor,
     explain::{Report, text},
     look::{Glyphs, Look},
-    recommend::tuning::{KEYS, PROFILES, Profile},
+    recommend::tuning::{PROFILES, Profile},
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -33,7 +34,8 @@ fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_annotations_in_the_documentation_are_those_of_the_code() {
-    let known: Vec<String> = flags::recommender().into_iter().map(|flag| flag.name).collect();
+    let roles = [flags::recommender(), flags::admission()];
+    let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     let mut table = String::from(
         "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
     );
@@ -41,8 +43,9 @@ fn the_annotations_in_the_documentation_are_those_of_the_code() {
         let strangers = key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
         assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
         let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
-        let (name, wanted, effect, flags) = (key.name, key.wanted, key.effect, flags.join(", "));
-        writeln!(table, "| `{name}` | {wanted} | VPA | recommender | {flags} | {effect} |")
+        let (name, wanted, effect) = (key.name, key.wanted, key.effect);
+        let (readers, flags) = (key.readers.join(", "), flags.join(", "));
+        writeln!(table, "| `{name}` | {wanted} | VPA | {readers} | {flags} | {effect} |")
             .expect("fits");
     }
     generated("docs/configuration.md", "annotations", &table);

@@ -99,6 +99,8 @@ pub struct Wanted {
     pub fail: bool,
     /// How long the API server waits.
     pub timeout_seconds: i32,
+    /// Whether it is called once more for a pod that another webhook has changed since.
+    pub again: bool,
 }
 
 /// How much of a registration that is there is looked at.

@@ -88,6 +88,7 @@ impl RegistrationArgs {
             namespaces: namespaces(scope, compat),
             fail: self.webhook_failure_policy_fail,
             timeout_seconds: self.webhook_timeout_seconds,
+            again: compat == Compat::Plimsoll,
         };
         (self.register_webhook.then_some(wanted), warning)
     }

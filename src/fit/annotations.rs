@@ -36,7 +36,7 @@ pub fn parse_observed(value: &str) -> Option<Vec<&str>> {
     names.iter().all(|name| is_dns_label(name)).then_some(names)
 }
 
-fn is_dns_label(name: &str) -> bool {
+pub(super) fn is_dns_label(name: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let bytes = name.as_bytes();
     (1..=63).contains(&bytes.len())

@@ -27,6 +27,7 @@ pub mod reason;
 mod scale;
 mod settle;
 mod sizes;
+mod wishes;
 
 pub use patch::Operation;
 pub use plan::{LimitPolicy, Plan, Rules};
@@ -35,3 +36,4 @@ pub use processed::{Processed, processed};
 pub use range::{LimitRangeItem, Range, RangeKind, Ranges};
 pub use reason::{Reason, Refusal, Rule};
 pub use sizes::{Size, qos_with, sizes};
+pub use wishes::Wishes;

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
+    annotation::LIMIT_POLICY,
     api::vpa::{
         ContainerPolicy, ControlledValues, Recommendation, UpdateMode, VerticalPodAutoscaler,
         VerticalPodAutoscalerSpec,
@@ -50,10 +51,6 @@ impl Factor {
     }
 }
 
-/// What a limit policy has to look like.
-pub const LIMIT_POLICY_WANTED: &str =
-    "`ratio`, `requestsOnly`, `max`, or `fixed:FACTOR` with a factor from 1 to 1000";
-
 impl FromStr for LimitPolicy {
     type Err = String;
 
@@ -66,9 +63,9 @@ impl FromStr for LimitPolicy {
             "ratio" => Ok(Self::Ratio),
             "requestsOnly" => Ok(Self::RequestsOnly),
             "max" => Ok(Self::Max),
-            other => fixed(other)
-                .map(Self::Fixed)
-                .ok_or_else(|| format!("`{other}` is no limit policy; use {LIMIT_POLICY_WANTED}")),
+            other => fixed(other).map(Self::Fixed).ok_or_else(|| {
+                format!("`{other}` is no limit policy; use {}", LIMIT_POLICY.wanted)
+            }),
         }
     }
 }

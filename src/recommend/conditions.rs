@@ -3,8 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use plimsoll_storage::Time;
 
-use super::tuning::BadAnnotation;
-use crate::api::vpa::Condition;
+use crate::{annotation::BadAnnotation, api::vpa::Condition};
 
 /// There is a recommendation.
 pub const RECOMMENDATION_PROVIDED: &str = "RecommendationProvided";

@@ -6,9 +6,10 @@ use super::{
     container::ContainerHistory,
     policy::{self, Amounts, ContainerPolicy, Controlled, Overrides},
     settings::{Rules, Settings},
-    tuning::{BadAnnotation, Tuning},
+    tuning::Tuning,
 };
 use crate::{
+    annotation::BadAnnotation,
     api::vpa::{self, ContainerMode},
     quantity::Quantity,
 };

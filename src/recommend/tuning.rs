@@ -3,6 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
+    annotation::{
+        BadAnnotation, CPU_FLOOR, CPU_PERCENTILE, HALF_LIFE, Key, MARGIN, MEMORY_FLOOR,
+        MEMORY_PERCENTILE, PROFILE,
+    },
     quantity::Quantity,
     units::{Bytes, MilliCpu},
 };
@@ -24,95 +28,29 @@ pub struct Tuning {
     pub memory_floor: Option<Bytes>,
 }
 
-/// An annotation that is ours but makes no sense. It is ignored, and the VPA says so in a condition.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
-pub struct BadAnnotation {
-    /// Key of the annotation.
-    pub key: String,
-    /// What it says.
-    pub value: String,
-    /// What it should say.
-    pub wanted: &'static str,
-}
+type Reader = fn(&str, &mut Tuning) -> Option<()>;
 
-/// One tuning annotation: the documentation's table and the parser are made from the same list.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Key of the annotation.
-    pub name: &'static str,
-    /// What it should say.
-    pub wanted: &'static str,
-    /// What it does.
-    pub effect: &'static str,
-    /// The flags that it goes before.
-    pub flags: &'static [&'static str],
-    read: fn(&str, &mut Tuning) -> Option<()>,
-}
-
-const PERCENTILE: &str = "a number from 0 to 1";
-const AMOUNT: &str = "a quantity of at least 0";
-
-/// All tuning annotations.
-pub const KEYS: [Key; 7] = [
-    Key {
-        name: "plimsoll.dev/profile",
-        wanted: "`latency`, `batch` or `cost`",
-        effect: "percentiles and margin of a named profile",
-        flags: &[
-            "target-cpu-percentile",
-            "target-memory-percentile",
-            "recommendation-margin-fraction",
-        ],
-        read: |text, tuning| {
-            let profile = PROFILES.iter().find(|profile| profile.name == text)?;
-            *tuning = tuning.or(profile.tuning);
-            Some(())
-        },
-    },
-    Key {
-        name: "plimsoll.dev/cpu-percentile",
-        wanted: PERCENTILE,
-        effect: "share of the CPU samples that the target covers",
-        flags: &["target-cpu-percentile"],
-        read: |text, tuning| set(&mut tuning.cpu_percentile, share(text)),
-    },
-    Key {
-        name: "plimsoll.dev/memory-percentile",
-        wanted: PERCENTILE,
-        effect: "share of the memory peaks that the target covers",
-        flags: &["target-memory-percentile"],
-        read: |text, tuning| set(&mut tuning.memory_percentile, share(text)),
-    },
-    Key {
-        name: "plimsoll.dev/margin",
-        wanted: "a number from 0 to 10",
-        effect: "share added to every percentile",
-        flags: &["recommendation-margin-fraction"],
-        read: |text, tuning| set(&mut tuning.margin, number(text, 10.0)),
-    },
-    Key {
-        name: "plimsoll.dev/half-life",
-        wanted: "a duration from 1h to 2400h",
-        effect: "time after which a sample counts half",
-        flags: &["cpu-histogram-decay-half-life", "memory-histogram-decay-half-life"],
-        read: |text, tuning| set(&mut tuning.half_life, half_life(text)),
-    },
-    Key {
-        name: "plimsoll.dev/cpu-floor",
-        wanted: AMOUNT,
-        effect: "least CPU of each container, in place of its share of the pod's floor",
-        flags: &["pod-recommendation-min-cpu-millicores"],
-        read: |text, tuning| set(&mut tuning.cpu_floor, amount(text).map(Quantity::to_cpu)),
-    },
-    Key {
-        name: "plimsoll.dev/memory-floor",
-        wanted: AMOUNT,
-        effect: "least memory of each container, in place of its share of the pod's floor",
-        flags: &["pod-recommendation-min-memory-mb"],
-        read: |text, tuning| set(&mut tuning.memory_floor, amount(text).map(Quantity::to_memory)),
-    },
+/// All annotations that tune, single values after the profile that they go before.
+const READERS: [(Key, Reader); 7] = [
+    (PROFILE, |text, tuning| {
+        let profile = PROFILES.iter().find(|profile| profile.name == text)?;
+        *tuning = tuning.or(profile.tuning);
+        Some(())
+    }),
+    (CPU_PERCENTILE, |text, tuning| set(&mut tuning.cpu_percentile, share(text))),
+    (MEMORY_PERCENTILE, |text, tuning| set(&mut tuning.memory_percentile, share(text))),
+    (MARGIN, |text, tuning| set(&mut tuning.margin, number(text, 10.0))),
+    (HALF_LIFE, |text, tuning| set(&mut tuning.half_life, half_life(text))),
+    (CPU_FLOOR, |text, tuning| set(&mut tuning.cpu_floor, amount(text).map(Quantity::to_cpu))),
+    (MEMORY_FLOOR, |text, tuning| {
+        set(&mut tuning.memory_floor, amount(text).map(Quantity::to_memory))
+    }),
 ];
+
+/// The keys of those annotations.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(key, _)| key.name)
+}
 
 /// A named set of values.
 #[derive(Clone, Copy, Debug)]
@@ -174,14 +112,9 @@ impl Tuning {
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Self, Vec<BadAnnotation>) {
         let (mut tuning, mut bad) = (Self::NONE, Vec::new());
         // Single values first, the profile fills what they leave open.
-        for key in KEYS.iter().rev() {
-            let Some(value) = annotations.get(key.name) else { continue };
-            if (key.read)(value.trim(), &mut tuning).is_none() {
-                bad.push(BadAnnotation {
-                    key: key.name.into(),
-                    value: value.clone(),
-                    wanted: key.wanted,
-                });
+        for (key, read) in READERS.iter().rev() {
+            if let Err(why) = key.read(annotations, |text| read(text, &mut tuning)) {
+                bad.push(why);
             }
         }
         (tuning, bad)

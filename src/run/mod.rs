@@ -1,6 +1,7 @@
 //! The roles: what each is configured by, and how its parts are put together and kept running.
 
 pub mod admission;
+mod annotations;
 mod client;
 pub mod cluster;
 pub mod config;

@@ -8,7 +8,7 @@ use super::{
 /// Modules of the root crate by layer. One may use its own layer's first row freely, and otherwise itself and
 /// the layers above it in this list.
 const LAYERS: [&[&str]; 7] = [
-    &["api", "certificate", "clock", "compat", "look", "quantity", "units"],
+    &["annotation", "api", "certificate", "clock", "compat", "look", "quantity", "units"],
     &["fit"],
     &["recommend", "update", "admit", "watermark", "horizontal"],
     &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
@@ -18,7 +18,8 @@ const LAYERS: [&[&str]; 7] = [
 ];
 
 /// Modules that are handed plain data and `now`, and answer with a decision.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
+    "annotation",
     "compat",
     "doctor",
     "explain",

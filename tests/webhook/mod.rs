@@ -1,5 +1,6 @@
 //! The webhook: what API servers, and others who connect, get from it.
 
+mod annotated;
 pub mod caller;
 mod calls;
 mod cluster;

@@ -92,7 +92,12 @@ impl Served {
 
 /// A certificate for the name that is called, with those who trust it.
 pub fn certificate() -> (Pair, Bundle) {
-    let wanted = Wanted { names: vec![NAME.to_owned()], lifetime: Duration::from_hours(1) };
+    certificate_for(NAME)
+}
+
+/// The same for another name.
+pub fn certificate_for(name: &str) -> (Pair, Bundle) {
+    let wanted = Wanted { names: vec![name.to_owned()], lifetime: Duration::from_hours(1) };
     let pair = make(&wanted, wall_now().into()).expect("made");
     let trusts = Bundle::read(&pair.authority);
     (pair, trusts)
@@ -100,11 +105,21 @@ pub fn certificate() -> (Pair, Bundle) {
 
 /// Serves this certificate.
 pub async fn serve(pair: &Pair, limits: WebhookLimits, minimum: MinVersion) -> Served {
+    serve_reviewer(pair, limits, minimum, Arc::new(Annotates)).await
+}
+
+/// The same, with somebody else who decides about pods.
+pub async fn serve_reviewer(
+    pair: &Pair,
+    limits: WebhookLimits,
+    minimum: MinVersion,
+    reviewer: Arc<dyn Reviewer>,
+) -> Served {
     let webhook = Webhook::bind("127.0.0.1:0").await.expect("a free port").with_limits(limits);
     let port = webhook.address().port();
     let (keyring, counts) = (Arc::new(Keyring::default()), Arc::new(Counts::default()));
     let tls = server_config(minimum, &Ciphers::default(), Arc::clone(&keyring)).expect("settings");
-    let reviews = Reviews::new(Arc::clone(&counts) as _).route("", "pods", Arc::new(Annotates));
+    let reviews = Reviews::new(Arc::clone(&counts) as _).route("", "pods", reviewer);
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { stopped.await.unwrap_or(()) };
     let done = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));

@@ -28,7 +28,7 @@ pub(super) fn webhook(wanted: &Wanted, trusts: &Bundle) -> Value {
         Namespaces::Only(namespace) => selector("In", std::slice::from_ref(namespace)),
         Namespaces::Except(namespaces) => selector("NotIn", namespaces),
     };
-    json!({
+    let mut webhook = json!({
         "name": WEBHOOK,
         "admissionReviewVersions": ["v1"],
         "rules": [
@@ -50,7 +50,11 @@ pub(super) fn webhook(wanted: &Wanted, trusts: &Bundle) -> Value {
         "timeoutSeconds": wanted.timeout_seconds,
         "clientConfig": client,
         "namespaceSelector": selector,
-    })
+    });
+    if wanted.again {
+        webhook["reinvocationPolicy"] = json!("IfNeeded");
+    }
+    webhook
 }
 
 fn selector(operator: &str, namespaces: &[String]) -> Value {
@@ -159,6 +163,7 @@ mod tests {
             namespaces: Namespaces::Except(vec![String::new()]),
             fail: false,
             timeout_seconds: 30,
+            again: false,
         }
     }
 

@@ -1,11 +1,17 @@
 //! Where what was read meets the rules: the one place that knows how decisions are asked for.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
 use super::Role;
 use crate::{
     admit::{self, Admission, validation},
     api::VerticalPodAutoscaler,
-    fit::{Operation, Plan, Pod, Ranges, Rules},
+    compat::Compat,
+    fit::{Operation, Pod, Ranges, Rules, Wishes},
     quantity::Quantity,
+    run::annotations::bad,
 };
 
 /// Why a pod is let through as it is: in one word, and in a sentence.
@@ -29,7 +35,8 @@ impl Role {
             boosts: gates.startup_boost,
             max_boost: self.config.max_boost.unwrap_or(Quantity::ZERO),
         };
-        let plan = Plan::of(vpa).with_limits(self.config.limit_policy);
+        let wishes = Wishes::of(vpa, self.config.compat);
+        let plan = wishes.plan(vpa, self.config.limit_policy);
         admit::admit(pod, &plan, Some(ranges), &admission)
             .map(|admitted| admitted.operations)
             .map_err(|refusal| (refusal.name(), refusal.to_string()))
@@ -48,6 +55,26 @@ impl Role {
             per_vpa_config: gates.per_vpa_config,
             in_place: gates.in_place,
         };
-        validation::validate(object, old, gates, self.config.compat, others)
+        let mut said = validation::validate(object, old, gates, self.config.compat, others);
+        if self.config.compat == Compat::Plimsoll {
+            said.warnings.extend(ignored(object));
+        }
+        said
     }
+}
+
+/// A line for each annotation that makes no sense.
+fn ignored(object: &[u8]) -> Vec<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let Object { metadata } = serde_json::from_slice(object).unwrap_or_default();
+    bad(&metadata.annotations.unwrap_or_default()).iter().map(ToString::to_string).collect()
 }

@@ -6,6 +6,7 @@ use plimsoll_storage::{Skipped, Time, VpaKey};
 
 use super::{ExplainConfig, told};
 use crate::{
+    annotation::BadAnnotation,
     api::{ResourceList, VerticalPodAutoscaler, vpa},
     compat::Compat,
     explain::{
@@ -141,9 +142,8 @@ fn written(vpa: &VerticalPodAutoscaler) -> BTreeMap<&str, &vpa::ContainerRecomme
     all.map(|one| (&*one.container_name, one)).collect()
 }
 
-fn ignored<'a>(core: &'a Core, key: &VpaKey) -> &'a [tuning::BadAnnotation] {
-    let tuned = core.fleet.settings().per_vpa_tuning && !core.fleet.is_upstream();
-    let watched = core.fleet.get(key).filter(|_| tuned);
+fn ignored<'a>(core: &'a Core, key: &VpaKey) -> &'a [BadAnnotation] {
+    let watched = core.fleet.get(key).filter(|_| !core.fleet.is_upstream());
     watched.map_or(&[], |watched| &watched.directives().bad_annotations)
 }
 
@@ -345,9 +345,8 @@ impl Judged<'_> {
         }
         if !self.config.settings.per_vpa_tuning && self.stored.told.is_none() {
             let annotations = self.vpa.metadata.annotations.as_ref();
-            let has =
-                |key: &&tuning::Key| annotations.is_some_and(|all| all.contains_key(key.name));
-            let idle: Vec<&str> = tuning::KEYS.iter().filter(has).map(|key| key.name).collect();
+            let has = |key: &&str| annotations.is_some_and(|all| all.contains_key(*key));
+            let idle: Vec<&str> = tuning::keys().filter(has).collect();
             if !idle.is_empty() {
                 let idle = idle.join(", ");
                 notes.push(format!("Without --per-vpa-tuning {idle} has no effect."));

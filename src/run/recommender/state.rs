@@ -27,6 +27,7 @@ use crate::{
         shapes::{Shapes, Toleration},
         status::Reported,
     },
+    run::annotations::bad_for_writers,
 };
 
 /// So many VPAs are looked at before the lock is given back.
@@ -133,8 +134,13 @@ impl Core {
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let annotations = vpa.metadata.annotations.as_ref();
         let none = std::collections::BTreeMap::new();
-        let directives =
-            Directives::new(policies.map(Into::into).collect(), annotations.unwrap_or(&none));
+        let annotations = annotations.unwrap_or(&none);
+        let mut directives = Directives::new(policies.map(Into::into).collect(), annotations);
+        if !self.fleet.settings().per_vpa_tuning {
+            // Nobody reads these, so nothing is wrong with them.
+            directives.bad_annotations.clear();
+        }
+        directives.bad_annotations.extend(bad_for_writers(annotations));
         let created = self.index.vpa(&key).map_or(Time::EPOCH, |known| known.created);
         self.fleet.track(&key, directives, created);
         let status = vpa.status.as_ref();
@@ -266,8 +272,7 @@ impl Core {
             Target::Unsupported(message) | Target::Unavailable(message) => Some(&**message),
         };
         let upstream = self.fleet.is_upstream();
-        let tuned = self.fleet.settings().per_vpa_tuning && !upstream;
-        let ignored = if tuned { &*watched.directives().bad_annotations } else { &[] };
+        let ignored = if upstream { &[] } else { &*watched.directives().bad_annotations };
         let limits = room::fit(&mut said, &self.room(key));
         let by: Vec<&str> = room::restricted_by(&said).map(Reason::name).collect();
         let words = (!by.is_empty()).then(|| (by.join(","), describe(limits)));

@@ -3,7 +3,7 @@
 //! The five fields are cron's, and say when a window opens. A zone is an offset or a rule as in `TZ`
 //! (`CET-1CEST,M3.5.0,M10.5.0/3`), because a name would have to be looked up in files; without one it is UTC.
 
-use std::{str::FromStr, time::Duration};
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
 use jiff::{
     ToSpan,
@@ -12,12 +12,7 @@ use jiff::{
 };
 use plimsoll_storage::Time;
 
-/// Key of the annotation by which a VPA names its windows.
-pub const KEY: &str = "plimsoll.dev/change-window";
-
-/// What a window should look like.
-pub const WANTED: &str =
-    "change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`";
+use crate::annotation::{BadAnnotation, CHANGE_WINDOW};
 
 /// The longest that one window may be open: a week of windows of a week each is always.
 const LONGEST: Duration = Duration::from_hours(7 * 24);
@@ -44,7 +39,7 @@ struct Window {
 
 /// What is wrong with a window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not one of {WANTED}")]
+#[error("`{0}` is not one of {wanted}", wanted = CHANGE_WINDOW.wanted)]
 pub struct BadWindow(String);
 
 impl FromStr for Windows {
@@ -133,6 +128,11 @@ fn read_zone(text: &str) -> Option<TimeZone> {
 impl Windows {
     /// At any time.
     pub const ALWAYS: Self = Self(Vec::new());
+
+    /// Those that the annotations of a VPA name, if they name any. They go before the flag.
+    pub fn of(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, BadAnnotation> {
+        CHANGE_WINDOW.read(annotations, |text| text.parse().ok())
+    }
 
     /// Whether one is open.
     pub fn are_open(&self, now: Time) -> bool {
@@ -267,7 +267,7 @@ mod tests {
             "0 22 * * * for 4h; rubbish",
         ] {
             let error = text.parse::<Windows>().expect_err(text).to_string();
-            assert!(error.contains(WANTED), "{error}");
+            assert!(error.contains(CHANGE_WINDOW.wanted), "{error}");
         }
     }
 }
