@@ -43,6 +43,7 @@ pub struct Election {
     options: ElectionOptions,
     fence: Fence,
     stats: Arc<WriteStats>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     observed: Observed,
     /// Since when the lease is gone that another one had.
     absent: Option<Instant>,
@@ -69,6 +70,7 @@ impl Election {
             options,
             fence,
             stats: Arc::default(),
+            turn: Arc::default(),
             observed: Observed::default(),
             absent: None,
             own: None,
@@ -80,6 +82,14 @@ impl Election {
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.stats = stats;
+        self
+    }
+
+    /// Takes this turn for as long as it reads and writes the Lease: whoever else of this process writes something on it
+    /// takes the same, so that neither costs the other its lead.
+    #[must_use]
+    pub fn with_turn(mut self, turn: Arc<tokio::sync::Mutex<()>>) -> Self {
+        self.turn = turn;
         self
     }
 
@@ -127,6 +137,8 @@ impl Election {
 
     /// One try to renew or to take the lease. Leaves the fence alone: whoever runs this decides on it.
     async fn step(&mut self) -> kube::Result<Step> {
+        let turn = Arc::clone(&self.turn);
+        let _turn = turn.lock().await;
         if let Some(own) = self.own.take() {
             match self.claim(&own).await? {
                 Some(sent) => return Ok(Step::Held(sent)),
@@ -296,6 +308,8 @@ impl Election {
     /// Clears the holder, so that the next one need not wait.
     async fn resign(&mut self) {
         const TRIES: usize = 3;
+        let turn = Arc::clone(&self.turn);
+        let _turn = turn.lock().await;
         for _ in 0..TRIES {
             let lease = match self.own.take() {
                 Some(own) => Some(own),

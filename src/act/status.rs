@@ -22,8 +22,8 @@ use crate::{
 
 /// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// Who wrote, in `managedFields`.
-const FIELD_MANAGER: &str = "plimsoll-recommender";
+/// Who writes for a recommender, in `managedFields`.
+pub const RECOMMENDER: &str = "plimsoll-recommender";
 
 /// What of an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub(super) enum Part {
     Status,
     /// Its metadata.
     Annotations,
+    /// Its metadata, where an updater keeps what it must not forget.
+    Memory,
 }
 
 /// A status that is to be written, or annotations that go with it.
@@ -44,6 +46,8 @@ pub struct StatusPatch {
     /// The whole merge patch, `{"status": ...}` or `{"metadata": {"annotations": ...}}`, without the
     /// resourceVersion. A list in it replaces the stored one, so `conditions` must hold everybody's.
     pub body: Value,
+    /// Who writes it, for `managedFields`.
+    pub writer: &'static str,
 }
 
 /// What came of a write.
@@ -157,13 +161,14 @@ impl Part {
         match self {
             Self::Status => WriteKind::Status,
             Self::Annotations => WriteKind::Annotations,
+            Self::Memory => WriteKind::Memory,
         }
     }
 
     const fn what(self) -> &'static str {
         match self {
             Self::Status => "the status of",
-            Self::Annotations => "the annotation on",
+            Self::Annotations | Self::Memory => "the annotation on",
         }
     }
 }
@@ -177,12 +182,12 @@ fn request(patch: &StatusPatch, part: Part) -> Result<Request<Body>, String> {
     metadata["resourceVersion"] = json!(patch.resource_version);
     let objects = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
     let parameters =
-        PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        PatchParams { field_manager: Some(patch.writer.into()), ..PatchParams::default() };
     let (of, name, merge) =
         (kube::core::Request::new(objects), &*patch.key.name, Patch::Merge(body));
     let (request, verb) = match part {
         Part::Status => (of.patch_subresource("status", name, &parameters, &merge), "patch_status"),
-        Part::Annotations => (of.patch(name, &parameters, &merge), "patch"),
+        Part::Annotations | Part::Memory => (of.patch(name, &parameters, &merge), "patch"),
     };
     let mut request = request.map_err(|why| why.to_string())?;
     // What kube's own calls say, for whoever counts requests by verb.

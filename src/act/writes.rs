@@ -23,6 +23,14 @@ pub enum WriteKind {
     Resize,
     /// Annotations of a pod.
     PodAnnotations,
+    /// What is remembered of a workload, on its VerticalPodAutoscaler.
+    Memory,
+    /// What was changed in the cluster, on the updater's Lease.
+    Ledger,
+    /// Replicas of a workload.
+    Replicas,
+    /// An event.
+    Event,
     /// The registration of the webhook.
     Registration,
     /// The Secret with the webhook's certificate.
@@ -42,6 +50,10 @@ impl WriteKind {
             Self::Eviction => "eviction",
             Self::Resize => "resize",
             Self::PodAnnotations => "pod_annotations",
+            Self::Memory => "memory",
+            Self::Ledger => "ledger",
+            Self::Replicas => "replicas",
+            Self::Event => "event",
             Self::Registration => "registration",
             Self::Certificate => "certificate",
             Self::WebhookLease => "webhook_lease",

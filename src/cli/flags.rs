@@ -2,7 +2,7 @@
 
 use clap::Arg;
 
-use super::{admission, command, recommender};
+use super::{admission, command, recommender, updater};
 
 /// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,11 @@ pub fn recommender() -> Vec<Flag> {
 /// All flags of the admission controller, in the order of `--help`.
 pub fn admission() -> Vec<Flag> {
     of(admission::NAME)
+}
+
+/// All flags of the updater, in the order of `--help`.
+pub fn updater() -> Vec<Flag> {
+    of(updater::NAME)
 }
 
 fn of(role: &str) -> Vec<Flag> {

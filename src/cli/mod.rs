@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 pub mod flags;
 mod gates;
+mod guards;
 mod identity;
 mod klog;
 mod log;
@@ -30,6 +31,7 @@ mod registration;
 mod role;
 mod terminal;
 mod typed;
+mod updater;
 mod value;
 mod waiting;
 
@@ -43,7 +45,7 @@ use clap::{
 
 pub use exit::Exit;
 
-use crate::run::{AdmissionConfig, RecommenderConfig};
+use crate::run::{AdmissionConfig, RecommenderConfig, UpdaterConfig};
 
 use self::{
     output::{Problem, on_one_line},
@@ -58,6 +60,7 @@ Examples:
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
   plimsoll recommender                 recommend, from inside of a cluster
   plimsoll admission-controller        give new pods what is recommended
+  plimsoll updater --dry-run           what it would change of running pods
   plimsoll explain vpa shop/web        why its numbers are what they are
   plimsoll doctor --prometheus-address http://localhost:9090
                                        what history a Prometheus can give
@@ -89,10 +92,11 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
+    Updater(Box<updater::UpdaterArgs>),
 }
 
 /// Commands that upstream has as programs: they are also started by that name, and read their flags as pflag does.
-const ROLES: [&str; 2] = [admission::NAME, recommender::NAME];
+const ROLES: [&str; 3] = [admission::NAME, recommender::NAME, updater::NAME];
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -107,6 +111,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
+            Command::Updater(arguments) => updater::run(&arguments, &typed),
         }
     });
     match outcome {
@@ -145,6 +150,22 @@ pub fn admission_config(
     }
 }
 
+/// The same for an updater. `variable` looks into the environment.
+pub fn updater_config(
+    flags: &[&str],
+    variable: impl Fn(&str) -> String,
+) -> Result<UpdaterConfig, String> {
+    let words = ["plimsoll", updater::NAME].into_iter().chain(flags.iter().copied());
+    let (cli, typed) =
+        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
+    match cli.command {
+        Command::Updater(arguments) => {
+            arguments.config(&typed, variable).map_err(Problem::into_message)
+        }
+        _ => Err("these are no flags of an updater".to_owned()),
+    }
+}
+
 /// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
 /// refuses it. For documentation: what it shows is to work.
 pub fn check(words: &[&str]) -> Result<(), String> {
@@ -157,6 +178,10 @@ pub fn check(words: &[&str]) -> Result<(), String> {
             if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
         }
         Command::Recommender(arguments) => {
+            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
+            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+        }
+        Command::Updater(arguments) => {
             let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
             if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
         }
@@ -319,6 +344,7 @@ mod tests {
             doctor::EXAMPLES,
             explain::EXAMPLES,
             recommender::EXAMPLES,
+            updater::EXAMPLES,
         ];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");

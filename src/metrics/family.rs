@@ -76,6 +76,11 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
         }
     }
 
+    /// Visits the values of all series that there are.
+    pub fn each(&self, visit: impl Fn(&V)) {
+        self.read().iter().for_each(|entry| visit(&entry.value));
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Vec<Entry<V, LABELS>>> {
         self.series.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -45,6 +45,15 @@ pub struct VpaRow<'a> {
     pub staleness_seconds: Option<f64>,
 }
 
+/// What holds updates of one VPA back.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateRow<'a> {
+    /// Which one.
+    pub vpa: &'a VpaKey,
+    /// Each reason by its word, and whether it holds.
+    pub reasons: &'a [(&'static str, bool)],
+}
+
 /// The state of a role, as rows. Each call visits one page of about [`PAGE`] objects in order of their keys, from the
 /// first key after `after` on, and says from where to go on; it holds its lock no longer than that. `None`: that was
 /// the last page. Rows of the same object are neighbours.
@@ -58,6 +67,15 @@ pub trait Objects: Send + Sync {
         after: Option<&VpaKey>,
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<VpaKey>;
+
+    /// Visits what holds updates back, of a page of VPAs; only updaters know.
+    fn updates(
+        &self,
+        _after: Option<&VpaKey>,
+        _visit: &mut dyn FnMut(UpdateRow<'_>),
+    ) -> Option<VpaKey> {
+        None
+    }
 }
 
 /// Which series of single objects there are.
@@ -208,11 +226,11 @@ static PASSES: [Pass; 10] = [
     Pass {
         definition: gauge(
             "plimsoll_restricted_scaling",
-            "Whether the target would be another one without this limit: 1 while it would, else 0.",
+            "Whether the target would be another one, or pods would be changed, without this limit: 1 while it is so, else 0.",
         )
         .labels(
             &["container", "kind", "name", "namespace", "reason", "resource"],
-            "7 for each of 2 per container; with `restricted` only those that are 1",
+            "7 for each of 2 per container, 23 per VPA of an updater; with `restricted` only those that are 1",
         )
         .absent("the container has no recommendation"),
         rows: Rows::Restrictions,
@@ -224,18 +242,20 @@ pub(super) struct ObjectScrape {
     objects: Arc<ObjectMetrics>,
     pass: usize,
     after: Option<VpaKey>,
+    /// The containers of the family were written, and its VPAs are not yet.
+    halfway: bool,
     /// The family's two lines were written: it has a series.
     begun: bool,
 }
 
 impl ObjectScrape {
     pub(super) fn new(objects: Arc<ObjectMetrics>) -> Self {
-        Self { objects, pass: 0, after: None, begun: false }
+        Self { objects, pass: 0, after: None, halfway: false, begun: false }
     }
 
     /// Writes the next page. `false`: there is none.
     pub(super) fn write(&mut self, text: &mut String) -> bool {
-        let Self { objects, pass, after, begun } = self;
+        let Self { objects, pass, after, halfway, begun } = self;
         let Some(Pass { definition, rows }) = objects.passes.get(*pass) else { return false };
         let mut row = |labels: &[&str], value: f64| {
             // What is not known has no series: a NaN or an infinity would poison every sum over objects.
@@ -267,6 +287,15 @@ impl ObjectScrape {
                     row(&[of.container, VPA, name, namespace, resource], value);
                 }
             }),
+            Rows::Restrictions if *halfway => state.updates(after.as_ref(), &mut |of| {
+                for (reason, holds) in of.reasons {
+                    if *holds || objects.cardinality == Cardinality::All {
+                        let VpaKey { namespace, name } = of.vpa;
+                        let labels = ["", VPA, name, namespace, *reason, ""];
+                        row(&labels, f64::from(u8::from(*holds)));
+                    }
+                }
+            }),
             Rows::Restrictions => state.containers(after.as_ref(), &mut |of| {
                 for reason in Reason::RESTRICTIONS {
                     let holds = of.figures.reason == reason;
@@ -280,8 +309,13 @@ impl ObjectScrape {
             }),
         };
         if next.is_none() {
-            *pass += 1;
-            *begun = false;
+            if matches!(rows, Rows::Restrictions) && !*halfway {
+                *halfway = true;
+            } else {
+                *pass += 1;
+                *begun = false;
+                *halfway = false;
+            }
         }
         *after = next;
         true

@@ -82,6 +82,11 @@ impl<K: Clone + Eq + Hash, T> Mirror<K, T> {
         self.filed.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// The keys under which something is filed, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.filed.keys()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.objects.len()

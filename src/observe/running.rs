@@ -114,6 +114,11 @@ struct Terminated {
 // === impl RunningPod ===
 
 impl RunningPod {
+    /// Whether it still has what it was given to start with.
+    pub fn is_boosted(&self) -> bool {
+        fit::boost::boosted(&self.sizes).next().is_some()
+    }
+
     /// Whether it is on its way out.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()

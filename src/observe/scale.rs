@@ -64,6 +64,8 @@ pub enum Scale {
         selector: Result<Selector, String>,
         /// Its controller.
         owner: Option<Owner>,
+        /// How many pods it is to have, if it says so.
+        replicas: Option<u32>,
     },
     /// There is no such object, or its kind cannot be scaled.
     Missing(String),
@@ -115,7 +117,15 @@ struct ScaleObject {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
+    spec: ScaleSpec,
+    #[serde(default)]
     status: ScaleStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ScaleSpec {
+    replicas: Option<i32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -367,6 +377,7 @@ impl ScaleObject {
         } else {
             Selector::parse(&text).map_err(|why| why.to_string())
         };
-        Scale::Found { selector, owner }
+        let replicas = self.spec.replicas.and_then(|replicas| u32::try_from(replicas).ok());
+        Scale::Found { selector, owner, replicas }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use kube::Client;
 
 use self::walk::{Asked, judge};
-use super::controllers::{Controllers, WellKnown};
-use super::scale::{Gate, Lifetimes, ObjectKey, Scales};
+use super::controllers::{Controllers, Lookup, WellKnown};
+use super::scale::{Gate, Lifetimes, ObjectKey, Scale, Scales};
 use super::selector::Selector;
-use crate::api::vpa::TargetRef;
+use crate::{api::vpa::TargetRef, update::Wanted};
 
 /// What a target leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +107,22 @@ impl Targets {
                     asked.insert(next, scale);
                 }
             }
+        }
+    }
+
+    /// How many pods that controller is to have. Of what is not well known, its scale is asked for, if it was not lately.
+    pub async fn wanted(&self, owner: &ObjectKey) -> Wanted {
+        let said = |replicas: Option<u32>| replicas.map_or(Wanted::Unsaid, Wanted::Pods);
+        if let Some(kind) = WellKnown::of(&owner.kind) {
+            return match self.controllers.find(kind, &owner.namespace, &owner.name) {
+                Lookup::Found(known) => said(known.replicas),
+                Lookup::Missing | Lookup::Unread => Wanted::Unknown,
+            };
+        }
+        match &*self.scales.get(owner).await {
+            Scale::Found { replicas, .. } => said(*replicas),
+            Scale::Missing(_) | Scale::NoKind(_) => Wanted::AsThereAre,
+            Scale::Unavailable(_) => Wanted::Unknown,
         }
     }
 

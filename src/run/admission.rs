@@ -29,6 +29,7 @@ use std::{
     time::Duration,
 };
 
+pub(super) use self::matching::{goes_before, has_boost, is_off};
 use anyhow::{Result, anyhow};
 use kube::Client;
 use tokio::sync::watch;

@@ -11,6 +11,8 @@ pub mod explain;
 pub mod prometheus;
 pub mod recommender;
 mod tasks;
+pub mod updater;
 
 pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;
+pub use updater::config::UpdaterConfig;

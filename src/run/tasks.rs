@@ -20,6 +20,11 @@ impl Stop {
         Self(told)
     }
 
+    /// Whether it was told.
+    pub fn is_told(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Ready once it is told.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut told = self.0.clone();

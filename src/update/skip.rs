@@ -166,6 +166,28 @@ impl Skip {
         "pass_ended",
     ];
 
+    /// Those that keep surprises away, the weightiest first: what conditions and events tell.
+    pub const GUARDS: [&'static str; 18] = [
+        "rewritten",
+        "breaker_open",
+        "cluster_breaker_open",
+        "history_not_loaded",
+        "recommendations_stale",
+        "heartbeat_unknown",
+        "admission_unready",
+        "not_booked",
+        "unproven",
+        "outside_window",
+        "cluster_budget",
+        "namespace_budget",
+        "infeasible",
+        "no_resize",
+        "disruption_budget",
+        "canary",
+        "cool_down",
+        "surging",
+    ];
+
     /// The word for it.
     pub const fn word(&self) -> &'static str {
         match self {

@@ -9,7 +9,9 @@ use http::Method;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use plimsoll::act::writes::{Answer, WriteKind};
-use plimsoll::act::{Fence, Limiter, Outbox, Outcome, Permit, Source, StatusPatch};
+use plimsoll::act::{
+    Fence, Limiter, Outbox, Outcome, Permit, Source, StatusPatch, status::RECOMMENDER,
+};
 use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::{Value, json};
@@ -67,6 +69,7 @@ impl Source for Decisions {
             key: key.clone(),
             resource_version: object.metadata.resource_version.clone()?.into(),
             body: json!({"status": {"conditions": conditions}}),
+            writer: RECOMMENDER,
         })
     }
 

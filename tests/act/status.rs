@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams};
-use plimsoll::act::{Fence, Limiter, Outcome, Permit, StatusPatch, write_status};
+use plimsoll::act::{
+    Fence, Limiter, Outcome, Permit, StatusPatch, status::RECOMMENDER, write_status,
+};
 use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll_storage::VpaKey;
 use serde_json::{Value, json};
@@ -13,7 +15,12 @@ use crate::support::proxy::{self, Proxy};
 
 fn patch(key: &VpaKey, object: &VerticalPodAutoscaler, body: Value) -> StatusPatch {
     let resource_version = object.metadata.resource_version.clone().expect("a version");
-    StatusPatch { key: key.clone(), resource_version: resource_version.into(), body }
+    StatusPatch {
+        key: key.clone(),
+        resource_version: resource_version.into(),
+        body,
+        writer: RECOMMENDER,
+    }
 }
 
 fn condition(kind: &str) -> Value {

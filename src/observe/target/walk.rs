@@ -235,6 +235,7 @@ mod tests {
         Arc::new(Scale::Found {
             selector: Selector::parse("app=custom").map_err(|_| String::new()),
             owner,
+            replicas: None,
         })
     }
 

@@ -131,16 +131,23 @@ impl Role {
 }
 
 /// Whether a VPA leaves new pods alone: it is off, and boosts nothing.
-fn is_off(vpa: &VerticalPodAutoscaler) -> bool {
+pub(in crate::run) fn is_off(vpa: &VerticalPodAutoscaler) -> bool {
+    vpa.spec.update_mode() == UpdateMode::Off && !has_boost(vpa)
+}
+
+/// Whether a VPA gives any of its containers more to start with.
+pub(in crate::run) fn has_boost(vpa: &VerticalPodAutoscaler) -> bool {
     let of_containers =
         vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
-    let boosts = vpa.spec.startup_boost.is_some()
-        || of_containers.into_iter().any(|policy| policy.startup_boost.is_some());
-    vpa.spec.update_mode() == UpdateMode::Off && !boosts
+    vpa.spec.startup_boost.is_some()
+        || of_containers.into_iter().any(|policy| policy.startup_boost.is_some())
 }
 
 /// Whether a VPA counts and not the other one: the older does, and of the same age the one whose name comes first.
-fn goes_before(one: &VerticalPodAutoscaler, other: &VerticalPodAutoscaler) -> bool {
+pub(in crate::run) fn goes_before(
+    one: &VerticalPodAutoscaler,
+    other: &VerticalPodAutoscaler,
+) -> bool {
     let age =
         |vpa: &VerticalPodAutoscaler| vpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
     (age(one), one.name_any()) < (age(other), other.name_any())

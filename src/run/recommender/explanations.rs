@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
 use crate::{
-    act::{Rule, StatusPatch, Verdict, may},
+    act::{Rule, StatusPatch, Verdict, may, status::RECOMMENDER},
     compat::Compat,
     observe::index::Vpa,
     recommend::{
@@ -86,6 +86,7 @@ impl Explanations {
             key: key.clone(),
             resource_version: vpa.resource_version.clone(),
             body: json!({ "metadata": { "annotations": { annotation::KEY: pending.text } } }),
+            writer: RECOMMENDER,
         })
     }
 

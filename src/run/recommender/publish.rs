@@ -6,7 +6,7 @@ use plimsoll_storage::{Time, VpaKey};
 
 use super::{Role, state::Core};
 use crate::{
-    act::status::{Outcome, Source, StatusPatch},
+    act::status::{Outcome, RECOMMENDER, Source, StatusPatch},
     recommend::status::{self, Change, Reported},
 };
 
@@ -35,6 +35,7 @@ impl Source for Publisher {
             key: key.clone(),
             resource_version: vpa.resource_version.clone(),
             body: status::patch(&verdict.conditions, &verdict.said, generation),
+            writer: RECOMMENDER,
         };
         if role.explanations.are_on() {
             role.explanations.prepare(key, &verdict.said, verdict.limits, vpa, now);
@@ -113,6 +114,7 @@ fn prepare_waiting(core: &mut Core, key: &VpaKey, now: Time) -> Option<StatusPat
         key: key.clone(),
         resource_version: vpa.resource_version.clone(),
         body: status::conditions_patch(&conditions),
+        writer: RECOMMENDER,
     };
     let sent = Reported { conditions, ..vpa.reported.clone() };
     core.sent.insert(key.clone(), sent);

@@ -49,7 +49,7 @@ pub struct Subject<'a> {
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     /// How many pods a controller wants.
-    pub wanted: &'a dyn Fn(&Owner) -> Wanted,
+    pub wanted: &'a (dyn Fn(&Owner) -> Wanted + Sync),
     /// How large cluster and namespace are.
     pub sizes: Sizes,
     /// What was seen of the recommender.
@@ -168,6 +168,20 @@ impl<'a> Pass<'a> {
         pass.look_back();
         pass.choose();
         pass
+    }
+
+    /// Leaves boosts as they are: somebody else takes them back when they are over.
+    #[must_use]
+    pub fn without_unboosts(mut self) -> Self {
+        self.queue.retain(|queued| !matches!(queued, Queued::Unboost(_)));
+        self
+    }
+
+    /// Takes back boosts that are over, and does nothing else.
+    #[must_use]
+    pub fn only_unboosts(mut self) -> Self {
+        self.queue.retain(|queued| matches!(queued, Queued::Unboost(_)));
+        self
     }
 
     /// What is to be remembered when the step under way is made: to be written before it, where it is booked.

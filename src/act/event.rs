@@ -1,0 +1,179 @@
+//! Events: what users see with `kubectl describe`. Written beside the work, in their order, and dropped where there are
+//! more than can be written.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::Time as MetaTime,
+};
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+use plimsoll_storage::{Time, WritePermit};
+use tokio::sync::mpsc;
+
+use crate::act::{
+    Permit, jitter,
+    writes::{Answer, WriteKind, WriteStats},
+};
+
+/// How many may wait.
+const MOST_WAITING: usize = 1024;
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long a message may be; the server refuses longer ones.
+const LONGEST: usize = 1024;
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// `v1`, or `group/version`.
+    pub api_version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What no other object ever has.
+    pub uid: String,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// To what.
+    pub about: About,
+    /// Whether somebody should look at it.
+    pub is_warning: bool,
+    /// What, in one word.
+    pub reason: &'static str,
+    /// What, in a sentence.
+    pub message: String,
+    /// When.
+    pub at: Time,
+}
+
+/// Takes what happened. Clones are the same queue.
+#[derive(Clone, Debug)]
+pub struct Events {
+    queue: mpsc::Sender<Happening>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// Writes what was taken.
+pub struct EventWriter {
+    queue: mpsc::Receiver<Happening>,
+    client: Client,
+    permit: Permit,
+    stats: Arc<WriteStats>,
+    component: &'static str,
+}
+
+impl fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWriter").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+/// A queue and its writer. `component` is who says so.
+pub fn events(
+    client: Client,
+    permit: Permit,
+    stats: Arc<WriteStats>,
+    component: &'static str,
+) -> (Events, EventWriter) {
+    let (sender, queue) = mpsc::channel(MOST_WAITING);
+    let events = Events { queue: sender, dropped: Arc::default() };
+    (events, EventWriter { queue, client, permit, stats, component })
+}
+
+impl Events {
+    /// Takes it, if there is room.
+    pub fn tell(&self, happening: Happening) {
+        if self.queue.try_send(happening).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl EventWriter {
+    /// Writes until told to stop, and then what still waits.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                next = self.queue.recv() => match next {
+                    Some(happening) => self.write(happening).await,
+                    None => return,
+                },
+                () = &mut shutdown => return,
+            }
+        }
+    }
+
+    async fn write(&self, happening: Happening) {
+        if self.permit.acquire().await.is_err() {
+            self.stats.count(WriteKind::Event, Answer::Fenced, Duration::ZERO);
+            return;
+        }
+        let about = happening.about.clone();
+        let event = self.event(happening);
+        let api = Api::<Event>::namespaced(self.client.clone(), &about.namespace);
+        let sent = Instant::now();
+        let parameters = PostParams::default();
+        let asked = api.create(&parameters, &event);
+        let Ok(answer) = tokio::time::timeout(REQUEST_LIMIT, asked).await else {
+            self.stats.count(WriteKind::Event, Answer::None, REQUEST_LIMIT);
+            return;
+        };
+        self.stats.count(WriteKind::Event, Answer::of(&answer), sent.elapsed());
+        if let Err(why) = answer {
+            let About { kind, namespace, name, .. } = about;
+            tracing::debug!(kind, namespace, name, %why, "an event was not written");
+        }
+    }
+
+    fn event(&self, happening: Happening) -> Event {
+        let Happening { about, is_warning, reason, message, at } = happening;
+        let at = Some(MetaTime(jiff::Timestamp::from(at)));
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{:016x}", about.name, jitter::random())),
+                namespace: Some(about.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some(about.api_version.to_owned()),
+                kind: Some(about.kind.to_owned()),
+                namespace: Some(about.namespace),
+                name: Some(about.name),
+                uid: Some(about.uid),
+                ..ObjectReference::default()
+            },
+            type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+            reason: Some(reason.to_owned()),
+            message: Some(message.chars().take(LONGEST).collect()),
+            source: Some(EventSource { component: Some(self.component.to_owned()), host: None }),
+            reporting_component: Some(self.component.to_owned()),
+            first_timestamp: at.clone(),
+            last_timestamp: at,
+            count: Some(1),
+            ..Event::default()
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What was changed in the whole cluster, as an annotation on the updater's Lease: written before the change that it pays
+//! for, if nobody else did so since it was read.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+use plimsoll_storage::WritePermit;
+use tokio::sync::Mutex;
+
+use crate::act::writes::{Answer, WriteKind, WriteStats};
+
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// A leader renews the same Lease every other second: another version is common, and seldom twice in a row.
+const TRIES: usize = 3;
+
+/// What came of writing it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is stored.
+    Done,
+    /// Somebody else changed it meanwhile: this is what stands there now.
+    Overtaken(Option<String>),
+    /// It is not stored: this process may not write, or something failed.
+    Unwritten(String),
+}
+
+/// An annotation on one Lease.
+#[derive(Debug)]
+pub struct LedgerLease {
+    leases: Api<Lease>,
+    namespace: String,
+    name: String,
+    key: &'static str,
+    stats: Arc<WriteStats>,
+    /// Taken by whoever else of this process writes this Lease, too.
+    turn: Arc<Mutex<()>>,
+    /// As it was read or written last.
+    known: Mutex<Option<Lease>>,
+}
+
+impl LedgerLease {
+    /// The annotation of that key on this Lease. Nothing is read or written yet.
+    pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            key,
+            stats: Arc::default(),
+            turn: Arc::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Counts its writes into these.
+    #[must_use]
+    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// What whoever else writes the Lease from this process has to take, see [`crate::act::Election::with_turn`].
+    pub fn turn(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.turn)
+    }
+
+    /// What stands there, if anything does.
+    pub async fn read(&self) -> Result<Option<String>, String> {
+        let mut known = self.known.lock().await;
+        *known = self.get().await?;
+        Ok(known.as_ref().and_then(|lease| self.text(lease)).map(str::to_owned))
+    }
+
+    /// Writes it in place of what was read before. Other changes of the Lease are no reason not to.
+    pub async fn write(&self, permit: &dyn WritePermit, before: Option<&str>, after: &str) -> Kept {
+        if permit.acquire().await.is_err() {
+            self.stats.count(WriteKind::Ledger, Answer::Fenced, Duration::ZERO);
+            return Kept::Unwritten("this process may not write".to_owned());
+        }
+        let _turn = self.turn.lock().await;
+        let mut known = self.known.lock().await;
+        for _ in 0..TRIES {
+            let lease = match known.take() {
+                Some(lease) => Some(lease),
+                None => match self.get().await {
+                    Ok(lease) => lease,
+                    Err(why) => return Kept::Unwritten(why),
+                },
+            };
+            let stands = lease.as_ref().and_then(|lease| self.text(lease));
+            if stands != before {
+                let stands = stands.map(str::to_owned);
+                *known = lease;
+                return Kept::Overtaken(stands);
+            }
+            match self.put(lease, after).await {
+                Ok(Some(stored)) => {
+                    *known = Some(stored);
+                    return Kept::Done;
+                }
+                // It is another one by now, and is read again.
+                Ok(None) => {}
+                Err(why) => return Kept::Unwritten(why),
+            }
+        }
+        Kept::Unwritten(format!("Lease {}/{} changes all the time", self.namespace, self.name))
+    }
+
+    fn text<'a>(&self, lease: &'a Lease) -> Option<&'a str> {
+        lease.metadata.annotations.as_ref()?.get(self.key).map(String::as_str)
+    }
+
+    async fn get(&self) -> Result<Option<Lease>, String> {
+        match tokio::time::timeout(REQUEST_LIMIT, self.leases.get_opt(&self.name)).await {
+            Ok(read) => read.map_err(|why| self.failed(&why.to_string())),
+            Err(_) => Err(self.failed("no answer in time")),
+        }
+    }
+
+    /// `None` when the Lease changed since it was read.
+    async fn put(&self, lease: Option<Lease>, after: &str) -> Result<Option<Lease>, String> {
+        let is_new = lease.is_none();
+        let mut lease = lease.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        });
+        let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
+        annotations.insert(self.key.to_owned(), after.to_owned());
+        let parameters = PostParams::default();
+        let sent = Instant::now();
+        let asked = async {
+            if is_new {
+                self.leases.create(&parameters, &lease).await
+            } else {
+                self.leases.replace(&self.name, &parameters, &lease).await
+            }
+        };
+        let Ok(answer) = tokio::time::timeout(REQUEST_LIMIT, asked).await else {
+            self.stats.count(WriteKind::Ledger, Answer::None, REQUEST_LIMIT);
+            return Err(self.failed("no answer in time"));
+        };
+        self.stats.count(WriteKind::Ledger, Answer::of(&answer), sent.elapsed());
+        match answer {
+            Ok(stored) => Ok(Some(stored)),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(why) => Err(self.failed(&why.to_string())),
+        }
+    }
+
+    fn failed(&self, why: &str) -> String {
+        format!("the annotation {} on Lease {}/{}: {why}", self.key, self.namespace, self.name)
+    }
+}

@@ -1,0 +1,409 @@
+//! Families of the updater: upstream's under upstream's names, and ours, which say why pods are left alone.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use plimsoll_storage::VpaKey;
+
+use super::{
+    definition::{Definition, counter, gauge, histogram},
+    family::Family,
+    labels::{MODES_OR_NONE, known_mode},
+    registry::Registry,
+    value::{Counter, Gauge, Histogram},
+};
+
+/// Sizes are told by the power of two that they reach.
+const SIZES: usize = 20;
+const NEVER: &str = "it has not happened yet";
+const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
+/// Series with names of VPAs, which others choose.
+const MOST_VPAS: usize = 50_000;
+const BY_SIZE_AND_MODE: &[&str] = &["update_mode", "vpa_size_log2"];
+const BY_VPA: &[&str] = &["vpa_name", "vpa_namespace", "vpa_size_log2"];
+
+const fn by_mode(name: &'static str, help: &'static str) -> Definition {
+    gauge(name, help)
+        .labels(BY_SIZE_AND_MODE, "up to 160")
+        .absent("no VPA has this mode, or no pass was made")
+}
+
+const fn by_size(name: &'static str, help: &'static str) -> Definition {
+    gauge(name, help).labels(&["vpa_size_log2"], "20").absent("no pass was made")
+}
+
+const CONTROLLED: Definition =
+    by_mode("vpa_updater_controlled_pods_total", "Pods that belong to a VPA.");
+const EVICTABLE: Definition = by_mode(
+    "vpa_updater_evictable_pods_total",
+    "Pods that would be evicted, were there no limits.",
+);
+const VPAS_EVICTABLE: Definition =
+    by_mode("vpa_updater_vpas_with_evictable_pods_total", "VPAs with at least one such pod.");
+const VPAS_EVICTED: Definition =
+    by_mode("vpa_updater_vpas_with_evicted_pods_total", "VPAs of which a pod was evicted.");
+const UPDATABLE: Definition = by_size(
+    "vpa_updater_in_place_updatable_pods_total",
+    "Pods that would be resized, were there no limits.",
+);
+const VPAS_UPDATABLE: Definition = by_size(
+    "vpa_updater_vpas_with_in_place_updatable_pods_total",
+    "VPAs with at least one such pod.",
+);
+const VPAS_UPDATED: Definition = by_size(
+    "vpa_updater_vpas_with_in_place_updated_pods_total",
+    "VPAs of which a pod was resized.",
+);
+const EVICTED: Definition = counter("vpa_updater_evicted_pods_total", "Pods that were evicted.")
+    .labels(&["update_mode", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
+    .absent("the VPA has no pods");
+const UPDATED: Definition =
+    counter("vpa_updater_in_place_updated_pods_total", "Pods that were resized.")
+        .labels(BY_VPA, PER_VPA)
+        .absent("the VPA has no pods");
+const EVICTIONS_FAILED: Definition =
+    counter("vpa_updater_failed_eviction_attempts_total", "Evictions that failed, by reason.")
+        .labels(&["reason", "update_mode", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
+        .absent(NEVER);
+const UPDATES_FAILED: Definition =
+    counter("vpa_updater_failed_in_place_update_attempts_total", "Resizes that failed, by reason.")
+        .labels(&["reason", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
+        .absent(NEVER);
+const INFEASIBLE: Definition = counter(
+    "vpa_updater_in_place_infeasible_skip_pods_total",
+    "Pods that were left alone because a resize to no less was found impossible.",
+)
+.labels(BY_VPA, PER_VPA)
+.absent(NEVER);
+const ADMISSION_INVALID: Definition = counter(
+    "vpa_updater_admission_controller_status_invalid_total",
+    "Passes that found no admission controller: its Lease was too old (invalid), or not read (error).",
+)
+.labels(&["reason"], "2")
+.absent(NEVER);
+const STEPS: Definition = histogram(
+    "vpa_updater_execution_latency_seconds",
+    "How long the steps of a pass take, and all of it (`total`).",
+    &[
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
+        80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
+    ],
+)
+.labels(&["step"], "6 of 26")
+.unit("seconds")
+.absent("no pass was made");
+
+const ACTIONS: Definition = counter(
+    "plimsoll_updater_actions_total",
+    "What was done to pods, and what came of it; in a dry run, what would have been done.",
+)
+.labels(&["action", "outcome"], "up to 32")
+.absent(NEVER);
+const SKIPPED: Definition = gauge(
+    "plimsoll_updater_skipped_pods",
+    "Pods that the latest pass left as they are, by the reason why.",
+)
+.labels(&["reason"], "1 per reason")
+.absent("no pass has left a pod alone for it yet");
+const HARM: Definition = counter(
+    "plimsoll_updater_harm_total",
+    "How often pods that were changed got worse, so that their workload is left alone.",
+)
+.labels(&["harm"], "up to 8")
+.absent(NEVER);
+const REWRITTEN: Definition = counter(
+    "plimsoll_updater_rewritten_total",
+    "How often somebody else wrote other values, so that the workload is left alone.",
+);
+const OPEN: Definition = gauge(
+    "plimsoll_updater_breakers_open",
+    "Workloads that are left alone because their pods got worse.",
+);
+const CLUSTER_OPEN: Definition = gauge(
+    "plimsoll_updater_cluster_breaker_open",
+    "1 while nothing is changed anywhere, because changes went wrong at several workloads.",
+);
+const USED: Definition = gauge(
+    "plimsoll_updater_changes_within_hour",
+    "Changes in the cluster within the last hour, by what they are charged as.",
+)
+.labels(&["charge"], "2");
+const ALLOWED: Definition = gauge(
+    "plimsoll_updater_changes_allowed",
+    "How many changes within an hour are allowed in the cluster as large as it is.",
+)
+.labels(&["charge"], "2")
+.absent("there is no such limit");
+const HEARTBEATS: Definition = gauge(
+    "plimsoll_updater_vpas_by_heartbeat",
+    "VPAs by what is known of their recommender: fresh, loading, stale, absent, unknown.",
+)
+.labels(&["state"], "5");
+const UNREADABLE: Definition = counter(
+    "plimsoll_updater_memory_ignored_total",
+    "Annotations of earlier passes that could not be used.",
+);
+
+/// What an updater tells of itself.
+#[derive(Clone, Debug)]
+pub struct UpdaterMetrics {
+    controlled: Arc<Family<Gauge, 2>>,
+    evictable: Arc<Family<Gauge, 2>>,
+    vpas_evictable: Arc<Family<Gauge, 2>>,
+    vpas_evicted: Arc<Family<Gauge, 2>>,
+    updatable: Arc<Family<Gauge, 1>>,
+    vpas_updatable: Arc<Family<Gauge, 1>>,
+    vpas_updated: Arc<Family<Gauge, 1>>,
+    evicted: Arc<Family<Counter, 4>>,
+    updated: Arc<Family<Counter, 3>>,
+    evictions_failed: Arc<Family<Counter, 5>>,
+    updates_failed: Arc<Family<Counter, 4>>,
+    infeasible: Arc<Family<Counter, 3>>,
+    admission_invalid: Arc<Family<Counter, 1>>,
+    steps: Arc<Family<Histogram, 1>>,
+    actions: Arc<Family<Counter, 2>>,
+    skipped: Arc<Family<Gauge, 1>>,
+    harm: Arc<Family<Counter, 1>>,
+    rewritten: Arc<Counter>,
+    open: Arc<Gauge>,
+    cluster_open: Arc<Gauge>,
+    used: Arc<Family<Gauge, 1>>,
+    allowed: Arc<Family<Gauge, 1>>,
+    heartbeats: Arc<Family<Gauge, 1>>,
+    unreadable: Arc<Counter>,
+}
+
+/// A VPA as series know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sized<'a> {
+    /// The VPA.
+    pub vpa: &'a VpaKey,
+    /// Its mode.
+    pub mode: &'a str,
+    /// How many pods it has.
+    pub pods: usize,
+}
+
+/// What one pass found, VPA by VPA, until it is told.
+#[derive(Debug, Default)]
+pub struct PassTotals {
+    by_mode: BTreeMap<(String, String), [f64; 4]>,
+    by_size: BTreeMap<String, [f64; 3]>,
+    skipped: BTreeMap<&'static str, f64>,
+    heartbeats: BTreeMap<&'static str, f64>,
+    breakers: f64,
+}
+
+/// What happened to the pods of one VPA in a pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Pods that would be changed, were there no limits.
+    pub candidates: usize,
+    /// Pods that were evicted.
+    pub evicted: usize,
+    /// Pods that were resized.
+    pub resized: usize,
+    /// Whether pods are resized rather than evicted.
+    pub in_place: bool,
+}
+
+/// The power of two that a size reaches, as text.
+fn log2(size: usize) -> String {
+    let power = if size < 2 { 0 } else { size.ilog2() as usize };
+    power.min(SIZES).to_string()
+}
+
+impl PassTotals {
+    /// Adds a VPA.
+    pub fn add(&mut self, of: Sized<'_>, tally: Tally) {
+        let flag = |count: usize| f64::from(u8::from(count > 0));
+        let size = log2(of.pods);
+        let mode = known_mode(of.mode).to_owned();
+        let sums = self.by_mode.entry((mode, size.clone())).or_default();
+        sums[0] += of.pods as f64;
+        if tally.in_place {
+            let sums = self.by_size.entry(size).or_default();
+            sums[0] += tally.candidates as f64;
+            sums[1] += flag(tally.candidates);
+            sums[2] += flag(tally.resized);
+        } else {
+            sums[1] += tally.candidates as f64;
+            sums[2] += flag(tally.candidates);
+        }
+        let sums = self.by_mode.entry((known_mode(of.mode).to_owned(), log2(of.pods))).or_default();
+        sums[3] += flag(tally.evicted);
+    }
+
+    /// A pod was left alone.
+    pub fn skip(&mut self, why: &'static str) {
+        *self.skipped.entry(why).or_default() += 1.0;
+    }
+
+    /// A VPA's recommender is known to be so.
+    pub fn heartbeat(&mut self, state: &'static str) {
+        *self.heartbeats.entry(state).or_default() += 1.0;
+    }
+
+    /// A VPA is left alone because its pods got worse.
+    pub fn breaker(&mut self) {
+        self.breakers += 1.0;
+    }
+}
+
+impl UpdaterMetrics {
+    /// Adds the families to a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let modes = MODES_OR_NONE * SIZES;
+        Self {
+            controlled: registry.family(CONTROLLED, modes),
+            evictable: registry.family(EVICTABLE, modes),
+            vpas_evictable: registry.family(VPAS_EVICTABLE, modes),
+            vpas_evicted: registry.family(VPAS_EVICTED, modes),
+            updatable: registry.family(UPDATABLE, SIZES + 1),
+            vpas_updatable: registry.family(VPAS_UPDATABLE, SIZES + 1),
+            vpas_updated: registry.family(VPAS_UPDATED, SIZES + 1),
+            evicted: registry.family(EVICTED, MOST_VPAS),
+            updated: registry.family(UPDATED, MOST_VPAS),
+            evictions_failed: registry.family(EVICTIONS_FAILED, MOST_VPAS),
+            updates_failed: registry.family(UPDATES_FAILED, MOST_VPAS),
+            infeasible: registry.family(INFEASIBLE, MOST_VPAS),
+            admission_invalid: registry.family(ADMISSION_INVALID, 2),
+            steps: registry.family(STEPS, 6),
+            actions: registry.family(ACTIONS, 32),
+            skipped: registry.family(SKIPPED, 64),
+            harm: registry.family(HARM, 8),
+            rewritten: registry.counter(REWRITTEN),
+            open: registry.gauge(OPEN),
+            cluster_open: registry.gauge(CLUSTER_OPEN),
+            used: registry.family(USED, 2),
+            allowed: registry.family(ALLOWED, 2),
+            heartbeats: registry.family(HEARTBEATS, 5),
+            unreadable: registry.counter(UNREADABLE),
+        }
+    }
+
+    /// Tells of a whole pass. What is not in it any more goes to zero.
+    pub fn tell(&self, totals: &PassTotals) {
+        for family in [&self.controlled, &self.evictable, &self.vpas_evictable, &self.vpas_evicted]
+        {
+            family.each(|gauge| gauge.set(0.0));
+        }
+        for ((mode, size), sums) in &totals.by_mode {
+            let labels = [mode.as_str(), size.as_str()];
+            self.controlled.with(labels).set(sums[0]);
+            self.evictable.with(labels).set(sums[1]);
+            self.vpas_evictable.with(labels).set(sums[2]);
+            self.vpas_evicted.with(labels).set(sums[3]);
+        }
+        for power in 0..SIZES {
+            let size = power.to_string();
+            let sums = totals.by_size.get(&size).copied().unwrap_or_default();
+            self.updatable.with([&size]).set(sums[0]);
+            self.vpas_updatable.with([&size]).set(sums[1]);
+            self.vpas_updated.with([&size]).set(sums[2]);
+        }
+        self.skipped.each(|gauge| gauge.set(0.0));
+        for (why, pods) in &totals.skipped {
+            self.skipped.with([why]).set(*pods);
+        }
+        for state in ["fresh", "loading", "stale", "absent", "unknown"] {
+            let vpas = totals.heartbeats.get(state).copied().unwrap_or_default();
+            self.heartbeats.with([state]).set(vpas);
+        }
+        self.open.set(totals.breakers);
+    }
+
+    /// Makes the counters of a VPA visible before anything is counted.
+    pub fn show(&self, of: Sized<'_>) {
+        let size = log2(of.pods);
+        let VpaKey { namespace, name } = of.vpa;
+        self.evicted.with([known_mode(of.mode), name, namespace, &size]).add(0);
+        self.updated.with([name, namespace, &size]).add(0);
+    }
+
+    /// A pod was evicted.
+    pub fn count_evicted(&self, of: Sized<'_>) {
+        let VpaKey { namespace, name } = of.vpa;
+        self.evicted.with([known_mode(of.mode), name, namespace, &log2(of.pods)]).increment();
+    }
+
+    /// A pod was resized.
+    pub fn count_resized(&self, of: Sized<'_>) {
+        let VpaKey { namespace, name } = of.vpa;
+        self.updated.with([name, namespace, &log2(of.pods)]).increment();
+    }
+
+    /// An eviction failed, for a reason of upstream's.
+    pub fn count_failed_eviction(&self, of: Sized<'_>, reason: &str) {
+        let VpaKey { namespace, name } = of.vpa;
+        let size = log2(of.pods);
+        let labels = [reason, known_mode(of.mode), name, namespace, &size];
+        self.evictions_failed.with(labels).increment();
+    }
+
+    /// A resize failed, for a reason of upstream's.
+    pub fn count_failed_resize(&self, of: Sized<'_>, reason: &str) {
+        let VpaKey { namespace, name } = of.vpa;
+        self.updates_failed.with([reason, name, namespace, &log2(of.pods)]).increment();
+    }
+
+    /// A pod was left alone because a resize to no less is impossible.
+    pub fn count_infeasible(&self, of: Sized<'_>) {
+        let VpaKey { namespace, name } = of.vpa;
+        self.infeasible.with([name, namespace, &log2(of.pods)]).increment();
+    }
+
+    /// A pass found no admission controller: `invalid` or `error`.
+    pub fn count_no_admission(&self, reason: &str) {
+        self.admission_invalid.with([reason]).increment();
+    }
+
+    /// A step of a pass took so long.
+    pub fn observe_step(&self, step: &str, took: Duration) {
+        self.steps.with([step]).observe(took.as_secs_f64());
+    }
+
+    /// Something was done, or would have been.
+    pub fn count_action(&self, action: &str, outcome: &str) {
+        self.actions.with([action, outcome]).increment();
+    }
+
+    /// Pods that were changed got worse.
+    pub fn count_harm(&self, harm: &str) {
+        self.harm.with([harm]).increment();
+    }
+
+    /// Somebody else writes other values.
+    pub fn count_rewritten(&self) {
+        self.rewritten.increment();
+    }
+
+    /// What was remembered could not be used.
+    pub fn count_unreadable(&self) {
+        self.unreadable.increment();
+    }
+
+    /// Changes of the last hour in the cluster, and how many are allowed, by what they are charged as.
+    pub fn set_budget(&self, charge: &str, used: u32, allowed: Option<u32>) {
+        self.used.with([charge]).set(f64::from(used));
+        if let Some(allowed) = allowed {
+            self.allowed.with([charge]).set(f64::from(allowed));
+        }
+    }
+
+    /// Whether nothing is changed anywhere.
+    pub fn set_cluster_open(&self, open: bool) {
+        self.cluster_open.set(f64::from(u8::from(open)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_by_their_power_of_two() {
+        for (size, power) in [(0, "0"), (1, "0"), (2, "1"), (3, "1"), (4, "2"), (1 << 21, "20")] {
+            assert_eq!(log2(size), power, "{size}");
+        }
+    }
+}

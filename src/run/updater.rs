@@ -1,0 +1,350 @@
+//! The updater as a process: its parts, how they start, and how they end.
+//!
+//! ```text
+//!   feeds ──▶ seen: VPAs, pods, LimitRanges ──▶ matching: workloads ──▶ pass: decide, a step at a time
+//!                                                                          │
+//!   heartbeats, standing: may it be trusted? ──────────────────────────────┤
+//!                                                                          ▼
+//!   recollection: book ──▶ acting: evict, resize ──▶ telling: conditions, events, metrics
+//! ```
+
+mod acting;
+mod boosts;
+pub mod config;
+mod feeds;
+mod heartbeats;
+mod matching;
+mod pass;
+mod probes;
+mod recollection;
+mod rights;
+mod standing;
+mod telling;
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use kube::Client;
+use tokio::sync::watch;
+
+pub use self::pass::Summary;
+use self::{
+    boosts::Boosts,
+    config::UpdaterConfig,
+    feeds::{Feeds, Seen},
+    heartbeats::Heartbeats,
+    pass::Passes,
+    probes::Pulse,
+    rights::Known,
+    telling::{Conditions, Rows, Told},
+};
+use super::{
+    client,
+    config::ObjectMetrics as Wanted,
+    tasks::{Stop, Tasks, stop_signal},
+};
+use crate::{
+    act::{
+        Election, ElectionOptions, ElectionState, EventWriter, Events, Fence, LedgerLease, Limiter,
+        Outbox, Permit, WriteStats, events, lease,
+    },
+    clock::Clock,
+    compat::Compat,
+    metrics::{Cardinality, ObjectMetrics, Registry, Traffic, UpdaterMetrics},
+    observe::{controllers::Controllers, target::Targets},
+    serve::Admin,
+    update::guard::ledger,
+};
+
+/// Who says so, in events.
+const COMPONENT: &str = "vpa-updater";
+/// How many conditions are written at once.
+const WRITERS: usize = 4;
+/// Between two looks whether this process leads by now.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long conditions that wait to be written may take at the end.
+const LAST_CONDITIONS: Duration = Duration::from_secs(5);
+
+/// All parts of an updater.
+pub struct Role {
+    config: UpdaterConfig,
+    clock: Clock,
+    client: Client,
+    feeds: Feeds,
+    seen: Seen,
+    controllers: Arc<Controllers>,
+    targets: Targets,
+    permit: Permit,
+    evictions: Limiter,
+    resizes: Limiter,
+    ledger: LedgerLease,
+    heartbeats: Heartbeats,
+    known: Known,
+    boosts: Boosts,
+    told: Told,
+    outbox: Outbox,
+    events: Events,
+    metrics: UpdaterMetrics,
+    traffic: Traffic,
+    stats: Arc<WriteStats>,
+    pulse: Pulse,
+    passes: watch::Sender<(u64, Summary)>,
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Role").field("lease", &self.config.election.name).finish_non_exhaustive()
+    }
+}
+
+/// An updater that runs.
+#[derive(Debug)]
+pub struct Running {
+    role: Arc<Role>,
+    address: SocketAddr,
+    election: Option<ElectionState>,
+    work: watch::Sender<bool>,
+    workers: Tasks,
+    /// What ends last: the lease and the listener.
+    hold: watch::Sender<bool>,
+    holders: Tasks,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: UpdaterConfig) -> Result<()> {
+    let client = connect(&config).await?;
+    let running = start(config, client, Clock::wall()).await?;
+    stop_signal().await?;
+    tracing::info!("told to stop");
+    running.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A client for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &UpdaterConfig) -> Result<Client> {
+    let agent = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
+    client::connect(config.kubeconfig.as_deref(), agent).await
+}
+
+/// Starts all parts, with time from this clock.
+pub async fn start(config: UpdaterConfig, client: Client, clock: Clock) -> Result<Running> {
+    let admin = Admin::bind(&config.address.to_string()).await?;
+    let address = admin.address();
+    let mut registry = Registry::new();
+    let (metrics, traffic) = (UpdaterMetrics::new(&mut registry), Traffic::new(&mut registry));
+    let (role, writer) = Role::new(config, client, clock, metrics, traffic);
+    let cardinality = match role.config.object_metrics {
+        Wanted::All => Cardinality::All,
+        Wanted::Restricted => Cardinality::Restricted,
+        Wanted::Off => Cardinality::Off,
+    };
+    registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
+    let registry = Arc::new(registry);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        dry_run = role.config.dry_run.is_some(),
+        "updater starts"
+    );
+
+    let (work, working) = watch::channel(false);
+    let (hold, holding) = watch::channel(false);
+    let (work_stop, hold_stop) = (Stop::new(working), Stop::new(holding));
+    let (mut workers, mut holders) = (Tasks::new(), Tasks::new());
+
+    let scraped = Arc::clone(&role);
+    let exposition = Arc::new(move || {
+        scraped.refresh();
+        registry.scrape()
+    });
+    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    let election = role.start_election(&hold_stop, &mut holders);
+    holders.spawn(writer.run(hold_stop.stopped()));
+    {
+        let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
+        holders.spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+    }
+    role.start_feeds(&work_stop, &mut workers);
+    workers.spawn(Arc::clone(&role).find_rights(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
+    workers.spawn(Arc::clone(&role).turn(work_stop.clone()));
+    Ok(Running { role, address, election, work, workers, hold, holders })
+}
+
+impl Running {
+    /// Where it serves metrics and health.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Number of passes so far, and what the last one did.
+    pub fn passes(&self) -> watch::Receiver<(u64, Summary)> {
+        self.role.passes.subscribe()
+    }
+
+    /// How the election stands, if there is one.
+    pub const fn election(&self) -> Option<&ElectionState> {
+        self.election.as_ref()
+    }
+
+    /// Whether it is ready, or what is missing.
+    pub fn ready(&self) -> Result<(), Vec<String>> {
+        crate::serve::Probes::ready(&*self.role)
+    }
+
+    /// Ends it in order: the step under way is finished, what is known is told, and then the lease is handed over.
+    pub async fn stop(mut self) {
+        self.work.send_replace(true);
+        while self.workers.join_next().await.is_some() {}
+        if self.role.permit.fence().is_held() {
+            self.role.outbox.drain(std::time::Instant::now() + LAST_CONDITIONS).await;
+        }
+        self.hold.send_replace(true);
+        while self.holders.join_next().await.is_some() {}
+    }
+}
+
+impl Role {
+    fn new(
+        config: UpdaterConfig,
+        client: Client,
+        clock: Clock,
+        metrics: UpdaterMetrics,
+        traffic: Traffic,
+    ) -> (Arc<Self>, EventWriter) {
+        let limiter = Limiter::new(config.qps, config.burst);
+        let is_dry = config.dry_run.is_some();
+        // Nobody leads in a dry run, and nothing is written but events.
+        let alone = is_dry || !config.election.on;
+        let fence = if alone { Fence::open() } else { Fence::closed() };
+        let permit = Permit::new(fence, limiter.clone());
+        let controllers = Arc::new(Controllers::new());
+        let gate = Arc::new(move || {
+            let limiter = limiter.clone();
+            Box::pin(async move { limiter.acquire().await }) as _
+        });
+        let lifetimes = crate::observe::scale::Lifetimes::default();
+        let targets = Targets::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
+        let stats: Arc<WriteStats> = Arc::default();
+        let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
+        let of_lease = (&config.election.namespace, &config.election.name);
+        let ledger = LedgerLease::new(client.clone(), of_lease.0, of_lease.1, ledger::KEY)
+            .with_stats(Arc::clone(&stats));
+        let rate = |rate: config::Rate| Limiter::new(rate.per_second, rate.burst);
+        let role = Arc::new_cyclic(|role| Self {
+            outbox: Outbox::new(
+                client.clone(),
+                permit.clone(),
+                WRITERS,
+                Arc::new(Conditions(role.clone())),
+            )
+            .with_stats(Arc::clone(&stats)),
+            evictions: rate(config.evictions),
+            resizes: rate(config.resizes),
+            config,
+            clock,
+            client,
+            feeds: Feeds::new(),
+            seen: Seen::default(),
+            controllers,
+            targets,
+            permit,
+            ledger,
+            heartbeats: Heartbeats::default(),
+            known: Known::default(),
+            boosts: Boosts::default(),
+            told: Told::default(),
+            events: told,
+            metrics,
+            traffic,
+            stats,
+            pulse: Pulse::default(),
+            passes: watch::Sender::new((0, Summary::default())),
+        });
+        (role, writer)
+    }
+
+    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
+        let wanted = &self.config.election;
+        if !wanted.on || self.config.dry_run.is_some() {
+            return None;
+        }
+        let options = ElectionOptions {
+            name: wanted.name.clone(),
+            namespace: wanted.namespace.clone(),
+            identity: lease::identity(),
+            lease_duration: wanted.lease_duration,
+            renew_deadline: wanted.renew_deadline,
+            retry_period: wanted.retry_period,
+        };
+        let fence = self.permit.fence().clone();
+        let election = Election::new(self.client.clone(), options, fence)
+            .with_stats(Arc::clone(&self.stats))
+            .with_turn(self.ledger.turn());
+        let state = election.state();
+        tasks.spawn(election.run(stop.stopped()));
+        Some(state)
+    }
+
+    /// The loop. Upstream's first pass comes an interval after the start, ours at once.
+    async fn turn(self: Arc<Self>, stop: Stop) {
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = self.feeds.synced() => {}
+        }
+        if self.config.settings.compat == Compat::Upstream {
+            let first = self.clock.now().later(self.config.interval);
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.clock.sleep_until(first) => {}
+            }
+        }
+        let mut passes = Passes::default();
+        loop {
+            self.pulse.beat();
+            let began = self.clock.now();
+            // A pass is not cut off: the step under way is finished, and the next one is not begun.
+            let summary = self.pass(&mut passes, &stop).await;
+            self.pulse.beat();
+            tracing::debug!(?summary, "pass done");
+            self.passes.send_modify(|(count, last)| {
+                *count += 1;
+                *last = summary;
+            });
+            let (now, interval) = (self.clock.now(), self.config.interval);
+            let next = began.later(interval);
+            // Counted from now if the clock was set: neither a burst of passes nor a long silence.
+            let next = if next < now || next > now.later(interval) { now } else { next };
+            let acts = self.may_act();
+            let leads = async {
+                while acts || !self.may_act() {
+                    tokio::time::sleep(LOOK).await;
+                }
+            };
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.clock.sleep_until(next) => {}
+                () = leads => {}
+            }
+        }
+    }
+
+    /// Brings gauges up to what is now, for a scrape.
+    fn refresh(&self) {
+        for feed in self.feeds.all() {
+            let (series, status) = (self.traffic.feed(feed.name()), feed.status());
+            series.synced.set(f64::from(u8::from(feed.is_synced())));
+            series.malformed.raise_to(status.malformed);
+            series.restarts.raise_to(status.lists.saturating_sub(1));
+            series.errors.raise_to(status.errors);
+        }
+        let (vpas, pods) = self.seen.counts();
+        self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
+        self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
+        for (kind, answer, count) in self.stats.counts() {
+            self.traffic.set_writes(kind.as_str(), &answer.to_string(), count.writes);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Signs of life of recommenders: their Leases, watched on this process's own clock. A clock of another machine is never
+//! compared with it, and a Lease counts only once it was seen to change.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
+use kube::{
+    ResourceExt as _,
+    api::{Api, ListParams},
+};
+
+use super::{Role, Stop};
+use crate::{
+    act::heartbeat::{HISTORY, lease_name},
+    api::VerticalPodAutoscaler,
+    metrics::HistoryState,
+    recommend::Shard,
+    update::guard::{Heartbeat, HeartbeatRule},
+};
+
+/// Between two looks, at most.
+const LOOK: Duration = Duration::from_secs(10);
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// For a Lease that does not say how long it counts.
+const USUAL: Duration = Duration::from_mins(3);
+
+/// What is known of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeats(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    leases: HashMap<Box<str>, Beat>,
+    /// Whether the last look failed, or there was none yet.
+    is_blind: Option<bool>,
+}
+
+#[derive(Debug)]
+struct Beat {
+    renewed: Option<MicroTime>,
+    /// When it was seen to change; not before it was seen twice.
+    changed: Option<Instant>,
+    lasts: Duration,
+    history_loaded: bool,
+}
+
+impl Heartbeats {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a look found.
+    fn see(&self, leases: Vec<Lease>, now: Instant) {
+        let mut known = self.lock();
+        let mut before = std::mem::take(&mut known.leases);
+        for lease in leases {
+            let name = lease.name_any();
+            let history = lease.annotations().get(HISTORY).map(String::as_str);
+            let (loaded, absent) = (HistoryState::Loaded.as_str(), HistoryState::Absent.as_str());
+            let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
+            let spec = lease.spec.unwrap_or_default();
+            let lasts = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
+            let changed = match before.remove(name.as_str()) {
+                Some(beat) if beat.renewed == spec.renew_time => beat.changed,
+                Some(_) => Some(now),
+                None => None,
+            };
+            let beat = Beat {
+                renewed: spec.renew_time,
+                changed,
+                lasts: lasts.map_or(USUAL, Duration::from_secs),
+                history_loaded,
+            };
+            known.leases.insert(name.into(), beat);
+        }
+        known.is_blind = Some(false);
+    }
+
+    fn fail(&self) {
+        self.lock().is_blind = Some(true);
+    }
+
+    /// What is known of the recommender of a VPA.
+    pub fn of(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Heartbeat {
+        let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
+        let known = self.lock();
+        if known.is_blind != Some(false) {
+            return Heartbeat::Unknown;
+        }
+        let whole = lease_name(recommender, None);
+        let of_shard = || {
+            known.leases.iter().find_map(|(name, beat)| {
+                let (index, count) =
+                    name.strip_prefix(&*whole)?.strip_prefix('-')?.split_once("-of-")?;
+                let shard: Shard = format!("{index}/{count}").parse().ok()?;
+                shard.includes(namespace).then_some(beat)
+            })
+        };
+        let Some(beat) = known.leases.get(whole.as_str()).or_else(of_shard) else {
+            return Heartbeat::Absent;
+        };
+        let is_fresh = beat.changed.is_some_and(|changed| changed.elapsed() <= beat.lasts);
+        if is_fresh {
+            Heartbeat::Fresh { history_loaded: beat.history_loaded }
+        } else {
+            Heartbeat::Stale
+        }
+    }
+}
+
+impl Role {
+    /// Looks at the Leases until told to stop.
+    pub(super) async fn keep_watching_heartbeats(self: std::sync::Arc<Self>, stop: Stop) {
+        if self.config.settings.guards.heartbeat == HeartbeatRule::Ignore {
+            return;
+        }
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeats);
+        let pause = LOOK.min(self.config.interval);
+        loop {
+            let parameters = ListParams::default();
+            let asked = tokio::time::timeout(REQUEST_LIMIT, leases.list(&parameters));
+            let answer = tokio::select! {
+                () = stop.stopped() => return,
+                answer = asked => answer,
+            };
+            match answer {
+                Ok(Ok(list)) => {
+                    let ours = list.items.into_iter();
+                    let ours = ours.filter(|lease| lease.name_any().starts_with("plimsoll-"));
+                    self.heartbeats.see(ours.collect(), Instant::now());
+                }
+                Ok(Err(why)) => {
+                    tracing::warn!(%why, "the heartbeats of recommenders cannot be read");
+                    self.heartbeats.fail();
+                }
+                Err(_) => {
+                    tracing::warn!("the heartbeats of recommenders cannot be read: no answer");
+                    self.heartbeats.fail();
+                }
+            }
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(name: &str, renewed: &str, history: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {HISTORY: history}},
+            "spec": {"renewTime": renewed, "leaseDurationSeconds": 3600},
+        }))
+        .expect("a lease")
+    }
+
+    fn vpa(recommender: Option<&str>) -> VerticalPodAutoscaler {
+        let chosen: Vec<_> = recommender.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "recommenders": chosen},
+        }))
+        .expect("a VPA")
+    }
+
+    const EARLY: &str = "2026-01-01T00:00:00.000000Z";
+    const LATE: &str = "2026-01-01T00:01:00.000000Z";
+
+    #[test]
+    fn a_heartbeat_counts_once_it_was_seen_to_change() {
+        let heartbeats = Heartbeats::default();
+        let of = |recommender| heartbeats.of(&vpa(recommender), "shop");
+        assert_eq!(of(None), Heartbeat::Unknown, "nobody has looked yet");
+        heartbeats.see(Vec::new(), Instant::now());
+        assert_eq!(of(None), Heartbeat::Absent);
+        heartbeats.see(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
+        assert_eq!(of(None), Heartbeat::Stale, "it may be years old");
+        heartbeats.see(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
+        assert_eq!(of(None), Heartbeat::Fresh { history_loaded: true });
+        assert_eq!(of(Some("other")), Heartbeat::Absent);
+        heartbeats.see(vec![lease("plimsoll-default", EARLY, "loading")], Instant::now());
+        assert_eq!(of(None), Heartbeat::Fresh { history_loaded: false });
+        heartbeats.fail();
+        assert_eq!(of(None), Heartbeat::Unknown);
+    }
+
+    #[test]
+    fn of_a_sharded_recommender_the_shard_of_the_namespace_counts() {
+        let heartbeats = Heartbeats::default();
+        let shards = ["1/3", "2/3", "3/3"];
+        let own = shards.iter().find(|it| it.parse::<Shard>().expect("is one").includes("shop"));
+        let own = lease_name("default", own.copied());
+        for (renewed, history) in [(EARLY, "loaded"), (LATE, "loaded")] {
+            let leases = shards.map(|it| lease(&lease_name("default", Some(it)), renewed, history));
+            heartbeats.see(
+                leases.into_iter().filter(|it| it.name_any() == own).collect(),
+                Instant::now(),
+            );
+        }
+        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
+        let others = shards.map(|it| lease(&lease_name("default", Some(it)), LATE, "loaded"));
+        heartbeats
+            .see(others.into_iter().filter(|it| it.name_any() != own).collect(), Instant::now());
+        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Absent);
+    }
+}

@@ -1,0 +1,325 @@
+//! One pass: every VPA with its pods is decided about, and what was decided is done, one step after another.
+
+use std::time::Instant;
+
+use plimsoll_storage::{Time, VpaKey};
+
+use super::{
+    Role, Stop,
+    acting::{Pace, Then},
+    matching::Workload,
+    recollection::Recollection,
+    standing::Standing,
+};
+use crate::{
+    api::vpa::UpdateMode,
+    compat::Compat,
+    fit::{Ranges, Rules, Wishes},
+    metrics::{PassTotals, Tally},
+    update::{
+        self, Action, Decision, Outcome, Pass, Recall, Sizing, Skip, Subject, Verdict, Wanted,
+        World,
+        guard::{Charge, Heartbeat, Windows, ledger::Sizes},
+    },
+};
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// VPAs that were looked at.
+    pub vpas: usize,
+    /// Their pods.
+    pub pods: usize,
+    /// Pods that were evicted.
+    pub evicted: usize,
+    /// Pods that were resized.
+    pub resized: usize,
+    /// Whether it ended before all were looked at.
+    pub is_cut_off: bool,
+}
+
+/// What is carried from pass to pass.
+#[derive(Debug, Default)]
+pub(super) struct Passes {
+    pub recollection: Recollection,
+    /// The VPA that the next pass begins with: there was no time left for it in this one.
+    next: Option<VpaKey>,
+}
+
+/// What a decision about a workload stands on, beside the workload itself.
+#[derive(Debug)]
+pub(super) struct Ground {
+    ranges: Ranges,
+    wishes: Wishes,
+    windows: Option<Windows>,
+    pods: Vec<update::Pod>,
+}
+
+/// What holds for all VPAs of a pass.
+#[derive(Clone, Copy)]
+struct Common<'a> {
+    is_admission_ready: bool,
+    can_resize: bool,
+    now: Time,
+    cluster: u32,
+    pace: Pace<'a>,
+}
+
+impl Role {
+    /// Makes a pass. Without the right to act nothing is decided: what is remembered may be old.
+    pub(super) async fn pass(&self, passes: &mut Passes, stop: &Stop) -> Summary {
+        let began = Instant::now();
+        let mut summary = Summary::default();
+        if !self.may_act() {
+            passes.recollection.forget_stored();
+            return summary;
+        }
+        let standing = self.admission_standing().await;
+        match standing {
+            Standing::Ready => {}
+            Standing::Stale => self.metrics.count_no_admission("invalid"),
+            Standing::Unreadable => self.metrics.count_no_admission("error"),
+        }
+        let is_upstream = self.config.settings.compat == Compat::Upstream;
+        if is_upstream && standing != Standing::Ready {
+            tracing::warn!("the admission controller is not there: nothing is updated");
+            self.metrics.observe_step("total", began.elapsed());
+            return summary;
+        }
+        if let Err(why) = self.read_ledger(&mut passes.recollection).await {
+            tracing::warn!(why, "what was changed of late cannot be read: nothing is updated");
+            return summary;
+        }
+        let mut step = Instant::now();
+        let mut observe = |name: &str| {
+            self.metrics.observe_step(name, step.elapsed());
+            step = Instant::now();
+        };
+        observe("ListVPAs");
+        let mut workloads = self.workloads().await;
+        observe("ListPods");
+        passes.recollection.retain(|key| workloads.iter().any(|one| one.key == *key));
+        self.told.retain(|key| workloads.iter().any(|one| one.key == *key));
+        observe("FilterPods");
+        let first = passes.next.take();
+        if let Some(at) = workloads.iter().position(|one| Some(&one.key) == first.as_ref()) {
+            workloads.rotate_left(at);
+        }
+        let common = Common {
+            is_admission_ready: standing == Standing::Ready,
+            can_resize: self.resizes_are_served().await,
+            now: self.clock.now(),
+            cluster: workloads.iter().map(|one| one.pods.len() as u32).sum(),
+            pace: Pace { deadline: began + self.config.interval, stop },
+        };
+        observe("AdmissionInit");
+        let mut totals = PassTotals::default();
+        for workload in &workloads {
+            if summary.is_cut_off {
+                passes.next.get_or_insert_with(|| workload.key.clone());
+                break;
+            }
+            let in_namespace =
+                workloads.iter().filter(|one| one.key.namespace == workload.key.namespace);
+            let namespace = in_namespace.map(|one| one.pods.len() as u32).sum();
+            let sizes = Sizes { cluster: common.cluster, namespace };
+            let went =
+                self.update(&mut passes.recollection, workload, common, sizes, &mut totals).await;
+            summary.vpas += 1;
+            summary.pods += workload.pods.len();
+            summary.evicted += went.0.evicted;
+            summary.resized += went.0.resized;
+            if went.1 == Then::Stop {
+                summary.is_cut_off = true;
+                passes.next = Some(workload.key.clone());
+            }
+        }
+        observe("EvictPods");
+        self.tell_totals(&passes.recollection, &totals, common);
+        self.metrics.observe_step("total", began.elapsed());
+        summary
+    }
+
+    /// Decides about one VPA, and does it.
+    async fn update(
+        &self,
+        recollection: &mut Recollection,
+        workload: &Workload,
+        common: Common<'_>,
+        sizes: Sizes,
+        totals: &mut PassTotals,
+    ) -> (Tally, Then) {
+        let (recall, ignored) = recollection.of(workload);
+        if let Some(why) = ignored {
+            self.metrics.count_unreadable();
+            let parts = workload.parts();
+            tracing::warn!(namespace = parts.namespace, name = parts.name, %why, "what was done to a workload before, as its VPA tells it, does not count");
+        }
+        let heartbeat = self.heartbeats.of(&workload.vpa, &workload.key.namespace);
+        totals.heartbeat(word(heartbeat));
+        let ground = self.ground(workload);
+        let wanted =
+            |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
+        let world = World {
+            wanted: &wanted,
+            sizes,
+            heartbeat,
+            is_admission_ready: common.is_admission_ready,
+            can_resize: common.can_resize,
+            now: common.now,
+        };
+        let subject = self.subject(workload, &ground);
+        let mut pass =
+            Pass::begin(subject, world, &self.config.settings, recall).without_unboosts();
+        let mut then = Then::Go;
+        while let Some(step) = pass.next() {
+            let recall: Recall = pass.recall().clone();
+            let (outcome, next) =
+                self.make(recollection, workload, &step, &recall, common.pace).await;
+            pass.note(outcome);
+            if next != Then::Go {
+                then = next;
+                break;
+            }
+        }
+        let decision = pass.end();
+        self.remember(recollection, workload, &decision, common.now).await;
+        self.count(workload, &decision, totals, common.now);
+        self.tell_held(workload, &decision, common.now);
+        (tally(workload, &decision), then)
+    }
+
+    /// What a decision about a workload stands on.
+    pub(super) fn ground(&self, workload: &Workload) -> Ground {
+        let windows = match (&workload.vpa.metadata.annotations, self.config.settings.compat) {
+            // One that makes no sense is named by whoever checks VPAs, and the flag holds.
+            (Some(annotations), Compat::Plimsoll) => Windows::of(annotations).ok().flatten(),
+            _ => None,
+        };
+        Ground {
+            ranges: Ranges::merge(&self.seen.limits(&workload.key.namespace)),
+            wishes: Wishes::of(&workload.vpa, self.config.settings.compat),
+            windows,
+            pods: workload.subjects(),
+        }
+    }
+
+    pub(super) fn subject<'a>(&self, workload: &'a Workload, ground: &'a Ground) -> Subject<'a> {
+        let settings = &self.config.settings;
+        let rules = Rules {
+            compat: settings.compat,
+            fixes: settings.fixes,
+            sidecars: self.config.native_sidecars,
+        };
+        let plan = ground.wishes.plan(&workload.vpa, self.config.limit_policy);
+        Subject {
+            vpa: &workload.key,
+            generation: workload.vpa.metadata.generation,
+            sizing: Sizing { plan, ranges: Some(&ground.ranges), rules },
+            windows: ground.windows.as_ref(),
+            pods: &ground.pods,
+        }
+    }
+
+    /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.
+    async fn remember(
+        &self,
+        recollection: &mut Recollection,
+        workload: &Workload,
+        decision: &Decision,
+        now: Time,
+    ) {
+        let is_news = decision.harm.is_some() || decision.rewritten;
+        if is_news && self.config.dry_run.is_none() {
+            let booked = self.book(recollection, workload, &decision.recall).await;
+            if let Err(why) = booked {
+                let parts = workload.parts();
+                tracing::warn!(
+                    namespace = parts.namespace,
+                    name = parts.name,
+                    ?why,
+                    "what was found out is not written down yet"
+                );
+            }
+        }
+        if let Some(harm) = decision.harm {
+            self.metrics.count_harm(harm.word());
+            let message = format!("Updates are stopped for a while: {harm}.");
+            self.tell_vpa(workload, "PodsGotWorse", message, now, true);
+        }
+        if decision.rewritten {
+            self.metrics.count_rewritten();
+            let message = "Updates are stopped: somebody else writes other resources to the pods.";
+            self.tell_vpa(workload, "ResourcesRewritten", message.to_owned(), now, true);
+        }
+        recollection.keep(workload, decision.recall.clone());
+    }
+
+    fn count(&self, workload: &Workload, decision: &Decision, totals: &mut PassTotals, now: Time) {
+        let of = workload.counted();
+        let mode = workload.vpa.spec.update_mode();
+        if !matches!(mode, UpdateMode::Off | UpdateMode::Initial) {
+            self.metrics.show(of);
+        }
+        totals.add(of, tally(workload, decision));
+        for verdict in &decision.verdicts {
+            if let Verdict::Skipped(skip) = verdict {
+                totals.skip(skip.word());
+                if *skip == Skip::Infeasible {
+                    self.metrics.count_infeasible(of);
+                }
+            }
+        }
+        if decision.recall.memory.open_until(now).is_some() {
+            totals.breaker();
+        }
+    }
+
+    fn tell_totals(&self, recollection: &Recollection, totals: &PassTotals, common: Common<'_>) {
+        self.metrics.tell(totals);
+        let (guards, ledger) = (&self.config.settings.guards, recollection.ledger());
+        for (word, charge, allowance) in [
+            ("disruption", Charge::Disruption, guards.cluster_disruptions),
+            ("resize", Charge::Resize, guards.cluster_resizes),
+        ] {
+            let allowed = allowance.map(|allowance| allowance.of(common.cluster));
+            self.metrics.set_budget(word, ledger.in_cluster(charge, common.now), allowed);
+        }
+        self.metrics.set_cluster_open(ledger.open_until(common.now).is_some());
+    }
+}
+
+impl Workload {
+    /// Its pods as decisions see them.
+    pub fn subjects(&self) -> Vec<update::Pod> {
+        let pod = |pod: &std::sync::Arc<crate::observe::running::RunningPod>| update::Pod {
+            size: pod.sizes.clone(),
+            life: pod.life.clone(),
+        };
+        self.pods.iter().map(pod).collect()
+    }
+}
+
+fn tally(workload: &Workload, decision: &Decision) -> Tally {
+    let mode = workload.vpa.spec.update_mode();
+    let done = |is: fn(&Action) -> bool| {
+        let made = decision.steps.iter().filter(|(_, outcome)| *outcome == Outcome::Done);
+        made.filter(|(step, _)| is(&step.action)).count()
+    };
+    Tally {
+        candidates: decision.candidates,
+        evicted: done(|action| matches!(action, Action::Evict { .. })),
+        resized: done(|action| matches!(action, Action::Resize { .. })),
+        in_place: matches!(mode, UpdateMode::InPlace | UpdateMode::InPlaceOrRecreate),
+    }
+}
+
+const fn word(heartbeat: Heartbeat) -> &'static str {
+    match heartbeat {
+        Heartbeat::Fresh { history_loaded: true } => "fresh",
+        Heartbeat::Fresh { history_loaded: false } => "loading",
+        Heartbeat::Stale => "stale",
+        Heartbeat::Absent => "absent",
+        Heartbeat::Unknown => "unknown",
+    }
+}

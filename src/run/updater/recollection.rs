@@ -1,0 +1,222 @@
+//! What is remembered from pass to pass: on VPAs and in the Lease where that is allowed, and in this process in any case.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use plimsoll_storage::VpaKey;
+
+use super::{Role, matching::Workload};
+use crate::{
+    act::{Kept, Note, Noted, note},
+    observe::watch::Change,
+    update::{
+        Ledger, Memory, Recall,
+        guard::{ledger, memory},
+        in_place::FirstSeen,
+    },
+};
+
+/// How many texts that were replaced are known again: a watch is seldom as far behind.
+const REPLACED: usize = 64;
+
+/// What is remembered of all workloads, and of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Recollection {
+    workloads: HashMap<VpaKey, Entry>,
+    ledger: Ledger,
+    /// As it stands in the Lease.
+    ledger_text: Option<String>,
+    /// Whether the Lease was read since this process leads.
+    pub is_ledger_read: bool,
+}
+
+/// What is remembered of one workload.
+#[derive(Debug, Default)]
+struct Entry {
+    memory: Memory,
+    first_seen: FirstSeen,
+    /// As it stands on the VPA, as far as this process knows.
+    stored: Option<Arc<str>>,
+    /// What stood there before: a watch may still show it.
+    replaced: VecDeque<u64>,
+    /// The version of the VPA since this process wrote it last.
+    version: Option<Box<str>>,
+}
+
+/// Why something was not booked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotBooked {
+    /// Somebody else remembers something else by now: it is looked at anew in the next pass.
+    Overtaken,
+    /// It could not be written.
+    Failed(String),
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Entry {
+    /// Takes over what stands on the VPA, unless this process wrote it, or something later.
+    fn look_at(&mut self, workload: &Workload) -> Result<(), memory::Ignored> {
+        let annotations = workload.vpa.metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(memory::KEY)).map(String::as_str);
+        if text == self.stored.as_deref() {
+            self.version = None;
+            return Ok(());
+        }
+        let known = match text {
+            Some(text) => self.replaced.contains(&hash(text)),
+            // What was never there is no news; what this process wrote may not be told yet.
+            None => self.version.is_some(),
+        };
+        if known {
+            return Ok(());
+        }
+        self.stored = text.map(Into::into);
+        self.version = None;
+        self.memory = Memory::default();
+        if let Some(text) = text {
+            self.memory = Memory::read(text, &workload.vpa.spec.target_ref)?;
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self, text: &str, version: Box<str>) {
+        if let Some(before) = self.stored.replace(text.into()) {
+            self.replaced.push_back(hash(&before));
+            if self.replaced.len() > REPLACED {
+                self.replaced.pop_front();
+            }
+        }
+        self.version = Some(version);
+    }
+}
+
+impl Recollection {
+    /// What is remembered of a workload, and of the cluster. `Err` says why what stands on its VPA does not count, with
+    /// what counts instead.
+    pub fn of(&mut self, workload: &Workload) -> (Recall, Option<memory::Ignored>) {
+        let entry = self.workloads.entry(workload.key.clone()).or_default();
+        let ignored = entry.look_at(workload).err();
+        let recall = Recall {
+            memory: entry.memory.clone(),
+            ledger: self.ledger.clone(),
+            first_seen: entry.first_seen.clone(),
+        };
+        (recall, ignored)
+    }
+
+    /// Remembers what came of a pass.
+    pub fn keep(&mut self, workload: &Workload, recall: Recall) {
+        let entry = self.workloads.entry(workload.key.clone()).or_default();
+        entry.memory = recall.memory;
+        entry.first_seen = recall.first_seen;
+        self.ledger = recall.ledger;
+    }
+
+    /// What was changed in the cluster.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Forgets VPAs that are gone.
+    pub fn retain(&mut self, is_there: impl Fn(&VpaKey) -> bool) {
+        self.workloads.retain(|key, _| is_there(key));
+    }
+
+    /// What others did while this process did not lead is read anew.
+    pub fn forget_stored(&mut self) {
+        self.is_ledger_read = false;
+        for entry in self.workloads.values_mut() {
+            entry.version = None;
+            entry.replaced.clear();
+        }
+    }
+
+    fn adopt_ledger(&mut self, text: Option<String>) -> Result<(), ledger::Unreadable> {
+        let read = text.as_deref().map(Ledger::read);
+        self.ledger_text = text;
+        match read {
+            Some(Ok(ledger)) => self.ledger = ledger,
+            Some(Err(why)) => return Err(why),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Role {
+    /// Reads what was changed in the cluster, once after this process came to lead.
+    pub(super) async fn read_ledger(&self, recollection: &mut Recollection) -> Result<(), String> {
+        if recollection.is_ledger_read || !self.keeps_ledger() {
+            return Ok(());
+        }
+        let text = self.ledger.read().await?;
+        if let Err(why) = recollection.adopt_ledger(text) {
+            self.metrics.count_unreadable();
+            tracing::warn!(%why, "what was changed of late, as the Lease tells it, does not count");
+        }
+        recollection.is_ledger_read = true;
+        Ok(())
+    }
+
+    /// Writes down what a step costs, before it is made.
+    pub(super) async fn book(
+        &self,
+        recollection: &mut Recollection,
+        workload: &Workload,
+        recall: &Recall,
+    ) -> Result<(), NotBooked> {
+        if self.keeps_ledger() && recall.ledger != Ledger::default() {
+            let text = recall.ledger.write().map_err(|why| NotBooked::Failed(why.to_string()))?;
+            let before = recollection.ledger_text.as_deref();
+            if before != Some(text.as_str()) {
+                match self.ledger.write(&self.permit, before, &text).await {
+                    Kept::Done => recollection.ledger_text = Some(text),
+                    Kept::Overtaken(stands) => {
+                        if let Err(why) = recollection.adopt_ledger(stands) {
+                            self.metrics.count_unreadable();
+                            tracing::warn!(%why, "what was changed of late, as the Lease tells it, does not count");
+                        }
+                        return Err(NotBooked::Overtaken);
+                    }
+                    Kept::Unwritten(why) => return Err(NotBooked::Failed(why)),
+                }
+            }
+        }
+        if !self.keeps_memory() {
+            return Ok(());
+        }
+        let text = recall.memory.write(&workload.vpa.spec.target_ref);
+        let text = text.ok_or_else(|| NotBooked::Failed("it does not fit".to_owned()))?;
+        let entry = recollection.workloads.entry(workload.key.clone()).or_default();
+        let nothing = recall.memory.is_empty() && entry.stored.is_none();
+        if nothing || entry.stored.as_deref() == Some(text.as_str()) {
+            return Ok(());
+        }
+        let version =
+            entry.version.as_deref().or(workload.vpa.metadata.resource_version.as_deref());
+        let stored = entry.stored.clone();
+        let written = Note { key: memory::KEY, before: stored.as_deref(), after: &text };
+        let of = (&workload.key, version.unwrap_or_default());
+        match note(&self.client, &self.permit, &self.stats, of, written).await {
+            Noted::Done { resource_version } => {
+                entry.wrote(&text, resource_version);
+                Ok(())
+            }
+            Noted::Overtaken(now) => {
+                entry.version = None;
+                entry.replaced.clear();
+                self.seen.change_vpa(Change::Put(*now));
+                Err(NotBooked::Overtaken)
+            }
+            Noted::Unwritten(why) => Err(NotBooked::Failed(why)),
+        }
+    }
+}
