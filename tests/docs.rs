@@ -34,7 +34,7 @@ fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_annotations_in_the_documentation_are_those_of_the_code() {
-    let roles = [flags::recommender(), flags::admission()];
+    let roles = [flags::recommender(), flags::admission(), flags::updater()];
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     let mut table = String::from(
         "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
@@ -75,6 +75,7 @@ fn the_metrics_in_the_documentation_are_those_of_the_code() {
 fn the_flags_in_the_documentation_are_those_of_the_code() {
     flag_tables("recommender", "Recommender", flags::recommender());
     flag_tables("admission controller", "Admission controller", flags::admission());
+    flag_tables("updater", "Updater", flags::updater());
 }
 
 fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {

@@ -8,12 +8,13 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 
 use plimsoll::{
     metrics::{
-        AdmissionMetrics, Cardinality, Health, HistoryState, ObjectMetrics, QualitySample,
-        RecommendationChange, RecommenderMetrics, Registry, ReviewTimes, VpaTraits,
+        AdmissionMetrics, Cardinality, Health, HistoryState, ObjectMetrics, PassTotals,
+        QualitySample, RecommendationChange, RecommenderMetrics, Registry, ReviewTimes, Tally,
+        UpdatedVpa, UpdaterMetrics, VpaTraits,
     },
     recommend::estimate::Resource,
 };
-use plimsoll_storage::Time;
+use plimsoll_storage::{Time, VpaKey};
 use xtask::parts::{self, Release};
 
 use crate::support::not_run::not_run;
@@ -77,8 +78,37 @@ fn registry() -> Registry {
     admission.certificate_refused();
     admission.set_registered(true);
     admission.set_reachable(true);
+    updater(&mut registry);
     registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(3)), Cardinality::All));
     registry
+}
+
+fn updater(registry: &mut Registry) {
+    let updater = UpdaterMetrics::new(registry);
+    let key = VpaKey::new("shop", "web");
+    let of = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
+    updater.show(of);
+    updater.count_evicted(of);
+    updater.count_resized(of);
+    updater.count_failed_eviction(of, "EvictionError");
+    updater.count_failed_resize(of, "InPlaceUpdateError");
+    updater.count_infeasible(of);
+    updater.count_no_admission("invalid");
+    updater.observe_step("total", Duration::from_millis(15));
+    updater.count_action("evict", "done");
+    updater.count_harm("pending");
+    updater.count_rewritten();
+    updater.count_unreadable();
+    updater.set_budget("disruption", 3, Some(100));
+    updater.set_cluster_open(false);
+    let mut totals = PassTotals::default();
+    for in_place in [false, true] {
+        totals.add(of, Tally { candidates: 2, evicted: 1, resized: 1, in_place });
+    }
+    totals.skip("cool_down");
+    totals.heartbeat("fresh");
+    totals.breaker();
+    updater.tell(&totals);
 }
 
 fn vpa(update_mode: Option<&str>) -> VpaTraits<'_> {

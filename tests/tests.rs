@@ -34,5 +34,6 @@ mod storage;
 mod support;
 mod target;
 mod update;
+mod updater;
 mod webhook;
 mod webhooks;

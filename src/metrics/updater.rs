@@ -1,9 +1,13 @@
 //! Families of the updater: upstream's under upstream's names, and ours, which say why pods are left alone.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod totals;
+
+use std::{sync::Arc, time::Duration};
 
 use plimsoll_storage::VpaKey;
 
+pub use self::totals::{PassTotals, Sized, Tally};
+use self::totals::{SIZES, log2};
 use super::{
     definition::{Definition, counter, gauge, histogram},
     family::Family,
@@ -12,8 +16,6 @@ use super::{
     value::{Counter, Gauge, Histogram},
 };
 
-/// Sizes are told by the power of two that they reach.
-const SIZES: usize = 20;
 const NEVER: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
 /// Series with names of VPAs, which others choose.
@@ -172,83 +174,6 @@ pub struct UpdaterMetrics {
     unreadable: Arc<Counter>,
 }
 
-/// A VPA as series know it.
-#[derive(Clone, Copy, Debug)]
-pub struct Sized<'a> {
-    /// The VPA.
-    pub vpa: &'a VpaKey,
-    /// Its mode.
-    pub mode: &'a str,
-    /// How many pods it has.
-    pub pods: usize,
-}
-
-/// What one pass found, VPA by VPA, until it is told.
-#[derive(Debug, Default)]
-pub struct PassTotals {
-    by_mode: BTreeMap<(String, String), [f64; 4]>,
-    by_size: BTreeMap<String, [f64; 3]>,
-    skipped: BTreeMap<&'static str, f64>,
-    heartbeats: BTreeMap<&'static str, f64>,
-    breakers: f64,
-}
-
-/// What happened to the pods of one VPA in a pass.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Pods that would be changed, were there no limits.
-    pub candidates: usize,
-    /// Pods that were evicted.
-    pub evicted: usize,
-    /// Pods that were resized.
-    pub resized: usize,
-    /// Whether pods are resized rather than evicted.
-    pub in_place: bool,
-}
-
-/// The power of two that a size reaches, as text.
-fn log2(size: usize) -> String {
-    let power = if size < 2 { 0 } else { size.ilog2() as usize };
-    power.min(SIZES).to_string()
-}
-
-impl PassTotals {
-    /// Adds a VPA.
-    pub fn add(&mut self, of: Sized<'_>, tally: Tally) {
-        let flag = |count: usize| f64::from(u8::from(count > 0));
-        let size = log2(of.pods);
-        let mode = known_mode(of.mode).to_owned();
-        let sums = self.by_mode.entry((mode, size.clone())).or_default();
-        sums[0] += of.pods as f64;
-        if tally.in_place {
-            let sums = self.by_size.entry(size).or_default();
-            sums[0] += tally.candidates as f64;
-            sums[1] += flag(tally.candidates);
-            sums[2] += flag(tally.resized);
-        } else {
-            sums[1] += tally.candidates as f64;
-            sums[2] += flag(tally.candidates);
-        }
-        let sums = self.by_mode.entry((known_mode(of.mode).to_owned(), log2(of.pods))).or_default();
-        sums[3] += flag(tally.evicted);
-    }
-
-    /// A pod was left alone.
-    pub fn skip(&mut self, why: &'static str) {
-        *self.skipped.entry(why).or_default() += 1.0;
-    }
-
-    /// A VPA's recommender is known to be so.
-    pub fn heartbeat(&mut self, state: &'static str) {
-        *self.heartbeats.entry(state).or_default() += 1.0;
-    }
-
-    /// A VPA is left alone because its pods got worse.
-    pub fn breaker(&mut self) {
-        self.breakers += 1.0;
-    }
-}
-
 impl UpdaterMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
@@ -393,17 +318,5 @@ impl UpdaterMetrics {
     /// Whether nothing is changed anywhere.
     pub fn set_cluster_open(&self, open: bool) {
         self.cluster_open.set(f64::from(u8::from(open)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_told_by_their_power_of_two() {
-        for (size, power) in [(0, "0"), (1, "0"), (2, "1"), (3, "1"), (4, "2"), (1 << 21, "20")] {
-            assert_eq!(log2(size), power, "{size}");
-        }
     }
 }

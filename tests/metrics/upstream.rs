@@ -35,6 +35,9 @@ const LEFT_OUT: [&str; 5] = [
 /// What begins so is of the other role.
 const ADMISSION: &str = "vpa_admission_controller_";
 
+/// And this of the third one: upstream's tells most of it only when it has happened.
+const UPDATER: &str = "vpa_updater_";
+
 #[tokio::test]
 async fn every_family_of_upstreams_admission_controller_has_our_twin() {
     let Some(bed) = Bed::private().await else { return };
@@ -94,7 +97,10 @@ async fn every_family_of_upstreams_recommender_has_our_twin() {
     let port = upstream.start(Role::Recommender, &flags);
     let address = format!("http://127.0.0.1:{port}/metrics");
     let ours = Exposition::parse(&scrape(registry()));
-    let is_wanted = |name: &&str| name.starts_with("vpa_") && !name.starts_with(ADMISSION);
+    let others = [ADMISSION, UPDATER];
+    let is_wanted = |name: &&str| {
+        name.starts_with("vpa_") && !others.iter().any(|other| name.starts_with(other))
+    };
     let wanted: Vec<_> = ours.names().filter(is_wanted).collect();
     let mut hours = 0;
     // The families of quality need samples before and after the first recommendation, and a second one.

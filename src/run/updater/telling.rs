@@ -25,6 +25,9 @@ use crate::{
 /// The condition that says why pods are not changed that should be.
 pub const CONDITION: &str = "UpdatesHeldBack";
 
+/// What comes with every change: nobody needs to look at it.
+const USUAL: [&str; 4] = ["canary", "cool_down", "outside_window", "surging"];
+
 /// What holds back the updates of one VPA.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Held {
@@ -106,7 +109,8 @@ impl Role {
         let was = before.as_ref().and_then(word);
         if let Some(said) = held.said.as_ref().filter(|said| was != Some(said.word)) {
             let message = format!("Updates are held back: {}.", said.sentence);
-            self.tell_vpa(workload, CONDITION, message, now, said.word != "cool_down");
+            let is_usual = USUAL.contains(&said.word);
+            self.tell_vpa(workload, CONDITION, message, now, !is_usual);
         }
     }
 }

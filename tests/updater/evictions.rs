@@ -1,0 +1,120 @@
+//! Evictions: within the budget of a workload, the first pod alone, and none where it is not allowed.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use k8s_openapi::api::{coordination::v1::Lease, policy::v1::PodDisruptionBudget};
+use kube::{Api, api::ListParams};
+
+use super::stage::{self, deployment, held_by, passes, pods, ready, uids, vpa};
+use crate::support::{objects, wait};
+
+#[tokio::test]
+async fn upstreams_way_takes_as_many_as_the_budget_lets_and_no_more() {
+    let Some((bed, namespace)) = stage::place("evict-upstream").await else { return };
+    deployment(&bed, &namespace, "web", 4).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
+    let running = stage::start(bed.client(), &namespace, &flags).await;
+    let (most, summaries) = (AtomicUsize::new(0), running.passes());
+    wait::until("all pods were replaced", || async {
+        most.fetch_max(summaries.borrow().1.evicted, SeqCst);
+        uids(&pods(&bed.client(), &namespace, "web").await).is_disjoint(&before).then_some(())
+    })
+    .await;
+    assert_eq!(most.into_inner(), 2, "half of them may go in one pass");
+    let told = stage::metrics(&running).await;
+    assert!(told.contains("vpa_updater_evicted_pods_total{"), "{told}");
+    running.stop().await;
+    let annotations = stage::read(&bed, &namespace, "web").await.metadata.annotations;
+    assert_eq!(annotations, None, "upstream writes nothing on VPAs");
+}
+
+#[tokio::test]
+async fn one_pod_goes_first_and_none_follows_when_it_comes_up_as_it_was() {
+    let Some((bed, namespace)) = stage::place("evict-canary").await else { return };
+    deployment(&bed, &namespace, "web", 4).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let running = stage::start(bed.client(), &namespace, &[]).await;
+    // No webhook is there to size the new pod.
+    held_by(&bed, &namespace, "web", "BreakerOpen").await;
+    passes(&running, 4).await;
+    let now = uids(&ready(&bed, &namespace, "web", 4).await);
+    assert_eq!(
+        before.difference(&now).count(),
+        1,
+        "the first one showed that it changes nothing"
+    );
+    let vpa = stage::read(&bed, &namespace, "web").await;
+    let memory = vpa.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/updates"));
+    assert!(memory.is_some_and(|text| text.contains("evicted")), "{memory:?}");
+    let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
+    let lease = leases.get("vpa-updater").await.expect("it is there");
+    let ledger =
+        lease.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/changes"));
+    assert!(ledger.is_some_and(|text| text.contains(&namespace)), "{ledger:?}");
+    running.stop().await;
+
+    // Whoever comes next knows it.
+    let running = stage::start(bed.client(), &namespace, &[]).await;
+    passes(&running, 4).await;
+    let later = uids(&ready(&bed, &namespace, "web", 4).await);
+    assert_eq!(now, later);
+    let told = stage::metrics(&running).await;
+    assert!(told.contains(r#"reason="breaker_open",resource=""} 1"#), "{told}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_disruption_budget_is_an_answer_and_not_asked_for_each_pod() {
+    let Some((bed, namespace)) = stage::place("evict-pdb").await else { return };
+    deployment(&bed, &namespace, "web", 3).await;
+    let budget = "
+metadata: {name: web}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
+";
+    objects::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let running = stage::start(bed.client(), &namespace, &["--updater-interval=1s"]).await;
+    held_by(&bed, &namespace, "web", "DisruptionBudget").await;
+    passes(&running, 2).await;
+    assert_eq!(uids(&pods(&bed.client(), &namespace, "web").await), before);
+    let told = stage::metrics(&running).await;
+    let refused = told.lines().find(|line| line.contains(r#"kind="eviction",outcome="429""#));
+    let refused: f64 =
+        refused.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("counted");
+    let made = running.passes().borrow().0 as f64;
+    assert!(refused <= made, "{refused} questions in {made} passes");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_says_all_and_writes_nothing() {
+    let Some((bed, namespace)) = stage::place("evict-dry").await else { return };
+    deployment(&bed, &namespace, "web", 3).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let version = stage::read(&bed, &namespace, "web").await.metadata.resource_version;
+    let running = stage::start(bed.client(), &namespace, &["--dry-run"]).await;
+    wait::until("it says what it would do", || async {
+        let told = stage::metrics(&running).await;
+        told.contains(r#"plimsoll_updater_actions_total{action="evict",outcome="dry_run"} 1"#)
+            .then_some(())
+    })
+    .await;
+    passes(&running, 3).await;
+    let told = stage::metrics(&running).await;
+    assert!(
+        told.contains(r#"action="evict",outcome="dry_run"} 1"#),
+        "the canary holds here, too: {told}"
+    );
+    assert!(!told.contains("plimsoll_writes_total"), "{told}");
+    running.stop().await;
+    assert_eq!(uids(&pods(&bed.client(), &namespace, "web").await), before);
+    let vpa = stage::read(&bed, &namespace, "web").await;
+    assert_eq!(vpa.metadata.resource_version, version);
+    let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
+    assert!(leases.list(&ListParams::default()).await.expect("a list").items.is_empty());
+}

@@ -1,0 +1,36 @@
+//! Resizes in place: accepted, waited for, and what is written beside them.
+
+use kube::ResourceExt as _;
+
+use super::stage::{self, cpu, deployment, pods, uids, vpa};
+use crate::support::wait;
+
+#[tokio::test]
+async fn pods_get_more_where_they_run_and_say_so() {
+    let Some((bed, namespace)) = stage::place("resize").await else { return };
+    deployment(&bed, &namespace, "web", 3).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let flags = ["--canary-watch=1s", "--cool-down=1s", "--cool-down-urgent=1s"];
+    let running = stage::start(bed.client(), &namespace, &flags).await;
+    let after = wait::until("all have more", || async {
+        let now = pods(&bed.client(), &namespace, "web").await;
+        now.iter().all(|pod| cpu(pod) == Some("250m")).then_some(now)
+    })
+    .await;
+    assert_eq!(uids(&after), before, "none was replaced");
+    wait::until("they say so", || async {
+        let now = pods(&bed.client(), &namespace, "web").await;
+        now.iter()
+            .all(|pod| {
+                pod.annotations().get("vpaInPlaceUpdated").map(String::as_str) == Some("true")
+            })
+            .then_some(())
+    })
+    .await;
+    let told = stage::metrics(&running).await;
+    let counted =
+        told.lines().find(|line| line.starts_with("vpa_updater_in_place_updated_pods_total{"));
+    assert!(counted.is_some_and(|line| line.ends_with(" 3")), "{counted:?}");
+    running.stop().await;
+}

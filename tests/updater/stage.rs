@@ -1,0 +1,169 @@
+//! Owns an updater in this process, on one namespace of a bed, and the workloads that it looks after.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use plimsoll::{
+    api::VerticalPodAutoscaler,
+    cli::updater_config,
+    clock::Clock,
+    run::{
+        UpdaterConfig,
+        updater::{self, Running},
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    storage::objects::defined,
+    support::{Bed, fetch::fetch, nodes::is_ready, objects, wait},
+};
+
+/// The shared bed, with the definitions and a namespace of the test's own.
+pub async fn place(name: &str) -> Option<(Bed, String)> {
+    let bed = Bed::shared().await.filter(Bed::is_complete)?;
+    defined(&bed).await;
+    let namespace = bed.namespace(name).await;
+    Some((bed, namespace))
+}
+
+/// What every updater of a test needs: it sees one namespace, has its Leases there, and asks for no webhook.
+pub fn flags(namespace: &str, more: &[&str]) -> Vec<String> {
+    let mut flags = vec![
+        "--address=127.0.0.1:0".to_owned(),
+        "--updater-interval=500ms".to_owned(),
+        "--use-admission-controller-status=false".to_owned(),
+        format!("--vpa-object-namespace={namespace}"),
+        format!("--leader-elect-resource-namespace={namespace}"),
+        format!("--recommender-heartbeat-namespace={namespace}"),
+    ];
+    flags.extend(more.iter().map(ToString::to_string));
+    flags
+}
+
+/// Starts one.
+pub async fn start(client: Client, namespace: &str, more: &[&str]) -> Running {
+    start_with(client, namespace, more, Clock::wall(), |_| {}).await
+}
+
+/// The same on another clock, and with a configuration that is adjusted.
+pub async fn start_with(
+    client: Client,
+    namespace: &str,
+    more: &[&str],
+    clock: Clock,
+    adjust: impl FnOnce(&mut UpdaterConfig),
+) -> Running {
+    let flags = flags(namespace, more);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    adjust(&mut config);
+    updater::start(config, client, clock).await.expect("starts")
+}
+
+/// A Deployment whose pods are ready.
+pub async fn deployment(bed: &Bed, namespace: &str, name: &str, replicas: u32) {
+    let yaml = objects::deployment(name, replicas, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), namespace, &yaml).await;
+    ready(bed, namespace, name, replicas as usize).await;
+}
+
+/// Waits until a workload has so many ready pods, and answers them.
+pub async fn ready(bed: &Bed, namespace: &str, name: &str, replicas: usize) -> Vec<Pod> {
+    wait::until("its pods are ready", || async {
+        let pods = pods(&bed.client(), namespace, name).await;
+        let is_up = |pod: &&Pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none();
+        (pods.iter().filter(is_up).count() == replicas).then_some(pods)
+    })
+    .await
+}
+
+/// The pods of a workload.
+pub async fn pods(client: &Client, namespace: &str, name: &str) -> Vec<Pod> {
+    let api = Api::<Pod>::namespaced(client.clone(), namespace);
+    let of = ListParams::default().labels(&format!("app={name}"));
+    api.list(&of).await.expect("a list").items
+}
+
+pub fn uids(pods: &[Pod]) -> BTreeSet<String> {
+    pods.iter().filter_map(ResourceExt::uid).collect()
+}
+
+/// A VPA of a Deployment, with this mode and a recommendation of so much CPU.
+pub async fn vpa(bed: &Bed, namespace: &str, name: &str, mode: &str, cpu: &str) {
+    vpa_with(bed, namespace, name, json!({"updatePolicy": {"updateMode": mode}}), cpu).await;
+}
+
+/// The same with more in its spec.
+pub async fn vpa_with(bed: &Bed, namespace: &str, name: &str, spec: Value, cpu: &str) {
+    let mut object = json!({
+        "metadata": {"name": name},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
+    });
+    let fields = spec.as_object().expect("fields").clone();
+    object["spec"].as_object_mut().expect("fields").extend(fields);
+    let yaml = serde_json::to_string(&object).expect("JSON is YAML");
+    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, &yaml).await;
+    recommend(bed, namespace, name, cpu).await;
+}
+
+/// Recommends so much CPU.
+pub async fn recommend(bed: &Bed, namespace: &str, name: &str, cpu: &str) {
+    let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "64Mi"});
+    let said = json!([{
+        "containerName": "main", "target": amounts(cpu),
+        "lowerBound": amounts(cpu), "upperBound": {"cpu": "4", "memory": "1Gi"},
+    }]);
+    let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
+    let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    let patch = Patch::Merge(&status);
+    api.patch_status(name, &PatchParams::default(), &patch).await.expect("a status");
+}
+
+/// The VPA as it is.
+pub async fn read(bed: &Bed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
+    let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    api.get(name).await.expect("it is there")
+}
+
+/// Status and reason of the condition that tells what holds updates back.
+pub fn held(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
+    let conditions = &vpa.status.as_ref()?.conditions;
+    let found = conditions.iter().find(|one| one.kind == "UpdatesHeldBack")?;
+    Some((found.status.clone(), found.reason.clone()))
+}
+
+/// Waits until updates are held back for this reason.
+pub async fn held_by(bed: &Bed, namespace: &str, name: &str, reason: &str) {
+    wait::until("updates are held back", || async {
+        let held = held(&read(bed, namespace, name).await);
+        held.filter(|(status, found)| status == "True" && found == reason)
+    })
+    .await;
+}
+
+/// Waits for so many more passes.
+pub async fn passes(running: &Running, more: u64) {
+    let mut passes = running.passes();
+    let from = passes.borrow().0;
+    let waited = passes.wait_for(|(count, _)| *count >= from + more);
+    let waited = tokio::time::timeout(Duration::from_secs(60), waited).await;
+    waited.expect("passes are made").expect("it runs");
+}
+
+/// All that it tells to Prometheus.
+pub async fn metrics(running: &Running) -> String {
+    let page = fetch(&format!("http://{}/metrics", running.address())).await.expect("is served");
+    String::from_utf8_lossy(&page).into_owned()
+}
+
+/// Amount of CPU that a pod asks for.
+pub fn cpu(pod: &Pod) -> Option<&str> {
+    let container = pod.spec.as_ref()?.containers.first()?;
+    let requests = container.resources.as_ref()?.requests.as_ref()?;
+    requests.get("cpu").map(|amount| &*amount.0)
+}
