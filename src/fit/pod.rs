@@ -36,6 +36,10 @@ pub struct Pod {
     pub overhead: ResourceList,
     /// Since when it is ready, if it is.
     pub ready_since: Option<Time>,
+    /// How important it is, by the name of its class.
+    pub priority_class: Option<Box<str>>,
+    /// Whether it may run for a limited time only.
+    pub has_deadline: bool,
 }
 
 /// A container of a pod.

@@ -1,14 +1,21 @@
 //! Whether a namespace's ResourceQuotas have room for what a pod would ask for.
 
+use std::fmt;
+
 use serde::Serialize;
 
-use super::{demand::Demand, pod::Pod, sizes::Size};
+use super::{
+    demand::Demand,
+    pod::{Pod, QosClass},
+    reason::Refusal,
+    sizes::{Size, qos_with},
+};
 use crate::{
     api::{ResourceList, ResourceName},
     quantity::Quantity,
 };
 
-/// A ResourceQuota that counts a pod. One whose scopes leave the pod out is not to be given.
+/// A ResourceQuota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Its name.
@@ -17,6 +24,48 @@ pub struct Quota {
     pub hard: ResourceList,
     /// What is in use.
     pub used: ResourceList,
+    /// Which pods it counts: those that all of these take.
+    pub scopes: Vec<Scope>,
+}
+
+/// Which pods a quota counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that ask for nothing, or those that do.
+    BestEffort(bool),
+    /// Those that may run for a limited time only, or the others.
+    Terminating(bool),
+    /// Those of one of these priority classes.
+    PriorityIn(Vec<Box<str>>),
+    /// Those of another class, or of none.
+    PriorityNotIn(Vec<Box<str>>),
+    /// Those of any class, or of none.
+    HasPriority(bool),
+    /// Nobody here knows which. Such a quota is taken to count none, so that nothing is held back for it.
+    Unknown,
+}
+
+impl Scope {
+    fn takes(&self, pod: &Pod, class: QosClass) -> bool {
+        let named = |names: &[Box<str>]| {
+            pod.priority_class.as_ref().is_some_and(|class| names.contains(class))
+        };
+        match self {
+            Self::BestEffort(wanted) => (class == QosClass::BestEffort) == *wanted,
+            Self::Terminating(wanted) => pod.has_deadline == *wanted,
+            Self::PriorityIn(names) => named(names),
+            Self::PriorityNotIn(names) => !named(names),
+            Self::HasPriority(wanted) => pod.priority_class.is_some() == *wanted,
+            Self::Unknown => false,
+        }
+    }
+}
+
+impl Quota {
+    /// Whether it counts a pod of that class.
+    fn counts(&self, pod: &Pod, class: QosClass) -> bool {
+        self.scopes.iter().all(|scope| scope.takes(pod, class))
+    }
 }
 
 /// How a pod comes by its new sizes.
@@ -60,8 +109,9 @@ pub fn excesses(quotas: &[Quota], pod: &Pod, sizes: &[Size], change: Change) -> 
         Change::Creation => Demand::default(),
         Change::Resize => Demand::of(pod, &[]),
     };
+    let class = qos_with(pod, sizes);
     let mut excesses = Vec::new();
-    for quota in quotas {
+    for quota in quotas.iter().filter(|quota| quota.counts(pod, class)) {
         for (counted, resource, of_limits) in &COUNTED {
             let Some(hard) = quota.hard.get(&ResourceName::from(*counted)) else { continue };
             let used = quota.used.get(&ResourceName::from(*counted)).unwrap_or_default();
@@ -77,4 +127,30 @@ pub fn excesses(quotas: &[Quota], pod: &Pod, sizes: &[Size], change: Change) -> 
         }
     }
     excesses
+}
+
+/// Refuses sizes that a quota has no room for, if it has room for the pod as it is: better a pod without them than none.
+pub fn acceptable(
+    quotas: &[Quota],
+    pod: &Pod,
+    sizes: &[Size],
+    change: Change,
+) -> Result<(), Refusal> {
+    let Some(excess) = excesses(quotas, pod, sizes, change).into_iter().next() else {
+        return Ok(());
+    };
+    if excesses(quotas, pod, &[], change).is_empty() {
+        return Err(Refusal::QuotaExceeded { excess });
+    }
+    Ok(())
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { quota, resource, wanted, left } = self;
+        write!(
+            f,
+            "{wanted} of {resource} more would be asked of ResourceQuota {quota}, which has {left} left"
+        )
+    }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{check::Violation, pod::QosClass};
+use super::{check::Violation, pod::QosClass, quota::Excess};
 use crate::{api::ResourceName, quantity::Quantity};
 
 /// One thing that happened to a number on its way from the recommendation to the pod.
@@ -198,6 +198,12 @@ pub enum Refusal {
         /// What would not be accepted.
         violation: Violation,
     },
+    /// A quota of the namespace has no room for the pod that comes of it, and has room for the one that is there.
+    #[error("{excess}: the pod is left as it is")]
+    QuotaExceeded {
+        /// What there is no room for.
+        excess: Excess,
+    },
     /// Quality of service is decided when a pod is created, and no resize may change it.
     #[error("the resize would turn the pod from {} to {}, and no resize may", from.as_str(), to.as_str())]
     QosWouldChange {
@@ -217,6 +223,7 @@ impl Refusal {
             Self::BadBoost { .. } => "bad_startup_boost",
             Self::BadOriginals { .. } => "bad_boost_annotation",
             Self::WouldBeRejected { .. } => "would_be_rejected",
+            Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::QosWouldChange { .. } => "qos_would_change",
         }
     }

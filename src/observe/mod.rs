@@ -13,6 +13,7 @@ pub mod lookup;
 pub mod mirror;
 pub mod nodes;
 pub mod pod;
+pub mod resource_quota;
 pub mod running;
 pub mod scale;
 pub mod selector;

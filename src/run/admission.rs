@@ -297,7 +297,7 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        for feed in self.feeds.all() {
+        for feed in self.feeds.running() {
             let (series, status) = (self.traffic.feed(feed.name()), feed.status());
             series.synced.set(f64::from(u8::from(feed.is_synced())));
             series.malformed.raise_to(status.malformed);

@@ -5,7 +5,7 @@ use plimsoll::{
     fit::{
         Place, Pod, Size,
         demand::Demand,
-        quota::{Change, Quota, excesses},
+        quota::{Change, Quota, Scope, acceptable, excesses},
     },
 };
 use serde_json::json;
@@ -49,8 +49,12 @@ fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
 #[test]
 fn a_quota_has_room_or_says_what_is_missing() {
     let pod = pod(&["cpu 1, memory 1Gi; cpu 2, memory 2Gi"]);
-    let quota =
-        |hard: &str, used: &str| Quota { name: "q".into(), hard: list(hard), used: list(used) };
+    let quota = |hard: &str, used: &str| Quota {
+        name: "q".into(),
+        hard: list(hard),
+        used: list(used),
+        scopes: Vec::new(),
+    };
     let sizes = [size(0, "cpu 2", "cpu 4")];
     for (what, hard, used, change, expected) in [
         (
@@ -81,4 +85,60 @@ fn a_quota_has_room_or_says_what_is_missing() {
         list("cpu 1").get(&ResourceName::Cpu).map(|it| it.to_string()).as_deref(),
         Some("1")
     );
+}
+
+#[test]
+fn a_quota_counts_only_pods_that_its_scopes_take() {
+    let with = |scopes: Vec<Scope>| Quota {
+        name: "q".into(),
+        hard: list("requests.cpu 1"),
+        used: list("requests.cpu 0"),
+        scopes,
+    };
+    let mut asks_for_nothing = pod(&[""]);
+    asks_for_nothing.priority_class = Some("high".into());
+    asks_for_nothing.has_deadline = true;
+    let too_much = [size(0, "cpu 2", "")];
+    for (scopes, counts) in [
+        (vec![], true),
+        (vec![Scope::BestEffort(true)], false),
+        // It asks for something once it is sized.
+        (vec![Scope::BestEffort(false)], true),
+        (vec![Scope::Terminating(true)], true),
+        (vec![Scope::Terminating(false)], false),
+        (vec![Scope::PriorityIn(vec!["high".into()])], true),
+        (vec![Scope::PriorityNotIn(vec!["high".into()])], false),
+        (vec![Scope::HasPriority(true), Scope::Terminating(true)], true),
+        (vec![Scope::HasPriority(true), Scope::Terminating(false)], false),
+        (vec![Scope::Unknown], false),
+    ] {
+        let quotas = [with(scopes)];
+        let found = excesses(&quotas, &asks_for_nothing, &too_much, Change::Creation);
+        assert_eq!(!found.is_empty(), counts, "{:?}", quotas[0].scopes);
+    }
+}
+
+#[test]
+fn sizes_are_refused_for_a_quota_only_if_it_takes_the_pod_as_it_is() {
+    let quota = |used: &str| Quota {
+        name: "team".into(),
+        hard: list("requests.cpu 4"),
+        used: list(used),
+        scopes: Vec::new(),
+    };
+    let pod = pod(&["cpu 1"]);
+    let sizes = [size(0, "cpu 2", "")];
+    let said = |used: &str| {
+        acceptable(&[quota(used)], &pod, &sizes, Change::Creation)
+            .map_err(|why| (why.name(), why.to_string()))
+    };
+    assert_eq!(said("requests.cpu 2"), Ok(()));
+    let (name, why) = said("requests.cpu 3").expect_err("there is room for 1");
+    assert_eq!(name, "quota_exceeded");
+    assert_eq!(
+        why,
+        "2 of requests.cpu more would be asked of ResourceQuota team, which has 1 left: the pod is left as it is"
+    );
+    // It is refused either way, and by leaving it as it is nothing is won.
+    assert_eq!(said("requests.cpu 4"), Ok(()));
 }

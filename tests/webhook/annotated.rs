@@ -21,12 +21,12 @@ use plimsoll::{
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{called, pod, ready, start},
+    cluster::{called, pod, ready, recommended, start, until_made},
     stage::{certificate_for, serve_reviewer},
 };
 use crate::{
     storage::objects::defined,
-    support::{Bed, objects, wait},
+    support::{Bed, objects},
 };
 
 /// Puts a sidecar into every pod that has none yet.
@@ -54,21 +54,10 @@ impl Reviewer for Injects {
     }
 }
 
-/// A workload of no pods with a VPA that has a recommendation for both containers.
-async fn workload(bed: &Bed, namespace: &str) -> Deployment {
+/// A workload without pods of its own, and a VPA with a recommendation for its container and for the sidecar.
+async fn both(bed: &Bed, namespace: &str) -> Deployment {
     let web = objects::deployment("web", 0, "100m", "64Mi");
-    let web = objects::create::<Deployment>(bed.client(), namespace, &web).await;
-    let vpa = "
-metadata: {name: web}
-spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
-";
-    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, vpa).await;
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
-    let said = |name| json!({"containerName": name, "target": {"cpu": "250m", "memory": "128Mi"}});
-    let said = json!({"containerRecommendations": [said("main"), said("proxy")]});
-    let status = Patch::Merge(json!({"status": {"recommendation": said}}));
-    vpas.patch_status("web", &PatchParams::default(), &status).await.expect("a status");
-    web
+    recommended(bed, namespace, &web, "", &["main", "proxy"]).await
 }
 
 async fn annotate(bed: &Bed, namespace: &str, key: &str, value: &str) {
@@ -89,32 +78,12 @@ fn cpu_of(pod: &Pod, name: &str) -> (Option<String>, Option<String>) {
     (cpu(resources.requests), cpu(resources.limits))
 }
 
-/// Waits until pods are created like this; the watch tells of VPAs a moment later.
-async fn until_made(
-    bed: &Bed,
-    namespace: &str,
-    pod: &Pod,
-    what: &str,
-    is_so: impl Fn(&Pod) -> bool,
-) -> Pod {
-    let pods = Api::<Pod>::namespaced(bed.client(), namespace);
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    wait::until_ok(what, || async {
-        let made = pods.create(&dry, pod).await.map_err(|why| why.to_string())?;
-        if is_so(&made) {
-            return Ok(made);
-        }
-        Err(serde_json::to_string(&made.spec).expect("JSON"))
-    })
-    .await
-}
-
 #[tokio::test]
 async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_and_ignored() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
-    let web = workload(&bed, &namespace).await;
+    let web = both(&bed, &namespace).await;
     let served = start(bed.client(), &["--limit-policy=requestsOnly"], |_| {}).await;
     ready(&served).await;
     called(&bed, &namespace).await;
@@ -155,7 +124,7 @@ async fn a_sidecar_that_is_injected_later_is_sized_only_where_the_vpa_names_it()
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
-    let web = workload(&bed, &namespace).await;
+    let web = both(&bed, &namespace).await;
     let served = start(bed.client(), &[], |_| {}).await;
     ready(&served).await;
     called(&bed, &namespace).await;

@@ -92,18 +92,34 @@ pub async fn called(bed: &Bed, namespace: &str) {
 /// A workload without pods of its own, and a VPA with a recommendation for it.
 pub async fn workload(bed: &Bed, namespace: &str) -> Deployment {
     let web = objects::deployment("web", 0, "100m", "64Mi");
-    let web = objects::create::<Deployment>(bed.client(), namespace, &web).await;
-    let vpa = "
-metadata: {name: web}
-spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
-";
-    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, vpa).await;
+    recommended(bed, namespace, &web, "", &["main"]).await
+}
+
+/// The same of this Deployment, called `web`, with more about the VPA, for these containers.
+pub async fn recommended(
+    bed: &Bed,
+    namespace: &str,
+    web: &str,
+    more: &str,
+    containers: &[&str],
+) -> Deployment {
+    let web = objects::create::<Deployment>(bed.client(), namespace, web).await;
+    let vpa = format!(
+        "
+metadata: {{name: web}}
+spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}{more}}}
+"
+    );
+    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, &vpa).await;
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
-    let said = json!([{
-        "containerName": "main", "target": amounts("250m", "128Mi"),
-        "lowerBound": amounts("200m", "100Mi"), "upperBound": amounts("1", "1Gi"),
-    }]);
+    let said = containers.iter().map(|name| {
+        json!({
+            "containerName": name, "target": amounts("250m", "128Mi"),
+            "lowerBound": amounts("200m", "100Mi"), "upperBound": amounts("1", "1Gi"),
+        })
+    });
+    let said: Vec<_> = said.collect();
     let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
     let parameters = PatchParams::default();
     vpas.patch_status("web", &parameters, &Patch::Merge(&status)).await.expect("a status");
@@ -132,6 +148,24 @@ pub fn cpu(pod: &Pod) -> Option<&str> {
     let container = pod.spec.as_ref()?.containers.first()?;
     let requests = container.resources.as_ref()?.requests.as_ref()?;
     requests.get("cpu").map(|amount| &*amount.0)
+}
+
+/// Waits until a pod would be created like this, and answers how; watches tell of what is new a moment later.
+pub async fn until_made(
+    bed: &Bed,
+    namespace: &str,
+    pod: &Pod,
+    what: &str,
+    is_so: impl Fn(&Pod) -> bool,
+) -> Pod {
+    let pods = Api::<Pod>::namespaced(bed.client(), namespace);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    wait::until_ok(what, || async {
+        let made = pods.create(&dry, pod).await.map_err(|why| why.to_string())?;
+        let spec = serde_json::to_string(&made.spec).expect("JSON");
+        if is_so(&made) { Ok(made) } else { Err(spec) }
+    })
+    .await
 }
 
 /// Creates pods as fast as it can, until it is told to stop; answers how many, or the first that was refused.

@@ -40,6 +40,7 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
         (within("get", "", "secrets", "plimsoll-webhook-tls"), true),
         (within("get", "", "secrets", "of-somebody-else"), false),
         (Rule::new("list", "", "secrets").within("kube-system"), false),
+        (Rule::new("watch", "", "resourcequotas"), true),
         (Rule::new("get", "", "pods"), false),
         (Rule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers"), false),
     ];

@@ -33,6 +33,8 @@ struct Spec {
     containers: Option<Vec<SpecContainer>>,
     init_containers: Option<Vec<SpecContainer>>,
     overhead: Option<ResourceList>,
+    priority_class_name: Option<Box<str>>,
+    active_deadline_seconds: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -99,6 +101,8 @@ impl From<Object> for Pod {
                 .collect(),
             overhead: spec.overhead.unwrap_or_default(),
             ready_since: ready.map(|one| one.last_transition_time.unwrap_or_default()),
+            priority_class: spec.priority_class_name.filter(|name| !name.is_empty()),
+            has_deadline: spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
         }
     }
 }

@@ -9,7 +9,10 @@ use crate::{
     admit::{self, Admission, validation},
     api::VerticalPodAutoscaler,
     compat::Compat,
-    fit::{Operation, Pod, Ranges, Rules, Wishes},
+    fit::{
+        Operation, Pod, Ranges, Rules, Wishes,
+        quota::{self, Change, Quota},
+    },
     quantity::Quantity,
     run::annotations::bad,
 };
@@ -24,6 +27,7 @@ impl Role {
         pod: &Pod,
         vpa: &VerticalPodAutoscaler,
         ranges: &Ranges,
+        quotas: &[Quota],
     ) -> Result<Vec<Operation>, Refused> {
         let gates = self.config.gates;
         let admission = Admission {
@@ -37,9 +41,11 @@ impl Role {
         };
         let wishes = Wishes::of(vpa, self.config.compat);
         let plan = wishes.plan(vpa, self.config.limit_policy);
-        admit::admit(pod, &plan, Some(ranges), &admission)
-            .map(|admitted| admitted.operations)
-            .map_err(|refusal| (refusal.name(), refusal.to_string()))
+        let decided = admit::admit(pod, &plan, Some(ranges), &admission).and_then(|admitted| {
+            quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
+            Ok(admitted.operations)
+        });
+        decided.map_err(|refusal| (refusal.name(), refusal.to_string()))
     }
 
     /// What is said about a VPA.

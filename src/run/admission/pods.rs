@@ -48,7 +48,8 @@ impl Reviewer for Pods {
         };
         pod.namespace = request.namespace.as_str().into();
         let ranges = Ranges::merge(&role.seen.limits(&request.namespace));
-        let decided = role.decide_pod(&pod, &vpa, &ranges);
+        let quotas = role.seen.quotas(&request.namespace);
+        let decided = role.decide_pod(&pod, &vpa, &ranges, &quotas);
         let operations = match decided {
             Ok(operations) => operations,
             Err((outcome, why)) => return let_through(outcome, &why),
