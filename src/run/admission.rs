@@ -32,7 +32,6 @@ use std::{
 pub(super) use self::matching::{goes_before, has_boost, is_off};
 use anyhow::{Result, anyhow};
 use kube::Client;
-use tokio::sync::watch;
 
 use self::{
     certificates::Certificates,
@@ -46,7 +45,8 @@ use self::{
 };
 use super::{
     client,
-    tasks::{Stop, Tasks, stop_signal},
+    shown::{show_feeds, show_writes},
+    tasks::{Group, Stop, Tasks, until_told},
 };
 use crate::{
     act::{Fence, Limiter, Permit, Registration, WriteStats},
@@ -94,24 +94,17 @@ impl fmt::Debug for Role {
 pub struct Running {
     role: Arc<Role>,
     address: SocketAddr,
-    serve: watch::Sender<bool>,
-    servers: Tasks,
-    work: watch::Sender<bool>,
-    workers: Tasks,
+    servers: Group,
+    workers: Group,
     /// What ends last: the listener of metrics and probes.
-    hold: watch::Sender<bool>,
-    holders: Tasks,
+    holders: Group,
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(config: AdmissionConfig) -> Result<()> {
     let client = connect(&config).await?;
     let running = start(config, client, Clock::wall()).await?;
-    stop_signal().await?;
-    tracing::info!("told to stop");
-    running.stop().await;
-    tracing::info!("stopped");
-    Ok(())
+    until_told(running, Running::stop).await
 }
 
 /// A client for the API server, by kubeconfig or from inside of the cluster.
@@ -142,27 +135,23 @@ pub async fn start(config: AdmissionConfig, client: Client, clock: Clock) -> Res
         "admission controller starts"
     );
 
-    let (serve, serving) = watch::channel(false);
-    let (work, working) = watch::channel(false);
-    let (hold, holding) = watch::channel(false);
-    let (serve_stop, work_stop, hold_stop) =
-        (Stop::new(serving), Stop::new(working), Stop::new(holding));
-    let (mut servers, mut workers, mut holders) = (Tasks::new(), Tasks::new(), Tasks::new());
+    let (mut servers, mut workers, mut holders) = (Group::new(), Group::new(), Group::new());
+    let (serve_stop, work_stop, hold_stop) = (servers.stop(), workers.stop(), holders.stop());
 
     let scraped = Arc::clone(&role);
     let exposition = Arc::new(move || {
         scraped.refresh();
         registry.scrape()
     });
-    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
     let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
         .route("", "pods", Arc::new(Pods(Arc::clone(&role))))
         .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(Vpas(Arc::clone(&role))));
-    servers.spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
-    role.start_feeds(&work_stop, &mut workers);
-    workers.spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
-    Ok(Running { role, address, serve, servers, work, workers, hold, holders })
+    servers.tasks().spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
+    role.start_feeds(&work_stop, workers.tasks());
+    workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
+    Ok(Running { role, address, servers, workers, holders })
 }
 
 /// Where certificates come from: as it was said, or from files where there are any.
@@ -206,12 +195,9 @@ impl Running {
     pub async fn stop(mut self) {
         self.role.draining.store(true, Ordering::Release);
         tokio::time::sleep(self.role.config.shutdown_delay).await;
-        self.serve.send_replace(true);
-        while self.servers.join_next().await.is_some() {}
-        self.work.send_replace(true);
-        while self.workers.join_next().await.is_some() {}
-        self.hold.send_replace(true);
-        while self.holders.join_next().await.is_some() {}
+        self.servers.end().await;
+        self.workers.end().await;
+        self.holders.end().await;
     }
 }
 
@@ -297,16 +283,8 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        for feed in self.feeds.running() {
-            let (series, status) = (self.traffic.feed(feed.name()), feed.status());
-            series.synced.set(f64::from(u8::from(feed.is_synced())));
-            series.malformed.raise_to(status.malformed);
-            series.restarts.raise_to(status.lists.saturating_sub(1));
-            series.errors.raise_to(status.errors);
-        }
+        show_feeds(&self.traffic, self.feeds.running());
         self.traffic.set_feed_objects(self.feeds.vpas.name(), self.seen.vpa_count());
-        for (kind, answer, count) in self.stats.counts() {
-            self.traffic.set_writes(kind.as_str(), &answer.to_string(), count.writes);
-        }
+        show_writes(&self.traffic, &self.stats);
     }
 }

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod explain;
 pub mod prometheus;
 pub mod recommender;
+mod shown;
 mod tasks;
 pub mod updater;
 

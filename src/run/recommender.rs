@@ -46,7 +46,8 @@ use self::{
 use super::{
     client,
     config::{ObjectMetrics as Wanted, RecommenderConfig},
-    tasks::{Stop, Tasks, stop_signal},
+    shown::{show_feeds, show_writes},
+    tasks::{Group, Stop, Tasks, until_told},
 };
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
@@ -122,22 +123,16 @@ pub struct Running {
     role: Arc<Role>,
     address: SocketAddr,
     election: Option<ElectionState>,
-    work: watch::Sender<bool>,
-    workers: Tasks,
+    workers: Group,
     /// What ends last: the lease and the listener.
-    hold: watch::Sender<bool>,
-    holders: Tasks,
+    holders: Group,
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(config: RecommenderConfig) -> Result<()> {
     let client = connect(&config).await?;
     let running = start(config, client, Clock::wall()).await?;
-    stop_signal().await?;
-    tracing::info!("told to stop");
-    running.stop().await;
-    tracing::info!("stopped");
-    Ok(())
+    until_told(running, Running::stop).await
 }
 
 /// A client for the API server, by kubeconfig or from inside of the cluster.
@@ -168,41 +163,39 @@ pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> R
         "recommender starts"
     );
 
-    let (work, working) = watch::channel(false);
-    let (hold, holding) = watch::channel(false);
-    let (work_stop, hold_stop) = (Stop::new(working), Stop::new(holding));
-    let (mut workers, mut holders) = (Tasks::new(), Tasks::new());
+    let (mut workers, mut holders) = (Group::new(), Group::new());
+    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
 
     let scraped = Arc::clone(&role);
     let exposition = Arc::new(move || {
         scraped.refresh();
         registry.scrape()
     });
-    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
-    let election = role.start_election(&hold_stop, &mut holders);
+    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    let election = role.start_election(&hold_stop, holders.tasks());
 
-    role.start_feeds(&work_stop, &mut workers);
-    workers.spawn(Arc::clone(&role).keep_finding_targets(work_stop.clone()));
+    role.start_feeds(&work_stop, workers.tasks());
+    workers.tasks().spawn(Arc::clone(&role).keep_finding_targets(work_stop.clone()));
     match &role.series {
         Some(series) => {
             let of = |role: &Arc<Role>| (Arc::clone(role), Arc::clone(series), work_stop.clone());
             let (own, from, stop) = of(&role);
-            workers.spawn(own.keep_asking_for_throttling(from, stop));
+            workers.tasks().spawn(own.keep_asking_for_throttling(from, stop));
             let (own, from, stop) = of(&role);
-            workers.spawn(own.keep_reading(from, stop))
+            workers.tasks().spawn(own.keep_reading(from, stop))
         }
-        None => workers.spawn(Arc::clone(&role).keep_loading(work_stop.clone())),
+        None => workers.tasks().spawn(Arc::clone(&role).keep_loading(work_stop.clone())),
     };
-    workers.spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).ask_for_explanations(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).turn(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).ask_for_explanations(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
     {
         let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-        holders.spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+        holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
     }
-    Ok(Running { role, address, election, work, workers, hold, holders })
+    Ok(Running { role, address, election, workers, holders })
 }
 
 impl fmt::Debug for Role {
@@ -240,8 +233,7 @@ impl Running {
     /// Ends it in order: the loops first, then everything that is known is written, then the lease is
     /// handed over.
     pub async fn stop(mut self) {
-        self.work.send_replace(true);
-        while self.workers.join_next().await.is_some() {}
+        self.workers.end().await;
         let role = &self.role;
         role.take_last_kills();
         // Who may not write waits for nobody.
@@ -249,8 +241,7 @@ impl Running {
             role.outbox.drain(Instant::now() + LAST_STATUSES).await;
             role.save_all().await;
         }
-        self.hold.send_replace(true);
-        while self.holders.join_next().await.is_some() {}
+        self.holders.end().await;
     }
 }
 
@@ -330,13 +321,7 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        for feed in self.feeds.all() {
-            let (series, status) = (self.health.traffic().feed(feed.name()), feed.status());
-            series.synced.set(f64::from(u8::from(feed.is_synced())));
-            series.malformed.raise_to(status.malformed);
-            series.restarts.raise_to(status.lists.saturating_sub(1));
-            series.errors.raise_to(status.errors);
-        }
+        show_feeds(self.health.traffic(), self.feeds.all());
         let (vpas, pods, unsaved, sources) = {
             let core = self.state.lock();
             // Where nothing is written, nothing waits to be.
@@ -350,8 +335,6 @@ impl Role {
         self.health.set_history_state(self.progress());
         self.health.set_write_queue("status", self.outbox.len());
         self.health.set_write_queue("checkpoint", unsaved);
-        for (kind, answer, count) in self.stats.counts() {
-            self.health.traffic().set_writes(kind.as_str(), &answer.to_string(), count.writes);
-        }
+        show_writes(self.health.traffic(), &self.stats);
     }
 }

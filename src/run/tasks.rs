@@ -10,6 +10,36 @@ use tokio::{
 /// What runs.
 pub(super) type Tasks = JoinSet<()>;
 
+/// Tasks that are told to end together.
+#[derive(Debug)]
+pub(super) struct Group {
+    told: watch::Sender<bool>,
+    tasks: Tasks,
+}
+
+impl Group {
+    /// Without tasks yet.
+    pub fn new() -> Self {
+        Self { told: watch::Sender::new(false), tasks: Tasks::new() }
+    }
+
+    /// By which they are told.
+    pub fn stop(&self) -> Stop {
+        Stop::new(self.told.subscribe())
+    }
+
+    /// Where they are started. Each of them ends once it is told.
+    pub const fn tasks(&mut self) -> &mut Tasks {
+        &mut self.tasks
+    }
+
+    /// Tells them, and waits until they have ended.
+    pub async fn end(&mut self) {
+        self.told.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
 /// Tells tasks to end.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(watch::Receiver<bool>);
@@ -35,8 +65,20 @@ impl Stop {
     }
 }
 
+/// Runs a role until SIGTERM or SIGINT, and ends it in order.
+pub(super) async fn until_told<R, F: Future<Output = ()>>(
+    role: R,
+    stop: impl FnOnce(R) -> F,
+) -> Result<()> {
+    stop_signal().await?;
+    tracing::info!("told to stop");
+    stop(role).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
 /// Returns on SIGTERM or SIGINT.
-pub(super) async fn stop_signal() -> Result<()> {
+async fn stop_signal() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {

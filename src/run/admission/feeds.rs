@@ -17,7 +17,10 @@ use crate::{
         resource_quota::SlimResourceQuota,
         watch::{Change, Options, watch},
     },
-    run::controllers::{self, api},
+    run::{
+        controllers::{self, api},
+        shown::unread,
+    },
 };
 
 /// The watches by name.
@@ -188,13 +191,7 @@ impl Role {
 
     /// What was not read yet, a line each.
     pub(super) fn unread(&self) -> Vec<String> {
-        let unread = self.feeds.needed().filter(|feed| !feed.is_synced());
-        unread
-            .map(|feed| match feed.status().last_error {
-                Some(error) => format!("{} are not read yet: {error}", feed.name()),
-                None => format!("{} are not read yet", feed.name()),
-            })
-            .collect()
+        unread(self.feeds.needed())
     }
 
     /// Whether everything was read once.

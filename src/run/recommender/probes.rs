@@ -9,7 +9,10 @@ use std::{
 };
 
 use super::Role;
-use crate::serve::{Probes, Stalled};
+use crate::{
+    run::shown::unread,
+    serve::{Probes, Stalled},
+};
 
 /// A loop may wait for usage and take long for a large cluster: neither is a reason to end it.
 const WAIT: Duration = Duration::from_secs(45);
@@ -45,15 +48,7 @@ impl Probes for Role {
     }
 
     fn ready(&self) -> Result<(), Vec<String>> {
-        let mut missing: Vec<String> = self
-            .feeds
-            .needed()
-            .filter(|feed| !feed.is_synced())
-            .map(|feed| match feed.status().last_error {
-                Some(error) => format!("{} are not read yet: {error}", feed.name()),
-                None => format!("{} are not read yet", feed.name()),
-            })
-            .collect();
+        let mut missing = unread(self.feeds.needed());
         // VPAs that come later are loaded then: they are no reason to be taken out of service.
         if missing.is_empty() && !self.pulse.was_ready.load(Ordering::Acquire) {
             let waiting = self.state.lock().fleet.waiting().count();
