@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     answers::{Exposition, Probes, answer},
-    socket::{ServeError, Socket},
+    socket::{ServeError, Socket, finish},
 };
 
 /// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
@@ -26,8 +26,6 @@ const MOST_CONNECTIONS: usize = 64;
 const TO_FINISH: Duration = Duration::from_secs(3);
 /// What is rendered ahead of a reader.
 const BUFFER: usize = 64 * 1024;
-/// Until the next try when there are no more file descriptors.
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 /// How long a connection may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,32 +80,14 @@ impl Admin {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let (leave, left) = watch::channel(());
-        let mut shutdown = pin!(shutdown);
         let mut connections = Connections::default();
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                accepted = self.socket.accept() => accepted,
-            };
-            match accepted {
-                Ok(stream) => {
-                    let (exposition, probes) = (exposition.clone(), probes.clone());
-                    let (left, limits) = (left.clone(), self.limits);
-                    connections.add(attend(stream, exposition, probes, left, limits));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(BETWEEN_TRIES).await;
-                }
-            }
-        }
-        // Nobody else may wait in a queue that is never looked at again.
-        drop(self);
+        let attend = |stream| {
+            let (exposition, probes) = (exposition.clone(), probes.clone());
+            connections.add(attend(stream, exposition, probes, left.clone(), self.limits));
+        };
+        self.socket.accept_until(shutdown, attend).await;
         drop(leave);
-        let all = async { while connections.tasks.join_next().await.is_some() {} };
-        // What is left after that is dropped with the set, and so ended.
-        let _ = timeout(TO_FINISH, all).await;
+        finish(connections.tasks, TO_FINISH).await;
     }
 }
 

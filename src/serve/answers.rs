@@ -1,20 +1,14 @@
 //! What is answered under which path.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
-use hyper::body::{Body, Frame, SizeHint};
 
-use super::go_duration::go_duration;
+use super::{body::Body, go_duration::go_duration};
 
 /// Prometheus' text format.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -62,7 +56,7 @@ pub(super) fn answer<B>(
     request: &Request<B>,
     exposition: &dyn Exposition,
     probes: &dyn Probes,
-) -> Response<Chunks> {
+) -> Response<Body> {
     let wants_body = request.method() == Method::GET;
     if !wants_body && request.method() != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
@@ -72,9 +66,8 @@ pub(super) fn answer<B>(
     match request.uri().path() {
         "/metrics" => {
             // The headers of a scrape need none of its work.
-            let chunks =
-                if wants_body { Chunks::Scrape(exposition.scrape()) } else { Chunks::None };
-            let mut response = Response::new(chunks);
+            let body = if wants_body { Body::chunks(exposition.scrape()) } else { Body::unsaid() };
+            let mut response = Response::new(body);
             response.headers_mut().insert(CONTENT_TYPE, METRICS);
             response
         }
@@ -109,44 +102,10 @@ pub(super) fn answer<B>(
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<Chunks> {
-    let mut response = Response::new(Chunks::Text(Some(body.into())));
+fn text(status: StatusCode, body: String) -> Response<Body> {
+    let mut response = Response::new(Body::whole(Some(body.into()), ()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PLAIN);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
-}
-
-/// The body of an answer. That of a scrape is made as it is read.
-pub(super) enum Chunks {
-    None,
-    Text(Option<Bytes>),
-    Scrape(Box<dyn Iterator<Item = Bytes> + Send>),
-}
-
-impl Body for Chunks {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let chunk = match self.get_mut() {
-            Self::None => None,
-            Self::Text(text) => text.take(),
-            Self::Scrape(chunks) => chunks.next(),
-        };
-        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            // For HEAD: the length of what GET would answer is not known.
-            Self::None | Self::Scrape(_) => SizeHint::default(),
-            Self::Text(text) => {
-                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
-            }
-        }
-    }
 }

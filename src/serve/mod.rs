@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod body;
 mod go_duration;
 mod socket;
 pub mod webhook;

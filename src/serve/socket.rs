@@ -3,9 +3,15 @@
 use std::{
     io::{self, ErrorKind},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    time::Duration,
 };
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 /// Why there is no listener.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +27,9 @@ pub enum ServeError {
         source: io::Error,
     },
 }
+
+/// Until the next try when there are no more file descriptors.
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 /// A socket that listens, or the two that it takes.
 #[derive(Debug)]
@@ -50,8 +59,30 @@ impl Socket {
         self.address
     }
 
-    /// The next connection.
-    pub async fn accept(&self) -> io::Result<TcpStream> {
+    /// Hands every connection on until `shutdown`. After that nobody can wait in a queue that is never looked at again.
+    pub async fn accept_until(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+        mut attend: impl FnMut(TcpStream) + Send,
+    ) {
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok(stream) => attend(stream),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(BETWEEN_TRIES).await;
+                }
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<TcpStream> {
         let accepted = match &self.v4 {
             None => self.listener.accept().await,
             Some(v4) => tokio::select! {
@@ -61,6 +92,12 @@ impl Socket {
         };
         accepted.map(|(stream, _)| stream)
     }
+}
+
+/// Gives connections so long to end. What is left after that is ended.
+pub(super) async fn finish(mut connections: JoinSet<()>, limit: Duration) {
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(limit, all).await;
 }
 
 async fn bind_all(port: &str) -> io::Result<(TcpListener, Option<TcpListener>)> {

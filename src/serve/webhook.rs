@@ -24,18 +24,14 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use rustls::ServerConfig;
-use tokio::{
-    net::TcpStream,
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpStream, sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::{
     answer::{BodyLimits, answer},
     connections::{Activity, Connections},
 };
-use super::socket::{ServeError, Socket};
+use super::socket::{ServeError, Socket, finish};
 
 pub use self::{
     answer::Reviews,
@@ -47,8 +43,6 @@ pub use self::{
 
 /// What a review may weigh: more than any object that etcd takes, twice, and upstream's limit.
 const MOST_BYTES: usize = 5 << 20;
-/// Until the next try when there are no more file descriptors.
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 /// How much one connection, and all of them, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,39 +115,22 @@ impl Webhook {
     ) {
         let (leave, left) = watch::channel(());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let mut shutdown = pin!(shutdown);
         let mut connections = Connections::new(self.limits.connections);
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                accepted = self.socket.accept() => accepted,
+        let attend = |stream| {
+            let activity = Arc::new(Activity::default());
+            let connection = Connection {
+                acceptor: acceptor.clone(),
+                reviews: Arc::clone(&reviews),
+                activity: Arc::clone(&activity),
+                limits: self.limits,
             };
-            match accepted {
-                Ok(stream) => {
-                    let activity = Arc::new(Activity::default());
-                    let connection = Connection {
-                        acceptor: acceptor.clone(),
-                        reviews: Arc::clone(&reviews),
-                        activity: Arc::clone(&activity),
-                        limits: self.limits,
-                    };
-                    if !connections.add(&activity, connection.attend(stream, left.clone())) {
-                        reviews.observer().turned_away("crowded");
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    sleep(BETWEEN_TRIES).await;
-                }
+            if !connections.add(&activity, connection.attend(stream, left.clone())) {
+                reviews.observer().turned_away("crowded");
             }
-        }
-        // Nobody else may wait in a queue that is never looked at again.
-        drop(self.socket);
+        };
+        self.socket.accept_until(shutdown, attend).await;
         drop(leave);
-        let all = async { while connections.tasks.join_next().await.is_some() {} };
-        // What is left after that is dropped with the set, and so ended.
-        let _ = timeout(self.limits.to_leave, all).await;
+        finish(connections.tasks, self.limits.to_leave).await;
     }
 }
 

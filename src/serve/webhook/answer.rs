@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{
     connections::Busy,
     observer::{Answered, Observer, ReviewStatus},
-    reply::{End, Reply},
+    reply::{End, Reply, reply},
     review::{self, Reviewer, Verdict},
 };
 
@@ -161,7 +161,7 @@ where
         total: Duration::ZERO,
     };
     let end = End { answered, begun, built, observer: Arc::clone(&reviews.observer) };
-    let reply = Reply::new(Some(bytes.into()), Some(end), busy);
+    let reply = reply(Some(bytes.into()), Some(end), busy);
     let mut response = Response::new(reply);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
@@ -210,7 +210,7 @@ async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, most: usize) -> Result
 
 fn plain(status: StatusCode, text: &'static str, busy: Busy) -> Response<Reply> {
     let bytes = Some(Bytes::from_static(text.as_bytes())).filter(|text| !text.is_empty());
-    let mut response = Response::new(Reply::new(bytes, None, busy));
+    let mut response = Response::new(reply(bytes, None, busy));
     *response.status_mut() = status;
     response
 }

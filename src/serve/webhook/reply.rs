@@ -1,33 +1,27 @@
-//! The body of an answer.
+//! The body of an answer to a review, which counts when it was handed over.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
 
 use super::{
     connections::Busy,
     observer::{Answered, Observer},
 };
+use crate::serve::body::Body;
 
-/// The body of an answer, which counts when it was handed over.
-pub(super) struct Reply {
-    bytes: Option<Bytes>,
-    end: Option<End>,
-    _busy: Busy,
+/// Such a body.
+pub(super) type Reply = Body<Handing>;
+
+/// An answer of these bytes. `end` is told once they were handed over; the connection is busy until then.
+pub(super) fn reply(bytes: Option<Bytes>, end: Option<End>, busy: Busy) -> Reply {
+    Body::whole(bytes, Handing { end, _busy: busy })
 }
 
-impl Reply {
-    /// Of these bytes. `end` is told once they were handed over; the connection is busy until then.
-    pub fn new(bytes: Option<Bytes>, end: Option<End>, busy: Busy) -> Self {
-        Self { bytes, end, _busy: busy }
-    }
+/// An answer on its way.
+pub(super) struct Handing {
+    end: Option<End>,
+    _busy: Busy,
 }
 
 /// What is told of a review once its answer was handed over.
@@ -38,27 +32,7 @@ pub(super) struct End {
     pub observer: Arc<dyn Observer>,
 }
 
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.get_mut().bytes.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-    }
-}
-
-impl Drop for Reply {
+impl Drop for Handing {
     fn drop(&mut self) {
         let Some(End { mut answered, begun, built, observer }) = self.end.take() else { return };
         answered.write = built.elapsed();
