@@ -47,14 +47,14 @@ pub enum Scope {
 
 impl Scope {
     fn takes(&self, pod: &Pod, class: QosClass) -> bool {
-        let named = |names: &[Box<str>]| {
-            pod.priority_class.as_ref().is_some_and(|class| names.contains(class))
+        let is_of = |classes: &[Box<str>]| {
+            pod.priority_class.as_ref().is_some_and(|class| classes.contains(class))
         };
         match self {
             Self::BestEffort(wanted) => (class == QosClass::BestEffort) == *wanted,
             Self::Terminating(wanted) => pod.has_deadline == *wanted,
-            Self::PriorityIn(names) => named(names),
-            Self::PriorityNotIn(names) => !named(names),
+            Self::PriorityIn(classes) => is_of(classes),
+            Self::PriorityNotIn(classes) => !is_of(classes),
             Self::HasPriority(wanted) => pod.priority_class.is_some() == *wanted,
             Self::Unknown => false,
         }

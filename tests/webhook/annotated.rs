@@ -99,9 +99,9 @@ async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_
     annotate(&bed, &namespace, "plimsoll.dev/limit-policy", "fixed:4").await;
     until_made(&bed, &namespace, &limited, "the annotation holds", is("250m", "1")).await;
 
-    let path = format!("/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers");
+    let vpas = format!("/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers");
     let patch = json!({"metadata": {"annotations": {"plimsoll.dev/limit-policy": "double"}}});
-    let request = http::Request::patch(format!("{path}/web"))
+    let request = http::Request::patch(format!("{vpas}/web"))
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(kube::client::Body::from(patch.to_string().into_bytes()))
         .expect("a request");
