@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use plimsoll_storage::Time;
 
 use super::{
-    definition::{Definition, counter, gauge, histogram},
+    definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, gauge, histogram},
     family::Family,
     labels::flag,
     registry::Registry,
@@ -21,10 +21,7 @@ const PODS: Definition = counter(
 const LATENCY: Definition = histogram(
     "vpa_admission_controller_admission_latency_seconds",
     "From the arrival of a review to the end of its answer.",
-    &[
-        0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0,
-        30.0, 60.0, 120.0, 300.0,
-    ],
+    ANSWER_SECONDS,
 )
 .labels(&["resource", "status"], "up to 9 of 24")
 .unit("seconds")
@@ -32,10 +29,7 @@ const LATENCY: Definition = histogram(
 const STEPS: Definition = histogram(
     "vpa_admission_controller_execution_latency_seconds",
     "How long the steps of a review take, and all of it (`total`).",
-    &[
-        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
-        80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
-    ],
+    STEP_SECONDS,
 )
 .labels(&["step"], "5 of 26")
 .unit("seconds")

@@ -1,5 +1,17 @@
 //! What a family of series is: its name, its labels, and what somebody who reads it must know.
 
+/// Buckets of upstream's for how long steps of a pass or of a review take.
+pub(super) const STEP_SECONDS: &[f64] = &[
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0,
+    90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
+];
+
+/// Buckets of upstream's for how long answers take, given or waited for.
+pub(super) const ANSWER_SECONDS: &[f64] = &[
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
+    60.0, 120.0, 300.0,
+];
+
 /// How the values of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    definition::{Definition, counter, gauge, histogram},
+    definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, gauge, histogram},
     family::{Family, OVERFLOW},
     labels::{MODES, flag, known_mode},
     quality::{Quality, QualitySample, RecommendationChange},
@@ -30,10 +30,7 @@ const LATENCY: Definition = histogram(
 const STEPS: Definition = histogram(
     "vpa_recommender_execution_latency_seconds",
     "How long the steps of a pass take, and all of it (`total`).",
-    &[
-        0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
-        80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
-    ],
+    STEP_SECONDS,
 )
 .labels(&["step"], "up to 16 of 26")
 .unit("seconds")
@@ -57,10 +54,7 @@ const QUERIES: Definition = counter(
 const QUERY_TIMES: Definition = histogram(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
     "How long a Prometheus takes to answer queries for history.",
-    &[
-        0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0,
-        30.0, 60.0, 120.0, 300.0,
-    ],
+    ANSWER_SECONDS,
 )
 .labels(&["code", "method"], "up to 32 of 24")
 .unit("seconds")
