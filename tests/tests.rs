@@ -36,4 +36,3 @@ mod target;
 mod update;
 mod updater;
 mod webhook;
-mod webhooks;

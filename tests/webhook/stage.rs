@@ -18,7 +18,10 @@ use plimsoll::{
     },
 };
 use serde_json::json;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+};
 
 use super::caller::NAME;
 use crate::support::clock::wall_now;
@@ -48,7 +51,16 @@ impl Observer for Counts {
     }
 }
 
-struct Annotates;
+/// Where a review of the pod `slow` waits.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// Told when it is there.
+    pub entered: Notify,
+    /// Lets it on.
+    pub open: Notify,
+}
+
+struct Annotates(Arc<Gate>);
 
 #[async_trait]
 impl Reviewer for Annotates {
@@ -58,7 +70,8 @@ impl Reviewer for Annotates {
 
     async fn review(&self, request: &Request) -> Verdict {
         if request.name == "slow" {
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            self.0.entered.notify_one();
+            self.0.open.notified().await;
         }
         let operation = json!({"op": "add", "path": "/metadata/annotations", "value": {}});
         Verdict::patch(&[operation]).expect("JSON")
@@ -73,6 +86,8 @@ pub struct Served {
     pub keyring: Arc<Keyring>,
     /// What was counted.
     pub counts: Arc<Counts>,
+    /// Where slow reviews wait.
+    pub gate: Arc<Gate>,
     stop: oneshot::Sender<()>,
     done: JoinHandle<()>,
 }
@@ -105,7 +120,9 @@ pub fn certificate_for(name: &str) -> (Pair, Bundle) {
 
 /// Serves this certificate.
 pub async fn serve(pair: &Pair, limits: WebhookLimits, minimum: MinVersion) -> Served {
-    serve_reviewer(pair, limits, minimum, Arc::new(Annotates)).await
+    let gate = Arc::<Gate>::default();
+    let reviewer = Arc::new(Annotates(Arc::clone(&gate)));
+    Served { gate, ..serve_reviewer(pair, limits, minimum, reviewer).await }
 }
 
 /// The same, with somebody else who decides about pods.
@@ -123,7 +140,7 @@ pub async fn serve_reviewer(
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { stopped.await.unwrap_or(()) };
     let done = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));
-    let served = Served { port, keyring, counts, stop, done };
+    let served = Served { port, keyring, counts, gate: Arc::default(), stop, done };
     served.show(pair);
     served
 }

@@ -146,16 +146,20 @@ async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
 async fn answers_under_way_are_finished_at_the_end() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
-    let port = served.port;
+    let (port, gate) = (served.port, Arc::clone(&served.gate));
     let mut caller = Caller::two(port, &trusts).await.expect("connects");
     caller.review("first").await.expect("an answer");
     let Caller::Two(sender) = &caller else { panic!("it is HTTP/2") };
     let mut slow = Caller::Two(sender.clone());
     let asked = tokio::spawn(async move { slow.review("slow").await });
-    // It is under way once it is on the server's side; the second one, behind it, proves that.
-    caller.review("second").await.expect("an answer");
+    gate.entered.notified().await;
     let stopped = tokio::spawn(served.stop());
+    wait::until("nobody else is let in", || async {
+        Caller::two(port, &trusts).await.is_err().then_some(())
+    })
+    .await;
+    assert!(!asked.is_finished(), "it still waits for its answer");
+    gate.open.notify_one();
     assert!(asked.await.expect("no panic").is_ok(), "what was asked is answered");
     tokio::time::timeout(LIMIT, stopped).await.expect("in time").expect("no panic");
-    assert!(Caller::two(port, &trusts).await.is_err(), "nobody is there any more");
 }
