@@ -140,7 +140,7 @@ pub fn acceptable(
         return Ok(());
     };
     if excesses(quotas, pod, &[], change).is_empty() {
-        return Err(Refusal::QuotaExceeded { excess });
+        return Err(Refusal::QuotaExceeded { excess: Box::new(excess) });
     }
     Ok(())
 }

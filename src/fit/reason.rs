@@ -202,7 +202,7 @@ pub enum Refusal {
     #[error("{excess}: the pod is left as it is")]
     QuotaExceeded {
         /// What there is no room for.
-        excess: Excess,
+        excess: Box<Excess>,
     },
     /// Quality of service is decided when a pod is created, and no resize may change it.
     #[error("the resize would turn the pod from {} to {}, and no resize may", from.as_str(), to.as_str())]
