@@ -1,6 +1,6 @@
 //! Pieces of JSON in bytes that may not all be there yet: each is taken whole, or not at all.
 
-use super::decimal::Decimal;
+use super::decimal::{decimal, ten_digits};
 use crate::Time;
 
 /// Why nothing could be taken.
@@ -118,6 +118,9 @@ impl<'a> Cursor<'a> {
     /// Takes `[TIME,"VALUE"]`.
     #[inline]
     pub(super) fn sample(&mut self) -> Take<(Time, f64)> {
+        if let Some(sample) = self.usual_sample() {
+            return Ok(sample);
+        }
         self.take(b'[', "a point")?;
         let time = self.time()?;
         self.take(b',', "a comma")?;
@@ -126,18 +129,22 @@ impl<'a> Cursor<'a> {
         Ok((time, value))
     }
 
-    /// Takes a number of seconds.
+    /// Takes a sample as nearly all are written: without blanks, of a whole second, and with a value of some digits.
     #[inline]
+    fn usual_sample(&mut self) -> Option<(Time, f64)> {
+        let (begins, rest) = self.rest().split_first_chunk::<13>()?;
+        let [b'[', seconds @ .., b',', b'"'] = *begins else { return None };
+        let seconds = ten_digits(seconds)?;
+        let (value, length) = decimal(rest)?;
+        let [b'"', b']', ..] = rest[length..] else { return None };
+        self.at += begins.len() + length + 2;
+        Some((Time::from_secs(seconds as i64), value))
+    }
+
+    /// Takes a number of seconds.
     pub(super) fn time(&mut self) -> Take<Time> {
         self.peek()?;
         let rest = self.rest();
-        if let Some(decimal) = Decimal::at_the_beginning_of(rest)
-            && rest.get(decimal.length) == Some(&b',')
-            && let Some(time) = decimal.seconds()
-        {
-            self.at += decimal.length;
-            return Ok(time);
-        }
         let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         let length = rest.iter().position(|byte| !digit(byte)).ok_or(Stop::More)?;
         let time = seconds(&rest[..length]).ok_or(Stop::Expected("a time"))?;
@@ -146,17 +153,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the text of a number.
-    #[inline]
     fn value(&mut self) -> Take<f64> {
         self.take(b'"', "the text of a value")?;
         let rest = self.rest();
-        if let Some(decimal) = Decimal::at_the_beginning_of(rest)
-            && rest.get(decimal.length) == Some(&b'"')
-            && let Some(value) = decimal.value().or_else(|| number(&rest[..decimal.length]))
-        {
-            self.at += decimal.length + 1;
-            return Ok(value);
-        }
         let length = rest.iter().position(|&byte| byte == b'"').ok_or(Stop::More)?;
         let value = number(&rest[..length]).ok_or(Stop::Expected("a value"))?;
         self.at += length + 1;
