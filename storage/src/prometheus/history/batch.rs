@@ -82,10 +82,11 @@ impl Batch {
     /// Whose pod this is. What is known goes before what names look like, and among those the longest name of
     /// a workload says most.
     pub(super) fn claim_of(&self, pod: &str) -> Option<usize> {
+        let lineage = self.proof.of(pod);
         let mut likely: Option<usize> = None;
         for (index, Claim { owner, .. }) in self.claims.iter().enumerate() {
             let says_more = |other: usize| self.claims[other].owner.name.len() < owner.name.len();
-            match self.proof.says(pod, owner) {
+            match lineage.as_ref().and_then(|lineage| lineage.says(owner)) {
                 Some(true) => return Some(index),
                 None if owner.fits(pod) && likely.is_none_or(says_more) => likely = Some(index),
                 Some(false) | None => {}

@@ -83,14 +83,29 @@ impl Proof {
         self.pods.keys().any(|pod| !owner.fits(pod) && self.says(pod, owner) == Some(true))
     }
 
+    /// What is known of who owns a pod, to be asked about one owner after the other. `None` where nothing is known.
+    pub(super) fn of(&self, pod: &str) -> Option<Lineage<'_>> {
+        let parents = self.pods.get(pod)?;
+        Some(Lineage(parents.iter().map(|parent| (parent, self.between.get(parent))).collect()))
+    }
+
     /// Whether this pod is of that owner; `None` where nothing is known of it.
     pub(super) fn says(&self, pod: &str, owner: &Owner) -> Option<bool> {
-        let parents = self.pods.get(pod)?;
-        let verdicts = parents.iter().map(|parent| self.leads(parent, owner));
+        self.of(pod)?.says(owner)
+    }
+}
+
+/// Those that own a pod, each with what made it where that is known.
+#[derive(Debug)]
+pub(super) struct Lineage<'a>(Vec<(&'a Owner, Option<&'a Option<Owner>>)>);
+
+impl Lineage<'_> {
+    /// Whether the pod is of that owner; `None` where nothing is known of it.
+    pub(super) fn says(&self, owner: &Owner) -> Option<bool> {
         // A name that was used twice is of both.
         let mut verdict = None;
-        for is_own in verdicts {
-            match is_own {
+        for (parent, made_by) in &self.0 {
+            match leads(parent, *made_by, owner) {
                 Some(true) => return Some(true),
                 Some(false) => verdict = Some(false),
                 None if verdict.is_none() => {}
@@ -99,24 +114,24 @@ impl Proof {
         }
         verdict
     }
+}
 
-    /// Whether what owns a pod is this owner, or was made by it.
-    fn leads(&self, parent: &Owner, owner: &Owner) -> Option<bool> {
-        if parent == owner {
-            return Some(true);
-        }
-        match self.between.get(parent) {
-            Some(Some(made_by)) if made_by == owner => return Some(true),
-            Some(made_by) if owner.is_known() || made_by.is_none() => return Some(false),
-            _ => {}
-        }
-        if owner.is_known() {
-            // Nothing is known of what stands between but its name.
-            return Some(owner.makes(&parent.kind, &parent.name));
-        }
-        // What a kind of somebody's own makes, nobody knows: names decide.
-        None
+/// Whether what owns a pod is this owner, or was made by it.
+fn leads(parent: &Owner, made_by: Option<&Option<Owner>>, owner: &Owner) -> Option<bool> {
+    if parent == owner {
+        return Some(true);
     }
+    match made_by {
+        Some(Some(made_by)) if made_by == owner => return Some(true),
+        Some(made_by) if owner.is_known() || made_by.is_none() => return Some(false),
+        _ => {}
+    }
+    if owner.is_known() {
+        // Nothing is known of what stands between but its name.
+        return Some(owner.makes(&parent.kind, &parent.name));
+    }
+    // What a kind of somebody's own makes, nobody knows: names decide.
+    None
 }
 
 /// The containers that were killed for lack of memory at some time, by pod.
