@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::{
     batch::Batch,
+    load::Loading,
     owner::Owner,
     part::{Part, Way},
     plan::{Plan, Weighting, tests::schema},
@@ -90,9 +91,9 @@ fn client(crowd: Crowd) -> Client {
     Client::new(Arc::new(crowd), Limits { attempts: 1, ..Limits::default() })
 }
 
-/// Counts samples.
+/// Counts samples, and how many there were when a VPA was whole.
 #[derive(Default)]
-struct Count(u64);
+struct Count(u64, Vec<u64>);
 
 impl Sink for Count {
     fn snapshot(&mut self, _: Key, _: Snapshot) {}
@@ -101,7 +102,9 @@ impl Sink for Count {
         self.0 += 1;
     }
 
-    fn whole(&mut self, _: &VpaKey) {}
+    fn whole(&mut self, _: &VpaKey) {
+        self.1.push(self.0);
+    }
 
     fn discard(&mut self, _: &VpaKey) {}
 }
@@ -130,6 +133,27 @@ async fn a_slice_holds_what_it_may_however_many_pods_there_are_or_come_to_be() {
         assert_eq!(count.0, samples as u64, "{before} and {since}: nothing twice, nothing lost");
         assert!(report.halvings < 10, "{report:?}");
     }
+}
+
+#[tokio::test]
+async fn few_batches_are_begun_at_a_time_and_the_last_ones_end_together() {
+    let vpa = |index: u64| VpaKey::new(format!("shop-{index}"), "web");
+    let wanted = (0..20).map(|index| (vpa(index), Some("apps/StatefulSet/web".into())));
+    let schema = Arc::new(schema(60, 60));
+    let plan = Plan::new(Weighting::default(), &schema);
+    let client = client(Crowd { before: 2, since: 2, turn: 0, jobs: 0 });
+    let (batches, _) = Batch::all(&wanted.collect());
+    let span = (Time::from_secs(0), Time::from_secs(86_400));
+    let mut loading = Loading::new(client, schema, plan, 1_000, batches, span);
+    let mut count = Count::default();
+    loading.advance(&mut count).await.expect("it is answered");
+    let Count(all, whole) = count;
+    let share = |samples: u64| samples as f64 * 20.0 / all as f64;
+    assert!(share(whole[0]) < 5.0, "{:.1} batches until the first is whole", share(whole[0]));
+    // Of the last six one may have been nearly whole when there were six.
+    let last = share(all - whole[15]);
+    assert!(last < 1.0, "{last:.1} batches were left when four were not whole");
+    assert_eq!(whole.len(), 20);
 }
 
 #[tokio::test]

@@ -66,27 +66,23 @@ impl Loading {
         }
         pending.retain(|part| !part.is_done());
         let asked = pending.len();
-        let mut next = 0;
+        let mut waiting: Vec<usize> = (0..asked).collect();
         // Each is read by a task of its own: while one is handed on here, the answers to the others are read, and the server
         // goes on. They end with this set.
         let mut under_way = JoinSet::new();
-        let ask = |under_way: &mut JoinSet<_>, index: usize, mut part: Part| {
-            let way = Arc::clone(way);
-            under_way.spawn(async move {
-                let slice = part.next(&way).await;
-                (index, part, slice)
-            });
-        };
         let mut first: Option<(Arc<str>, Failure)> = None;
         let mut in_a_row = 0;
         // One more than may be under way: its turn comes while another one is handed on.
         let most = way.client.limits().in_flight.max(1) + 1;
         loop {
-            while in_a_row < ENOUGH && under_way.len() < most && next < asked {
-                if !pending[next].is_done() {
-                    ask(&mut under_way, next, pending[next].clone());
-                }
-                next += 1;
+            while in_a_row < ENOUGH && under_way.len() < most && !waiting.is_empty() {
+                let is_end = under_way.len() + waiting.len() <= 2 * most;
+                let (index, way) = (take_next(&mut waiting, pending, is_end), Arc::clone(way));
+                let mut part = pending[index].clone();
+                under_way.spawn(async move {
+                    let slice = part.next(&way).await;
+                    (index, part, slice)
+                });
             }
             let (index, mut part, slice) = match under_way.join_next().await {
                 Some(Ok(read)) => read,
@@ -101,7 +97,7 @@ impl Loading {
                     if part.is_done() {
                         part.close(sink);
                     } else {
-                        ask(&mut under_way, index, part.clone());
+                        waiting.push(index);
                     }
                 }
                 Err(failure) => {
@@ -158,4 +154,16 @@ impl Loading {
     pub fn schema(&self) -> &Schema {
         &self.way.schema
     }
+}
+
+/// Takes out the part that is to go on: whichever began first, so that few are half read at a time. Towards the end it
+/// is the one that is furthest behind: they end together then, and none is left to be read alone, with half of the
+/// server idle.
+fn take_next(waiting: &mut Vec<usize>, parts: &[Part], is_end: bool) -> usize {
+    let order = |place: &usize| {
+        let index = waiting[*place];
+        (is_end.then(|| parts[index].after()), index)
+    };
+    let place = (0..waiting.len()).min_by_key(order).unwrap_or_default();
+    waiting.swap_remove(place)
 }

@@ -90,6 +90,11 @@ impl Part {
         self.after >= self.to
     }
 
+    /// Up to when it has been handed on.
+    pub(super) fn after(&self) -> Time {
+        self.after
+    }
+
     /// Tells the sink, once, that it has all of it, if it has.
     pub(super) fn close(&mut self, sink: &mut dyn Sink) {
         if self.is_done() && !mem::replace(&mut self.is_closed, true) {
