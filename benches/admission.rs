@@ -1,0 +1,164 @@
+//! Webhooks side by side: `cargo xtask bench admission`.
+//!
+//! A real control plane holds VPAs with recommendations, and the Deployments and ReplicaSets that pods belong to. Both
+//! admission controllers run on it as processes of their own, and are asked about new pods over TLS, by turns, as fast as
+//! they answer: by one connection, by eight, and over HTTP/2 as API servers ask. Every answer has to carry a patch.
+//!
+//! ```text
+//! cargo xtask bench admission                        1,000 VPAs in 20 namespaces, and in one
+//! cargo xtask bench admission --vpas 100 --rounds 1 --seconds 1 --layout spread
+//! cargo xtask bench admission --ours=--compat=upstream
+//! ```
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+#[path = "admission/cluster.rs"]
+mod cluster;
+#[path = "admission/figures.rs"]
+mod figures;
+#[path = "admission/load.rs"]
+mod load;
+#[path = "scale/process.rs"]
+mod process;
+#[path = "admission/question.rs"]
+mod question;
+#[path = "admission/rivals.rs"]
+mod rivals;
+#[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, ValueEnum};
+
+use self::{
+    cluster::{Cluster, Layout},
+    figures::{Columns, Round},
+    load::Way,
+    question::Question,
+    rivals::Rivals,
+    support::Bed,
+};
+
+/// What is not counted before each way of asking.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Webhooks side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// VPAs
+    #[arg(long, default_value_t = 1000)]
+    vpas: usize,
+    /// Containers of each pod
+    #[arg(long, default_value_t = 2)]
+    containers: usize,
+    /// How often each side is asked in each way; figures are medians
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// How long it is asked each time
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// One of the two only
+    #[arg(long)]
+    layout: Option<Where>,
+    /// A flag for both, as --flag=--feature-gates=InPlace=true
+    #[arg(long = "flag", allow_hyphen_values = true)]
+    flags: Vec<String>,
+    /// A flag for ours, as --ours=--compat=upstream
+    #[arg(long, allow_hyphen_values = true)]
+    ours: Vec<String>,
+    /// What cargo hands to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Where {
+    /// In 20 namespaces
+    Spread,
+    /// In one namespace
+    One,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let layouts = [(Where::Spread, 20), (Where::One, 1)];
+    let mut tables = Vec::new();
+    for (at, namespaces) in layouts {
+        if arguments.layout.is_some_and(|only| only != at) {
+            continue;
+        }
+        let layout = Layout {
+            workloads: arguments.vpas,
+            namespaces,
+            containers: arguments.containers,
+            pods: 0,
+        };
+        let Some(columns) = compare(&arguments, &layout).await else { return ExitCode::SUCCESS };
+        tables.push((layout, columns));
+    }
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    println!("\n`cargo xtask bench admission {}`, {}", words.join(" "), process::machine());
+    let mut is_held = true;
+    for (layout, columns) in &tables {
+        let (text, held) = columns.table();
+        let place = match layout.namespaces {
+            1 => "one namespace".to_owned(),
+            many => format!("{many} namespaces"),
+        };
+        println!("\n{} VPAs in {place}:\n\n{text}", layout.workloads);
+        is_held &= held;
+    }
+    if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Asks both. `None` after noting what is missing.
+async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
+    let bed = Bed::private().await?;
+    let rivals = Rivals::on(&bed).await?;
+    let begun = Instant::now();
+    let cluster = Cluster::create(&bed, layout).await;
+    let questions: Arc<[Question]> = question::about(&bed, &cluster).await.into();
+    let bytes: usize = questions.iter().map(|question| question.body.len()).sum();
+    println!(
+        "{} VPAs in {} namespaces, {} bytes a review: made in {:.0?}",
+        layout.workloads,
+        layout.namespaces,
+        bytes / questions.len(),
+        begun.elapsed()
+    );
+    let sides = rivals.start(&arguments.flags, &arguments.ours);
+    for side in &sides {
+        side.answers_all(&questions).await;
+    }
+    let mut columns = Columns::default();
+    for way in Way::ALL {
+        for side in &sides {
+            load::run(&side.address, way, WARM_UP, &questions).await;
+        }
+        for round in 0..arguments.rounds.max(1) {
+            // Whoever is first meets caches as the other left them, so they take turns at that too.
+            let mut order: Vec<_> = sides.iter().collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for side in order {
+                let before = side.process().cpu;
+                let time = Duration::from_secs(arguments.seconds);
+                let asked = load::run(&side.address, way, time, &questions).await;
+                let figures = Round::of(asked, side.process().cpu - before);
+                println!("{:>8} {}: {figures}", side.name, way.words());
+                columns.add(side.whose, way, figures);
+            }
+        }
+    }
+    for side in &sides {
+        columns.end(side.whose, side.process());
+    }
+    Some(columns)
+}

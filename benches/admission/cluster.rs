@@ -1,0 +1,129 @@
+//! The cluster that a webhook or an updater works on: Deployments with a ReplicaSet, and VPAs that recommend other sizes
+//! than their pods have.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::support::{
+    Bed,
+    fleet::{self, Kind, Workload, Write, collection},
+    noise::Noise,
+};
+
+const GROUP: &str = "autoscaling.k8s.io/v1";
+const VPAS: &str = "verticalpodautoscalers";
+const MEBIBYTE: u64 = 1 << 20;
+
+/// How many of everything, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Each with a VPA.
+    pub workloads: usize,
+    /// They are spread over so many.
+    pub namespaces: usize,
+    /// Of each pod.
+    pub containers: usize,
+    /// Of each workload, all up and running.
+    pub pods: u64,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Every workload has a VPA of its name.
+    pub workloads: Vec<Workload>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Creates everything, on a bed that has the definitions.
+    pub async fn create(bed: &Bed, layout: &Layout) -> Self {
+        let namespaces = join_all((0..layout.namespaces).map(|_| bed.namespace("team"))).await;
+        fleet::end_controllers(bed).await;
+        let workload = |index: usize| Workload {
+            namespace: namespaces[index % namespaces.len()].clone(),
+            name: format!("workload-{index}"),
+            kind: Kind::Deployment,
+            containers: (0..layout.containers)
+                .map(|number| format!("container-{number}"))
+                .collect(),
+            has_init: false,
+            request: 256 * MEBIBYTE,
+        };
+        let workloads: Vec<_> = (0..layout.workloads).map(workload).collect();
+        let client = bed.client();
+        fleet::send(&client, namespaces.iter().map(|namespace| limit_range(namespace))).await;
+        fleet::send(&client, workloads.iter().flat_map(Workload::owners)).await;
+        fleet::send(&client, workloads.iter().map(vpa)).await;
+        fleet::send(&client, workloads.iter().enumerate().map(recommendation)).await;
+        let each = |of: fn(&Workload, u64) -> Write| {
+            let pods = layout.pods;
+            workloads.iter().flat_map(move |it| (0..pods).map(move |number| of(it, number)))
+        };
+        fleet::send(&client, each(Workload::pod)).await;
+        fleet::send(&client, each(|workload, number| workload.running(number, &[]))).await;
+        Self { workloads }
+    }
+
+    /// The CPU that is recommended for the first container of a workload.
+    pub fn cpu(index: usize) -> String {
+        format!("{}m", 150 + Noise::of(1, &[index as u64, 0]).below(700))
+    }
+}
+
+/// One that every pod keeps to.
+fn limit_range(namespace: &str) -> Write {
+    let object = json!({
+        "apiVersion": "v1", "kind": "LimitRange",
+        "metadata": { "name": "usual", "namespace": namespace },
+        "spec": { "limits": [
+            { "type": "Container", "min": { "cpu": "1m", "memory": "4Mi" } },
+            { "type": "Pod", "max": { "cpu": "64", "memory": "256Gi" } },
+        ] },
+    });
+    Write::create(collection("v1", namespace, "limitranges"), &object)
+}
+
+fn vpa(workload: &Workload) -> Write {
+    let policy = json!({
+        "containerName": "*",
+        "minAllowed": { "cpu": "10m", "memory": "16Mi" },
+        "maxAllowed": { "cpu": "8", "memory": "16Gi" },
+    });
+    let object = json!({
+        "apiVersion": GROUP, "kind": "VerticalPodAutoscaler",
+        "metadata": { "name": workload.name, "namespace": workload.namespace },
+        "spec": {
+            "targetRef": workload.target_ref(), "updatePolicy": { "updateMode": "Recreate" },
+            "resourcePolicy": { "containerPolicies": [policy] },
+        },
+    });
+    Write::create(collection(GROUP, &workload.namespace, VPAS), &object)
+}
+
+/// More CPU and less memory than its pods request, as sure as can be.
+fn recommendation((index, workload): (usize, &Workload)) -> Write {
+    let of = |(number, name): (usize, &String)| {
+        let cpu = match number {
+            0 => Cluster::cpu(index),
+            _ => format!("{}m", 150 + Noise::of(1, &[index as u64, number as u64]).below(700)),
+        };
+        let memory = (100 + Noise::of(2, &[index as u64, number as u64]).below(100)) * MEBIBYTE;
+        let target = json!({ "cpu": cpu, "memory": memory.to_string() });
+        json!({
+            "containerName": name, "target": target, "uncappedTarget": target,
+            "lowerBound": { "cpu": "120m", "memory": (90 * MEBIBYTE).to_string() },
+            "upperBound": { "cpu": "2", "memory": (220 * MEBIBYTE).to_string() },
+        })
+    };
+    let containers: Vec<Value> = workload.containers.iter().enumerate().map(of).collect();
+    let provided = json!({
+        "type": "RecommendationProvided", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({ "status": {
+        "conditions": [provided], "recommendation": { "containerRecommendations": containers },
+    } });
+    let vpas = collection(GROUP, &workload.namespace, VPAS);
+    Write::patch(format!("{vpas}/{}/status", workload.name), &status)
+}
