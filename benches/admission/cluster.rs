@@ -32,6 +32,8 @@ pub struct Layout {
 pub struct Cluster {
     /// Every workload has a VPA of its name.
     pub workloads: Vec<Workload>,
+    namespaces: Vec<String>,
+    pods: u64,
 }
 
 // === impl Cluster ===
@@ -57,13 +59,25 @@ impl Cluster {
         fleet::send(&client, workloads.iter().flat_map(Workload::owners)).await;
         fleet::send(&client, workloads.iter().map(vpa)).await;
         fleet::send(&client, workloads.iter().enumerate().map(recommendation)).await;
+        let cluster = Self { workloads, namespaces, pods: layout.pods };
+        cluster.fill(bed).await;
+        cluster
+    }
+
+    /// Makes all pods anew, as their controllers created them: those that somebody evicted or resized too.
+    pub async fn fill(&self, bed: &Bed) {
+        if self.pods == 0 {
+            return;
+        }
+        let client = bed.client();
+        let gone = self.namespaces.iter().map(|it| Write::delete(collection("v1", it, "pods")));
+        fleet::send(&client, gone).await;
         let each = |of: fn(&Workload, u64) -> Write| {
-            let pods = layout.pods;
-            workloads.iter().flat_map(move |it| (0..pods).map(move |number| of(it, number)))
+            let numbers = 0..self.pods;
+            self.workloads.iter().flat_map(move |it| numbers.clone().map(move |at| of(it, at)))
         };
         fleet::send(&client, each(Workload::pod)).await;
         fleet::send(&client, each(|workload, number| workload.running(number, &[]))).await;
-        Self { workloads }
     }
 
     /// The CPU that is recommended for the first container of a workload.
