@@ -93,7 +93,7 @@ fn limit_range(namespace: &str) -> Write {
         "metadata": { "name": "usual", "namespace": namespace },
         "spec": { "limits": [
             { "type": "Container", "min": { "cpu": "1m", "memory": "4Mi" } },
-            { "type": "Pod", "max": { "cpu": "64", "memory": "256Gi" } },
+            { "type": "Pod", "min": { "cpu": "1m", "memory": "4Mi" } },
         ] },
     });
     Write::create(collection("v1", namespace, "limitranges"), &object)
