@@ -47,6 +47,7 @@ const NAMESPACE: &str = "kube-system";
 /// Brings what is recommended to running pods: resizes or evicts them, a few at a time
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct UpdaterArgs {
     /// Time from one pass to the next
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::some_time)]
@@ -252,7 +253,7 @@ impl UpdaterArgs {
             heartbeats: self.recommender_heartbeat_namespace.clone(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             address: self.address.clone(),
-            warnings: self.warnings(typed, &scope),
+            warnings: Self::warnings(typed, &scope),
             scope,
             kubeconfig: self.cluster.kubeconfig(),
             qps: self.cluster.qps(),
@@ -286,7 +287,7 @@ impl UpdaterArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    fn warnings(&self, typed: &Typed, scope: &Scope) -> Vec<String> {
+    fn warnings(typed: &Typed, scope: &Scope) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
         let mut idle = typed.among(&klog::WITHOUT_EFFECT);
         idle.extend(typed.among(&["profiling"]));

@@ -41,7 +41,8 @@ use self::{
 use super::{
     client,
     config::ObjectMetrics as Wanted,
-    tasks::{Stop, Tasks, stop_signal},
+    shown::{show_feeds, show_writes},
+    tasks::{Group, Stop, Tasks, until_told},
 };
 use crate::{
     act::{
@@ -103,22 +104,16 @@ pub struct Running {
     role: Arc<Role>,
     address: SocketAddr,
     election: Option<ElectionState>,
-    work: watch::Sender<bool>,
-    workers: Tasks,
+    workers: Group,
     /// What ends last: the lease and the listener.
-    hold: watch::Sender<bool>,
-    holders: Tasks,
+    holders: Group,
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(config: UpdaterConfig) -> Result<()> {
     let client = connect(&config).await?;
     let running = start(config, client, Clock::wall()).await?;
-    stop_signal().await?;
-    tracing::info!("told to stop");
-    running.stop().await;
-    tracing::info!("stopped");
-    Ok(())
+    until_told(running, Running::stop).await
 }
 
 /// A client for the API server, by kubeconfig or from inside of the cluster.
@@ -148,29 +143,27 @@ pub async fn start(config: UpdaterConfig, client: Client, clock: Clock) -> Resul
         "updater starts"
     );
 
-    let (work, working) = watch::channel(false);
-    let (hold, holding) = watch::channel(false);
-    let (work_stop, hold_stop) = (Stop::new(working), Stop::new(holding));
-    let (mut workers, mut holders) = (Tasks::new(), Tasks::new());
+    let (mut workers, mut holders) = (Group::new(), Group::new());
+    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
 
     let scraped = Arc::clone(&role);
     let exposition = Arc::new(move || {
         scraped.refresh();
         registry.scrape()
     });
-    holders.spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
-    let election = role.start_election(&hold_stop, &mut holders);
-    holders.spawn(writer.run(hold_stop.stopped()));
+    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    let election = role.start_election(&hold_stop, holders.tasks());
+    holders.tasks().spawn(writer.run(hold_stop.stopped()));
     {
         let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-        holders.spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+        holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
     }
-    role.start_feeds(&work_stop, &mut workers);
-    workers.spawn(Arc::clone(&role).find_rights(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
-    workers.spawn(Arc::clone(&role).turn(work_stop.clone()));
-    Ok(Running { role, address, election, work, workers, hold, holders })
+    role.start_feeds(&work_stop, workers.tasks());
+    workers.tasks().spawn(Arc::clone(&role).find_rights(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
+    workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
+    Ok(Running { role, address, election, workers, holders })
 }
 
 impl Running {
@@ -196,13 +189,11 @@ impl Running {
 
     /// Ends it in order: the step under way is finished, what is known is told, and then the lease is handed over.
     pub async fn stop(mut self) {
-        self.work.send_replace(true);
-        while self.workers.join_next().await.is_some() {}
+        self.workers.end().await;
         if self.role.permit.fence().is_held() {
             self.role.outbox.drain(std::time::Instant::now() + LAST_CONDITIONS).await;
         }
-        self.hold.send_replace(true);
-        while self.holders.join_next().await.is_some() {}
+        self.holders.end().await;
     }
 }
 
@@ -333,18 +324,10 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        for feed in self.feeds.all() {
-            let (series, status) = (self.traffic.feed(feed.name()), feed.status());
-            series.synced.set(f64::from(u8::from(feed.is_synced())));
-            series.malformed.raise_to(status.malformed);
-            series.restarts.raise_to(status.lists.saturating_sub(1));
-            series.errors.raise_to(status.errors);
-        }
+        show_feeds(&self.traffic, self.feeds.all());
         let (vpas, pods) = self.seen.counts();
         self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
         self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
-        for (kind, answer, count) in self.stats.counts() {
-            self.traffic.set_writes(kind.as_str(), &answer.to_string(), count.writes);
-        }
+        show_writes(&self.traffic, &self.stats);
     }
 }

@@ -41,11 +41,7 @@ async fn one_pod_goes_first_and_none_follows_when_it_comes_up_as_it_was() {
     held_by(&bed, &namespace, "web", "BreakerOpen").await;
     passes(&running, 4).await;
     let now = uids(&ready(&bed, &namespace, "web", 4).await);
-    assert_eq!(
-        before.difference(&now).count(),
-        1,
-        "the first one showed that it changes nothing"
-    );
+    assert_eq!(before.difference(&now).count(), 1, "the first one showed that it changes nothing");
     let vpa = stage::read(&bed, &namespace, "web").await;
     let memory = vpa.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/updates"));
     assert!(memory.is_some_and(|text| text.contains("evicted")), "{memory:?}");

@@ -151,7 +151,7 @@ pub async fn passes(running: &Running, more: u64) {
     let mut passes = running.passes();
     let from = passes.borrow().0;
     let waited = passes.wait_for(|(count, _)| *count >= from + more);
-    let waited = tokio::time::timeout(Duration::from_secs(60), waited).await;
+    let waited = tokio::time::timeout(Duration::from_mins(1), waited).await;
     waited.expect("passes are made").expect("it runs");
 }
 

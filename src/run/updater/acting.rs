@@ -51,7 +51,7 @@ impl Role {
         let of = workload.counted();
         let pod = &workload.pods[step.pod];
         if self.config.dry_run.is_some() {
-            self.say(workload, pod, step, "would");
+            Self::say(workload, pod, step, "would");
             self.metrics.count_action(step.action.word(), "dry_run");
             self.tell_done(workload, pod, &step.action);
             return (Outcome::Done, Then::Go);
@@ -96,13 +96,13 @@ impl Role {
                 self.metrics.count_failed_resize(of, "InPlaceUpdateInfeasible");
             }
             (Action::Resize { .. }, _) => {
-                self.metrics.count_failed_resize(of, "InPlaceUpdateError")
+                self.metrics.count_failed_resize(of, "InPlaceUpdateError");
             }
             (Action::Unboost { .. }, _) => self.metrics.count_failed_resize(of, "UnboostError"),
             _ => {}
         }
         if outcome == Outcome::Done {
-            self.say(workload, pod, step, "did");
+            Self::say(workload, pod, step, "did");
             self.tell_done(workload, pod, &step.action);
         }
         (outcome, Then::Go)
@@ -240,7 +240,7 @@ impl Role {
         }
     }
 
-    fn say(&self, workload: &Workload, pod: &RunningPod, step: &Step, verb: &str) {
+    fn say(workload: &Workload, pod: &RunningPod, step: &Step, verb: &str) {
         let VpaKeyParts { namespace, name } = workload.parts();
         let (action, pod) = (step.action.word(), pod.name_any());
         match &step.action {
@@ -358,10 +358,10 @@ fn failed(place: &PodRef, done: &str, why: &Unwritten) -> Outcome {
     match why {
         Unwritten::Gone => tracing::info!(pod = %place, "a pod that was to be {done} is gone"),
         Unwritten::Changed => {
-            tracing::info!(pod = %place, "a pod that was to be {done} has changed")
+            tracing::info!(pod = %place, "a pod that was to be {done} has changed");
         }
         Unwritten::Fenced => {
-            tracing::info!(pod = %place, "a pod is not {done}: another process leads")
+            tracing::info!(pod = %place, "a pod is not {done}: another process leads");
         }
         Unwritten::Failed { why, .. } => tracing::warn!(why, "a pod was not {done}"),
     }

@@ -170,15 +170,4 @@ impl Role {
             watch(objects, options, &feed, |change| apply(&role, change), ended).await;
         });
     }
-
-    /// What was not read yet, a line each.
-    pub(super) fn unread(&self) -> Vec<String> {
-        let unread = self.feeds.all().filter(|feed| !feed.is_synced());
-        unread
-            .map(|feed| match feed.status().last_error {
-                Some(error) => format!("{} are not read yet: {error}", feed.name()),
-                None => format!("{} are not read yet", feed.name()),
-            })
-            .collect()
-    }
 }

@@ -90,10 +90,10 @@ impl Role {
             tracing::warn!(why, "what was changed of late cannot be read: nothing is updated");
             return summary;
         }
-        let mut step = Instant::now();
+        let mut last = Instant::now();
         let mut observe = |name: &str| {
-            self.metrics.observe_step(name, step.elapsed());
-            step = Instant::now();
+            self.metrics.observe_step(name, last.elapsed());
+            last = Instant::now();
         };
         observe("ListVPAs");
         let mut workloads = self.workloads().await;
@@ -303,8 +303,8 @@ impl Workload {
 fn tally(workload: &Workload, decision: &Decision) -> Tally {
     let mode = workload.vpa.spec.update_mode();
     let done = |is: fn(&Action) -> bool| {
-        let made = decision.steps.iter().filter(|(_, outcome)| *outcome == Outcome::Done);
-        made.filter(|(step, _)| is(&step.action)).count()
+        let finished = decision.steps.iter().filter(|(_, outcome)| *outcome == Outcome::Done);
+        finished.filter(|(step, _)| is(&step.action)).count()
     };
     Tally {
         candidates: decision.candidates,

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::Role;
-use crate::serve::{Probes, Stalled};
+use crate::{
+    run::shown::unread,
+    serve::{Probes, Stalled},
+};
 
 /// Upstream's limit, in intervals.
 const INTERVALS: u32 = 5;
@@ -39,7 +42,7 @@ impl Probes for Role {
     }
 
     fn ready(&self) -> Result<(), Vec<String>> {
-        let missing = self.unread();
+        let missing = unread(self.feeds.all());
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

@@ -179,7 +179,7 @@ impl Source for Conditions {
         let Some(role) = self.0.upgrade() else { return };
         match outcome {
             // One that the watch has told to be gone meanwhile must not come back.
-            Outcome::Conflict(Some(vpa)) if self.is_there(&role, key) => {
+            Outcome::Conflict(Some(vpa)) if Self::is_there(&role, key) => {
                 role.seen.change_vpa(Change::Put((**vpa).clone()));
             }
             Outcome::Failed { why } => tracing::warn!(why, "a condition was not written"),
@@ -189,7 +189,7 @@ impl Source for Conditions {
 }
 
 impl Conditions {
-    fn is_there(&self, role: &Role, key: &VpaKey) -> bool {
+    fn is_there(role: &Role, key: &VpaKey) -> bool {
         role.seen.vpas(&key.namespace).iter().any(|vpa| vpa.name_any() == *key.name)
     }
 }

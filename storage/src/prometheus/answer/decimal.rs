@@ -46,7 +46,7 @@ fn divided(number: u64, power: usize) -> Option<f64> {
     let (inverse, width) = *INVERSES.get(power)?;
     let shift = number.leading_zeros();
     // The first 64 bits are those of the quotient, or one less than it.
-    let quotient = (u128::from(number << shift) * u128::from(inverse) >> 64) as u64;
+    let quotient = ((u128::from(number << shift) * u128::from(inverse)) >> 64) as u64;
     let below = 11 - quotient.leading_zeros();
     let (mantissa, rest, half) =
         (quotient >> below, quotient & ((1 << below) - 1), 1 << (below - 1));
