@@ -334,7 +334,7 @@ fn log(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<serde_json::Value>
 fn warnings(log: &[serde_json::Value]) -> Vec<&str> {
     let warned = log
         .iter()
-        .filter(|line| line["level"] == "WARN" && line["target"] == "plimsoll::cli::recommender");
+        .filter(|line| line["level"] == "WARN" && line["target"] == "plimsoll::cli::role");
     warned.filter_map(|line| line["message"].as_str()).collect()
 }
 
@@ -359,7 +359,7 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
     );
     assert!(
         log.iter()
-            .any(|line| line["message"] == "the recommender starts" && line["compat"] == "Plimsoll")
+            .any(|line| line["message"] == "the recommender starts" && line["name"] == "default")
     );
     let warnings = warnings(&log);
     let [strays, secret, idle] = warnings[..] else { panic!("{warnings:?}") };

@@ -179,6 +179,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
     let start = Start {
         role: "admission controller",
+        name: None,
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),

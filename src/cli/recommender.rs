@@ -265,6 +265,7 @@ pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> 
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
     let start = Start {
         role: "recommender",
+        name: Some(config.name.clone()),
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),

@@ -9,8 +9,10 @@ use crate::{compat::Compat, run::config::LogConfig};
 /// What every role is started with.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
-    /// Its name.
+    /// What it is.
     pub role: &'static str,
+    /// What it is called, where there may be several.
+    pub name: Option<String>,
     /// Whose behaviour is wanted.
     pub compat: Compat,
     /// Where words about its work go.
@@ -24,7 +26,7 @@ impl Start {
     pub fn run(self, role: impl Future<Output = anyhow::Result<()>>) -> Result<Exit, Problem> {
         let troubles = log::install(&self.log)?;
         let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(version, compat = ?self.compat, "the {} starts", self.role);
+        tracing::info!(version, name = self.name, compat = ?self.compat, "the {} starts", self.role);
         for warning in troubles.iter().chain(&self.warnings) {
             tracing::warn!("{warning}");
         }
