@@ -128,7 +128,7 @@ pub const CHANGE_WINDOW: Key = Key {
     name: "plimsoll.dev/change-window",
     wanted: "change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`",
     effect: "when running pods may be changed",
-    flags: &[],
+    flags: &["change-window"],
     readers: &["updater"],
 };
 

@@ -309,6 +309,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &Typed) -> Result<Exit, Problem> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
     let start = Start {
         role: "updater",
+        name: None,
         compat: config.settings.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),
