@@ -1,26 +1,69 @@
-//! With upstream's unchanged roles the updater works; what it may not do beyond them is named.
+//! The updater with the rights that upstream's manifests give it, and with those of ours.
 
-use super::stage::{self, deployment, pods, uids, vpa};
-use crate::support::wait;
+use kube::{Client, ResourceExt as _};
+use plimsoll::{cli::updater_config, clock::Clock, run::updater};
 
-#[tokio::test]
-async fn an_updater_that_may_not_write_on_vpas_remembers_by_itself() {
-    let Some((bed, namespace)) = stage::place("rights").await else { return };
-    deployment(&bed, &namespace, "web", 3).await;
+use super::stage::{cpu, deployment, pods, read, uids, vpa};
+use crate::{
+    recommender::upstream_rights::grant,
+    storage::objects::defined,
+    support::{Bed, log, not_run::not_run, wait},
+};
+
+/// Runs an updater with these rights until all pods of a workload were resized; answers what it logged.
+async fn resizes(bed: &Bed, client: Client) -> log::Log {
+    let namespace = bed.namespace("web").await;
+    bed.nodes().add("node", "8", "16Gi").await;
+    deployment(bed, &namespace, "web", 3).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
-    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
-    let running = stage::start_with(
-        bed.client(),
-        &namespace,
-        &["--leader-elect=false"],
-        plimsoll::clock::Clock::wall(),
-        |_| {},
-    )
-    .await;
-    wait::until("one was replaced", || async {
-        let now = uids(&pods(&bed.client(), &namespace, "web").await);
-        (before.difference(&now).count() == 1).then_some(())
+    vpa(bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let flags = [
+        "--address=127.0.0.1:0",
+        "--updater-interval=500ms",
+        "--use-admission-controller-status=false",
+        "--canary-watch=1s",
+        "--cool-down=1s",
+        "--cool-down-urgent=1s",
+    ];
+    let (words, _guard) = log::keep();
+    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let running = updater::start(config, client, Clock::wall()).await.expect("starts");
+    wait::until("all have more, and say so", || async {
+        let now = pods(&bed.client(), &namespace, "web").await;
+        let done =
+            |pod| cpu(pod) == Some("250m") && pod.annotations().contains_key("vpaInPlaceUpdated");
+        (now.iter().all(done) && uids(&now) == before).then_some(())
     })
     .await;
     running.stop().await;
+    let noted = read(bed, &namespace, "web").await.metadata.annotations.unwrap_or_default();
+    let is_noted = noted.contains_key("plimsoll.dev/updates");
+    let named = words.lines(&["not allowed", "verticalpodautoscalers"]);
+    assert_eq!(is_noted, named.is_empty(), "what is not allowed is named: {named:?}");
+    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
+    words
+}
+
+#[tokio::test]
+async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let found = tokio::task::spawn_blocking(xtask::parts::autoscaler_crds).await.expect("no panic");
+    let Ok(definitions) = found.map_err(|why| not_run(format!("{why:#}"))) else { return };
+    defined(&bed).await;
+    let text = std::fs::read_to_string(definitions.with_file_name("vpa-rbac.yaml"));
+    grant(&bed.client(), &text.expect("upstream ships it")).await;
+    let account = bed.account("kube-system", "vpa-updater").await;
+    let words = resizes(&bed, account.client).await;
+    let said = words.lines(&["not allowed"]);
+    assert_eq!(said.len(), 2, "notes on VPAs, and conditions: {said:?}");
+}
+
+#[tokio::test]
+async fn our_rights_are_enough_for_everything() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    grant(&bed.client(), include_str!("../../deploy/updater/rbac.yaml")).await;
+    let account = bed.account("kube-system", "plimsoll-updater").await;
+    let words = resizes(&bed, account.client).await;
+    assert_eq!(words.lines(&["not allowed"]), [""; 0]);
 }
