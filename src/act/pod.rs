@@ -51,6 +51,11 @@ pub enum Unwritten {
     Changed,
     /// It was not sent: this process may not write.
     Fenced,
+    /// There was no answer: it may have been done all the same.
+    Unanswered {
+        /// One line: what, where, why.
+        why: String,
+    },
     /// Anything else.
     Failed {
         /// One line: what, where, why.
@@ -114,7 +119,7 @@ pub(super) async fn write(
     exchange(client, permit, (stats, what), REQUEST_LIMIT, request).await.map_err(|unsent| {
         match unsent {
             Unsent::Fenced => Unwritten::Fenced,
-            Unsent::Unanswered(why) => failed(what, pod, &why, None),
+            Unsent::Unanswered(why) => Unwritten::Unanswered { why: said(what, pod, &why) },
         }
     })
 }
@@ -124,6 +129,9 @@ pub(super) fn unwritten(what: WriteKind, pod: &PodRef, reply: &Reply) -> Unwritt
     match reply.code {
         StatusCode::NOT_FOUND => Unwritten::Gone,
         StatusCode::CONFLICT => Unwritten::Changed,
+        StatusCode::GATEWAY_TIMEOUT => {
+            Unwritten::Unanswered { why: said(what, pod, &reply.message()) }
+        }
         code if code.is_success() => {
             failed(what, pod, "the answer cannot be read", reply.retry_after)
         }
@@ -141,10 +149,14 @@ pub(super) fn version(reply: &Reply) -> Option<Box<str>> {
 }
 
 fn failed(what: WriteKind, pod: &PodRef, why: &str, retry_after: Option<Duration>) -> Unwritten {
+    Unwritten::Failed { why: said(what, pod, why), retry_after }
+}
+
+fn said(what: WriteKind, pod: &PodRef, why: &str) -> String {
     let what = match what {
         WriteKind::Eviction => "was not evicted",
         WriteKind::Resize => "was not resized",
         _ => "was not annotated",
     };
-    Unwritten::Failed { why: format!("pod {pod} {what}: {why}"), retry_after }
+    format!("pod {pod} {what}: {why}")
 }

@@ -79,6 +79,8 @@ pub enum Outcome {
     NoCapacity,
     /// It failed for another reason.
     Failed,
+    /// Nobody knows whether it was done, or the pod is gone already: it costs what it would have cost.
+    Unsure,
     /// It could not be booked, and was not tried.
     NotBooked,
 }

@@ -189,6 +189,15 @@ fn a_disruption_budget_is_asked_once_a_group_and_costs_nothing() {
 }
 
 #[test]
+fn what_may_have_been_done_is_not_given_back() {
+    let case = ours("Recreate", 4);
+    let of = |outcome| steps(&play(&case, "evict", outcome), "evict");
+    assert_eq!((of(Outcome::Failed), of(Outcome::Unsure)), (4, 2), "half of them may be down");
+    let decision = play(&ours("InPlaceOrRecreate", 4), "resize", Outcome::Unsure);
+    assert_eq!(steps(&decision, "evict"), 0, "what may be resized is not evicted");
+}
+
+#[test]
 fn what_cannot_be_booked_is_not_done() {
     let case = ours("InPlaceOrRecreate", 4);
     let decision = play(&case, "resize", Outcome::NotBooked);

@@ -1,6 +1,9 @@
 //! One step of a pass: at its pace, booked, made, and told.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::Time;
@@ -12,6 +15,7 @@ use crate::{
         resize, resize::ContainerResources, scale,
     },
     api::ResourceList,
+    compat::Compat,
     fit::{Place, Size, annotations, boost},
     metrics::UpdatedVpa,
     observe::running::RunningPod,
@@ -28,6 +32,9 @@ pub(super) enum Then {
     /// Not now: there is no time left, or this process may not write.
     Stop,
 }
+
+/// To look a pod up once more.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long steps may go on.
 #[derive(Clone, Copy)]
@@ -56,6 +63,8 @@ impl Role {
             self.tell_done(workload, pod, &step.action);
             return (Outcome::Done, Then::Go);
         }
+        // A pass over thousands takes long, and is no sign that nothing moves.
+        self.pulse.beat();
         if pace.stop.is_told() {
             return (Outcome::NotBooked, Then::Stop);
         }
@@ -77,12 +86,17 @@ impl Role {
             let fenced = !self.permit.fence().is_held();
             return (Outcome::NotBooked, if fenced { Then::Stop } else { Then::Leave });
         }
-        let outcome = self.act(workload, pod, &step.action).await;
+        let outcome = match self.act(workload, pod, &step.action).await {
+            // Upstream gives back whatever was not answered with a yes.
+            Outcome::Unsure if self.config.settings.compat == Compat::Upstream => Outcome::Failed,
+            outcome => outcome,
+        };
         let word = match outcome {
             Outcome::Done => "done",
             Outcome::Disallowed => "disallowed",
             Outcome::NoCapacity => "no_capacity",
             Outcome::Failed => "failed",
+            Outcome::Unsure => "unsure",
             Outcome::NotBooked => "not_booked",
         };
         self.metrics.count_action(step.action.word(), word);
@@ -204,14 +218,17 @@ impl Role {
                         client.clone(),
                         &place.namespace,
                     );
-                    let read = api.get_metadata(&place.name).await;
-                    let Ok(now) = read else { continue };
+                    let asked = api.get_metadata(&place.name);
+                    let read = tokio::time::timeout(REQUEST_LIMIT, asked).await;
+                    let Ok(Ok(now)) = read else { continue };
                     if now.uid().as_deref() != Some(&*place.uid) {
                         return;
                     }
                     place.resource_version = now.resource_version().unwrap_or_default().into();
                 }
-                Annotated::Unwritten(Unwritten::Failed { why, .. }) => {
+                Annotated::Unwritten(
+                    Unwritten::Failed { why, .. } | Unwritten::Unanswered { why },
+                ) => {
                     tracing::warn!(pod = %place, why, "a resize is not noted on its pod");
                     return;
                 }
@@ -354,9 +371,17 @@ fn texts(list: &ResourceList) -> BTreeMap<String, String> {
     list.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect()
 }
 
+/// What is gone is down, and what was not answered may be done: both cost what they would have cost.
 fn failed(place: &PodRef, done: &str, why: &Unwritten) -> Outcome {
     match why {
-        Unwritten::Gone => tracing::info!(pod = %place, "a pod that was to be {done} is gone"),
+        Unwritten::Gone => {
+            tracing::info!(pod = %place, "a pod that was to be {done} is gone");
+            return Outcome::Unsure;
+        }
+        Unwritten::Unanswered { why } => {
+            tracing::warn!(why, "it may be that a pod was {done}");
+            return Outcome::Unsure;
+        }
         Unwritten::Changed => {
             tracing::info!(pod = %place, "a pod that was to be {done} has changed");
         }

@@ -84,7 +84,7 @@ impl Role {
             sizes: Sizes::default(),
             heartbeat: Heartbeat::Absent,
             is_admission_ready: true,
-            can_resize: self.resizes_are_served().await,
+            can_resize: self.resizes_are_served().await.unwrap_or(false),
             now,
         };
         let subject = self.subject(workload, &ground);

@@ -48,6 +48,12 @@ struct Beat {
     history_loaded: bool,
 }
 
+impl Beat {
+    fn is_fresh(&self) -> bool {
+        self.changed.is_some_and(|changed| changed.elapsed() <= self.lasts)
+    }
+}
+
 impl Heartbeats {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,23 +98,26 @@ impl Heartbeats {
             return Heartbeat::Unknown;
         }
         let whole = lease_name(recommender, None);
-        let of_shard = || {
-            known.leases.iter().find_map(|(name, beat)| {
-                let (index, count) =
-                    name.strip_prefix(&*whole)?.strip_prefix('-')?.split_once("-of-")?;
-                let shard: Shard = format!("{index}/{count}").parse().ok()?;
-                shard.includes(namespace).then_some(beat)
-            })
+        let is_of = |name: &str| match name.strip_prefix(&*whole) {
+            Some("") => true,
+            Some(rest) => {
+                let shard = rest.strip_prefix('-').and_then(|rest| rest.split_once("-of-"));
+                let shard =
+                    shard.and_then(|(index, count)| format!("{index}/{count}").parse().ok());
+                shard.is_some_and(|shard: Shard| shard.includes(namespace))
+            }
+            None => false,
         };
-        let Some(beat) = known.leases.get(whole.as_str()).or_else(of_shard) else {
+        // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
+        let mut of_it = known.leases.iter().filter(|(name, _)| is_of(name)).peekable();
+        if of_it.peek().is_none() {
             return Heartbeat::Absent;
-        };
-        let is_fresh = beat.changed.is_some_and(|changed| changed.elapsed() <= beat.lasts);
-        if is_fresh {
-            Heartbeat::Fresh { history_loaded: beat.history_loaded }
-        } else {
-            Heartbeat::Stale
         }
+        let mut fresh = of_it.map(|(_, beat)| beat).filter(|beat| beat.is_fresh()).peekable();
+        if fresh.peek().is_none() {
+            return Heartbeat::Stale;
+        }
+        Heartbeat::Fresh { history_loaded: fresh.any(|beat| beat.history_loaded) }
     }
 }
 
@@ -213,5 +222,12 @@ mod tests {
         heartbeats
             .see(others.into_iter().filter(|it| it.name_any() != own).collect(), Instant::now());
         assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Absent);
+        // One that was there before there were shards does not hide those that live.
+        let name = own.clone();
+        for renewed in [EARLY, LATE] {
+            let old = lease("plimsoll-default", EARLY, "loaded");
+            heartbeats.see(vec![old, lease(&name, renewed, "loaded")], Instant::now());
+        }
+        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
     }
 }

@@ -1,6 +1,10 @@
 //! One pass: every VPA with its pods is decided about, and what was decided is done, one step after another.
 
-use std::time::Instant;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use plimsoll_storage::{Time, VpaKey};
 
@@ -98,30 +102,40 @@ impl Role {
         observe("ListVPAs");
         let mut workloads = self.workloads().await;
         observe("ListPods");
-        passes.recollection.retain(|key| workloads.iter().any(|one| one.key == *key));
-        self.told.retain(|key| workloads.iter().any(|one| one.key == *key));
+        let known: HashSet<&VpaKey> = workloads.iter().map(|one| &one.key).collect();
+        passes.recollection.retain(|key| known.contains(key));
+        self.told.retain(|key| known.contains(key));
         observe("FilterPods");
         let first = passes.next.take();
         if let Some(at) = workloads.iter().position(|one| Some(&one.key) == first.as_ref()) {
             workloads.rotate_left(at);
         }
+        // A pod that may be resizable must not be evicted because nobody knows.
+        let Some(can_resize) = self.resizes_are_served().await else {
+            tracing::warn!(
+                "whether the server can resize pods cannot be found out: nothing is updated"
+            );
+            return summary;
+        };
         let common = Common {
             is_admission_ready: standing == Standing::Ready,
-            can_resize: self.resizes_are_served().await,
+            can_resize,
             now: self.clock.now(),
             cluster: workloads.iter().map(|one| one.pods.len() as u32).sum(),
             pace: Pace { deadline: began + self.config.interval, stop },
         };
         observe("AdmissionInit");
+        let mut pods_of: HashMap<Arc<str>, u32> = HashMap::new();
+        for one in &workloads {
+            *pods_of.entry(Arc::clone(&one.key.namespace)).or_default() += one.pods.len() as u32;
+        }
         let mut totals = PassTotals::default();
         for workload in &workloads {
             if summary.is_cut_off {
                 passes.next.get_or_insert_with(|| workload.key.clone());
                 break;
             }
-            let in_namespace =
-                workloads.iter().filter(|one| one.key.namespace == workload.key.namespace);
-            let namespace = in_namespace.map(|one| one.pods.len() as u32).sum();
+            let namespace = pods_of.get(&workload.key.namespace).copied().unwrap_or_default();
             let sizes = Sizes { cluster: common.cluster, namespace };
             let went =
                 self.update(&mut passes.recollection, workload, common, sizes, &mut totals).await;
@@ -230,7 +244,7 @@ impl Role {
         now: Time,
     ) {
         let is_news = decision.harm.is_some() || decision.rewritten;
-        if is_news && self.config.dry_run.is_none() {
+        if is_news && self.config.dry_run.is_none() && !recollection.was_overtaken() {
             let booked = self.book(recollection, workload, &decision.recall).await;
             if let Err(why) = booked {
                 let parts = workload.parts();
@@ -292,7 +306,7 @@ impl Role {
 impl Workload {
     /// Its pods as decisions see them.
     pub fn subjects(&self) -> Vec<update::Pod> {
-        let pod = |pod: &std::sync::Arc<crate::observe::running::RunningPod>| update::Pod {
+        let pod = |pod: &Arc<crate::observe::running::RunningPod>| update::Pod {
             size: pod.sizes.clone(),
             life: pod.life.clone(),
         };

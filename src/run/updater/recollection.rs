@@ -29,8 +29,8 @@ pub(super) struct Recollection {
     ledger: Ledger,
     /// As it stands in the Lease.
     ledger_text: Option<String>,
-    /// Whether the Lease was read since this process leads.
-    pub is_ledger_read: bool,
+    /// Whether that was taken over since a pass over a workload began, which knows an older one.
+    is_adopted: bool,
 }
 
 /// What is remembered of one workload.
@@ -102,6 +102,7 @@ impl Recollection {
     /// What is remembered of a workload, and of the cluster. `Err` says why what stands on its VPA does not count, with
     /// what counts instead.
     pub fn of(&mut self, workload: &Workload) -> (Recall, Option<memory::Ignored>) {
+        self.is_adopted = false;
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         let ignored = entry.look_at(workload).err();
         let recall = Recall {
@@ -117,7 +118,15 @@ impl Recollection {
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         entry.memory = recall.memory;
         entry.first_seen = recall.first_seen;
-        self.ledger = recall.ledger;
+        if !self.is_adopted {
+            self.ledger = recall.ledger;
+        }
+    }
+
+    /// Whether somebody else wrote what was changed in the cluster since the pass over this workload began: then what that
+    /// pass remembers of it is old, and must not be written.
+    pub const fn was_overtaken(&self) -> bool {
+        self.is_adopted
     }
 
     /// What was changed in the cluster.
@@ -132,7 +141,6 @@ impl Recollection {
 
     /// What others did while this process did not lead is read anew.
     pub fn forget_stored(&mut self) {
-        self.is_ledger_read = false;
         for entry in self.workloads.values_mut() {
             entry.version = None;
             entry.replaced.clear();
@@ -142,6 +150,7 @@ impl Recollection {
     fn adopt_ledger(&mut self, text: Option<String>) -> Result<(), ledger::Unreadable> {
         let read = text.as_deref().map(Ledger::read);
         self.ledger_text = text;
+        self.is_adopted = true;
         match read {
             Some(Ok(ledger)) => self.ledger = ledger,
             Some(Err(why)) => return Err(why),
@@ -152,17 +161,19 @@ impl Recollection {
 }
 
 impl Role {
-    /// Reads what was changed in the cluster, once after this process came to lead.
+    /// Reads what was changed in the cluster, if somebody else wrote it meanwhile: another process may have led.
     pub(super) async fn read_ledger(&self, recollection: &mut Recollection) -> Result<(), String> {
-        if recollection.is_ledger_read || !self.keeps_ledger() {
+        if !self.keeps_ledger() {
             return Ok(());
         }
         let text = self.ledger.read().await?;
+        if text == recollection.ledger_text {
+            return Ok(());
+        }
         if let Err(why) = recollection.adopt_ledger(text) {
             self.metrics.count_unreadable();
             tracing::warn!(%why, "what was changed of late, as the Lease tells it, does not count");
         }
-        recollection.is_ledger_read = true;
         Ok(())
     }
 

@@ -116,26 +116,26 @@ impl Role {
         let _ = self.known.rights.set(rights);
     }
 
-    /// Whether the server can resize pods, as its discovery tells. Upstream does not ask.
-    pub(super) async fn resizes_are_served(&self) -> bool {
+    /// Whether the server can resize pods, as its discovery tells; nothing when it does not tell, and never did. Upstream
+    /// does not ask.
+    pub(super) async fn resizes_are_served(&self) -> Option<bool> {
         if self.config.settings.compat == Compat::Upstream {
-            return true;
+            return Some(true);
         }
         let lock = || self.known.resizes.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *lock();
-        if let Some((asked, served)) = before.filter(|(asked, _)| asked.elapsed() < ASK_AGAIN) {
-            let _ = asked;
-            return served;
+        if let Some((_, served)) = before.filter(|(asked, _)| asked.elapsed() < ASK_AGAIN) {
+            return Some(served);
         }
         let asked = tokio::time::timeout(REQUEST_LIMIT, self.client.list_core_api_resources("v1"));
         match asked.await {
             Ok(Ok(list)) => {
                 let served = list.resources.iter().any(|one| one.name == "pods/resize");
                 *lock() = Some((Instant::now(), served));
-                served
+                Some(served)
             }
-            // What was known holds on; at first nothing is known, and nothing is resized.
-            _ => before.is_some_and(|(_, served)| served),
+            // What was known holds on.
+            _ => before.map(|(_, served)| served),
         }
     }
 }

@@ -78,18 +78,21 @@ impl Pass<'_> {
                 self.queue.push_front(Queued::EndSurge);
             }
         } else {
-            self.undo(&step, before);
+            // What may have been done is not given back.
+            if outcome != Outcome::Unsure {
+                self.undo(&step, before);
+            }
             let skip = match outcome {
                 Outcome::Disallowed => Skip::DisruptionBudget,
                 Outcome::NotBooked => Skip::NotBooked,
                 Outcome::NoCapacity => Skip::Infeasible,
-                Outcome::Done | Outcome::Failed => Skip::Failed,
+                Outcome::Done | Outcome::Failed | Outcome::Unsure => Skip::Failed,
             };
             if !matches!(step.action, Action::EndSurge | Action::Unboost { .. }) {
                 self.skip(pod, skip);
             }
             self.learn(pod, &step.action, outcome);
-            if falls_back && outcome != Outcome::NotBooked {
+            if falls_back && !matches!(outcome, Outcome::NotBooked | Outcome::Unsure) {
                 self.queue.push_back(Queued::Evict(pod));
             }
         }
