@@ -98,6 +98,7 @@ async fn main() -> ExitCode {
             namespaces,
             containers: arguments.containers,
             pods: 0,
+            is_calm: false,
         };
         let Some(columns) = compare(&arguments, &layout).await else { return ExitCode::SUCCESS };
         tables.push((layout, columns));

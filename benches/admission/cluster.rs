@@ -25,6 +25,8 @@ pub struct Layout {
     pub containers: usize,
     /// Of each workload, all up and running.
     pub pods: u64,
+    /// Whether its pods are within the recommended bounds, and so are left alone while they are young.
+    pub is_calm: bool,
 }
 
 /// All of it.
@@ -58,10 +60,16 @@ impl Cluster {
         fleet::send(&client, namespaces.iter().map(|namespace| limit_range(namespace))).await;
         fleet::send(&client, workloads.iter().flat_map(Workload::owners)).await;
         fleet::send(&client, workloads.iter().map(vpa)).await;
-        fleet::send(&client, workloads.iter().enumerate().map(recommendation)).await;
         let cluster = Self { workloads, namespaces, pods: layout.pods };
+        cluster.recommend(bed, layout.is_calm).await;
         cluster.fill(bed).await;
         cluster
+    }
+
+    /// Recommends other sizes than pods have, within the bounds or outside of them.
+    pub async fn recommend(&self, bed: &Bed, is_calm: bool) {
+        let all = self.workloads.iter().enumerate();
+        fleet::send(&bed.client(), all.map(|one| recommendation(one, is_calm))).await;
     }
 
     /// Makes all pods anew, as their controllers created them: those that somebody evicted or resized too.
@@ -117,7 +125,9 @@ fn vpa(workload: &Workload) -> Write {
 }
 
 /// More CPU and less memory than its pods request, as sure as can be.
-fn recommendation((index, workload): (usize, &Workload)) -> Write {
+fn recommendation((index, workload): (usize, &Workload), is_calm: bool) -> Write {
+    let lower = if is_calm { "1m" } else { "120m" };
+    let upper = if is_calm { 1024 } else { 220 };
     let of = |(number, name): (usize, &String)| {
         let cpu = match number {
             0 => Cluster::cpu(index),
@@ -127,8 +137,8 @@ fn recommendation((index, workload): (usize, &Workload)) -> Write {
         let target = json!({ "cpu": cpu, "memory": memory.to_string() });
         json!({
             "containerName": name, "target": target, "uncappedTarget": target,
-            "lowerBound": { "cpu": "120m", "memory": (90 * MEBIBYTE).to_string() },
-            "upperBound": { "cpu": "2", "memory": (220 * MEBIBYTE).to_string() },
+            "lowerBound": { "cpu": lower, "memory": (90 * MEBIBYTE).to_string() },
+            "upperBound": { "cpu": "2", "memory": (upper * MEBIBYTE).to_string() },
         })
     };
     let containers: Vec<Value> = workload.containers.iter().enumerate().map(of).collect();

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use xtask::{cache, parts, say};
 
 /// What has figures to compare; cargo has the soak among its benchmarks too.
-const BENCHES: [&str; 5] = ["admission", "answers", "history", "model", "scale"];
+const BENCHES: [&str; 6] = ["admission", "answers", "history", "model", "scale", "updater"];
 
 /// Set-up, tests and benchmarks of Plimsoll.
 #[derive(Parser)]

@@ -1,0 +1,127 @@
+//! Updaters side by side: `cargo xtask bench updater`.
+//!
+//! A real control plane holds VPAs with two pods each. Each updater runs on it alone, by turns, as a process of its own
+//! and with the same rates. At first all pods are within their bounds and young, so that a pass looks at every one of them
+//! and leaves it alone. Then they are outside, and a pass evicts as many as it comes to: the server takes a tenth of a
+//! second for each, whoever asks.
+//!
+//! ```text
+//! cargo xtask bench updater                          1,000 VPAs, 2,000 pods
+//! cargo xtask bench updater --vpas 50 --rounds 1
+//! cargo xtask bench updater --flag=--kube-api-qps=50 --flag=--kube-api-burst=100
+//! ```
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+#[path = "admission/cluster.rs"]
+mod cluster;
+#[path = "updater/figures.rs"]
+mod figures;
+#[path = "updater/passes.rs"]
+mod passes;
+#[path = "scale/process.rs"]
+mod process;
+#[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::{process::ExitCode, time::Instant};
+
+use clap::Parser;
+
+use self::{
+    cluster::{Cluster, Layout},
+    figures::Columns,
+    passes::Updaters,
+    support::{Bed, peers::Side},
+};
+
+/// Updaters side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// VPAs, in 20 namespaces
+    #[arg(long, default_value_t = 1000)]
+    vpas: usize,
+    /// Pods of each
+    #[arg(long, default_value_t = 2)]
+    pods: u64,
+    /// Containers of each pod
+    #[arg(long, default_value_t = 2)]
+    containers: usize,
+    /// How often each side is run; figures are medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Passes that change nothing, of each run
+    #[arg(long, default_value_t = 5)]
+    passes: u32,
+    /// Seconds of the pass that evicts
+    #[arg(long, default_value_t = 20)]
+    seconds: u32,
+    /// A flag for both, as --flag=--eviction-tolerance=1
+    #[arg(long = "flag", allow_hyphen_values = true)]
+    flags: Vec<String>,
+    /// What cargo hands to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let Some(columns) = compare(&arguments).await else { return ExitCode::SUCCESS };
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    println!("\n`cargo xtask bench updater {}`, {}", words.join(" "), process::machine());
+    let pods = arguments.vpas as u64 * arguments.pods;
+    let (text, is_held) = columns.table();
+    println!("\n{} VPAs, {pods} pods:\n\n{text}", arguments.vpas);
+    if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs both. `None` after noting what is missing.
+async fn compare(arguments: &Arguments) -> Option<Columns> {
+    let bed = Bed::private().await?;
+    let mut flags = vec![
+        // Nobody has to size new pods here: there is nobody to make them.
+        "--use-admission-controller-status=false".to_owned(),
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+    ];
+    flags.extend(arguments.flags.iter().cloned());
+    let updaters = Updaters::on(&bed, flags).await?;
+    let begun = Instant::now();
+    let layout = Layout {
+        workloads: arguments.vpas,
+        namespaces: 20,
+        containers: arguments.containers,
+        pods: arguments.pods,
+        is_calm: true,
+    };
+    let cluster = Cluster::create(&bed, &layout).await;
+    println!("{} VPAs: made in {:.0?}", arguments.vpas, begun.elapsed());
+    let mut columns = Columns::default();
+    for round in 0..arguments.rounds.max(1) {
+        for side in order(round) {
+            let run = updaters.run(side, 2, arguments.passes.max(1)).await;
+            println!("{:>8}, nothing to do: {run}", passes::name(side));
+            columns.calm(side, run);
+        }
+    }
+    cluster.recommend(&bed, false).await;
+    for round in 0..arguments.rounds.max(1) {
+        for side in order(round) {
+            cluster.fill(&bed).await;
+            let run = updaters.run(side, arguments.seconds, 1).await;
+            println!("{:>8}, much to do: {run}", passes::name(side));
+            columns.busy(side, run);
+        }
+    }
+    Some(columns)
+}
+
+/// Whoever is first meets caches as the other left them, so they take turns at that too.
+const fn order(round: usize) -> [Side; 2] {
+    if round.is_multiple_of(2) {
+        [Side::Upstream, Side::Ours]
+    } else {
+        [Side::Ours, Side::Upstream]
+    }
+}
