@@ -86,9 +86,10 @@ impl MilliCpu {
         // billionths apart.
         if (0.0..1e6).contains(&cores) {
             let billionths = cores * 1e9;
-            let whole = billionths as u64;
-            let rounded = whole + u64::from(billionths - whole as f64 >= 0.5);
-            return Self(rounded.div_ceil(1_000_000) as i64);
+            // Signed, because processors convert nothing else by themselves.
+            let whole = billionths as i64;
+            let rounded = whole + i64::from(billionths - whole as f64 >= 0.5);
+            return Self((rounded as u64).div_ceil(1_000_000) as i64);
         }
         Self::from_any_measured(cores)
     }

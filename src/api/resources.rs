@@ -71,6 +71,9 @@ impl JsonSchema for ResourceName {
     }
 }
 
+/// Nearly every list has CPU and memory.
+const USUAL: usize = 2;
+
 /// Amounts by resource, ordered by name. A plain vector: a map's node would cost ten times the two entries
 /// that it nearly always has, and each container of each autoscaler holds up to six lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,6 +110,10 @@ impl ResourceList {
         match self.0.binary_search_by(|(known, _)| known.as_str().cmp(name.as_str())) {
             Ok(place) => Some(std::mem::replace(&mut self.0[place].1, amount)),
             Err(place) => {
+                if self.0.is_empty() {
+                    // A vector begins with room for four, and there are several lists in each of thousands of pods.
+                    self.0.reserve_exact(USUAL);
+                }
                 self.0.insert(place, (name, amount));
                 None
             }

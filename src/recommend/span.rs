@@ -111,9 +111,9 @@ impl Parts {
     fn see(self, seen: &mut Observed, carry: &mut Carry) {
         carry.0 += self.worth * self.count as f64;
         // What is missing to a whole by rounding alone is not missing.
-        let whole = (carry.0 + 1e-6) as u64;
+        let whole = (carry.0 + 1e-6) as i64;
         carry.0 -= whole as f64;
-        seen.count = seen.count.saturating_add(whole);
+        seen.count = seen.count.saturating_add(whole.unsigned_abs());
         seen.first = earliest(seen.first, Some(self.first()));
         seen.last = seen.last.max(Some(self.at));
     }

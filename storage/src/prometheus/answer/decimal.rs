@@ -56,7 +56,7 @@ fn divided(number: u64, power: usize) -> Option<f64> {
     let nearest = mantissa + u64::from(rest > half);
     // Between 10^-19 and 2^64, far from the largest and the smallest floats.
     let exponent = i64::from(below) + 1 - i64::from(shift) - width;
-    Some(nearest as f64 * f64::from_bits(((1023 + exponent) as u64) << 52))
+    Some(nearest as i64 as f64 * f64::from_bits(((1023 + exponent) as u64) << 52))
 }
 
 /// Appends the digits that a text begins with to a number, and says how many there were. Of too many the number is wrong.

@@ -352,12 +352,13 @@ impl Part {
         Ok(Names { pattern, killed, untold })
     }
 
-    /// Steps of the first slice, when nothing is known of the density but how many pods there may be.
+    /// Steps of the first slice, when nothing is known of the density but how many pods there may be. It is half of what
+    /// may be held, and so whole where there are up to twice as many.
     fn first_steps(&self, way: &Way) -> u64 {
         let plan = &way.plan;
         let containers = (self.batch.claims.len() * LIKELY).max(self.batch.proof.pods()) as u64;
         let each = 1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
-        (aim(way.budget) / (containers * each).max(1)).clamp(1, longest(way))
+        (way.budget / 2 / (containers * each).max(1)).clamp(1, longest(way))
     }
 }
 
