@@ -77,6 +77,8 @@ pub enum Outcome {
     Disallowed,
     /// The API server did not take a resize, because the node has no such room.
     NoCapacity,
+    /// The pod changed since it was looked at: what was decided about it does not hold any more, and nothing was done.
+    Changed,
     /// It failed for another reason.
     Failed,
     /// Nobody knows whether it was done, or the pod is gone already: it costs what it would have cost.

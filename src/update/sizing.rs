@@ -9,12 +9,16 @@ use crate::{
         self, Plan, Pod, Processed, Ranges, Refusal, Rules, Size,
         boost::{self, Originals, Standing},
         check,
+        quota::{self, Change, Quota},
     },
 };
 
 impl From<Refusal> for Skip {
     fn from(refusal: Refusal) -> Self {
-        Self::Unsizeable(refusal.to_string().into())
+        match refusal {
+            Refusal::QuotaExceeded { excess } => Self::QuotaExceeded(excess.to_string().into()),
+            other => Self::Unsizeable(other.to_string().into()),
+        }
     }
 }
 
@@ -25,6 +29,8 @@ pub struct Sizing<'a> {
     pub plan: Plan<'a>,
     /// What the namespace allows, if that could be read.
     pub ranges: Option<&'a Ranges>,
+    /// What it has room for, as far as that could be read.
+    pub quotas: &'a [Quota],
     /// By which rules.
     pub rules: Rules,
 }
@@ -102,7 +108,9 @@ impl Sizing<'_> {
 
     fn accepts(&self, pod: &Pod, sizes: &[Size]) -> Result<(), Skip> {
         let ranges = self.ranges.ok_or(Refusal::RangesUnknown).map_err(Skip::from)?;
-        check::acceptable(pod, sizes, ranges).map_err(Skip::from)
+        check::acceptable(pod, sizes, ranges).map_err(Skip::from)?;
+        // What takes the place of a pod may use what that one had.
+        quota::acceptable(self.quotas, pod, sizes, Change::Resize).map_err(Skip::from)
     }
 
     /// Whether writing these sizes restarts a container of the pod.

@@ -17,6 +17,8 @@ pub enum Skip {
     NoRecommendation,
     /// Its resources cannot be worked out.
     Unsizeable(Box<str>),
+    /// The ResourceQuotas of its namespace have no room for what it would get.
+    QuotaExceeded(Box<str>),
     /// What it has is near enough to what it should have.
     NearTarget {
         /// How far it is from it, as a share.
@@ -75,6 +77,8 @@ pub enum Skip {
     RecommendationsStale,
     /// Whether the recommender lives cannot be found out.
     HeartbeatUnknown,
+    /// The recommender was not watched long enough to tell whether it lives.
+    HeartbeatAwaited,
     /// The change windows of the VPA are closed.
     OutsideWindow {
         /// When the next one opens, if one ever does.
@@ -122,12 +126,13 @@ pub enum Skip {
 
 impl Skip {
     /// All words, for tables and metrics.
-    pub const WORDS: [&'static str; 41] = [
+    pub const WORDS: [&'static str; 43] = [
         "mode",
         "gate_closed",
         "no_controller",
         "no_recommendation",
         "unsizeable",
+        "quota_exceeded",
         "near_target",
         "young",
         "age_unknown",
@@ -150,6 +155,7 @@ impl Skip {
         "history_not_loaded",
         "recommendations_stale",
         "heartbeat_unknown",
+        "heartbeat_awaited",
         "outside_window",
         "cool_down",
         "canary",
@@ -167,7 +173,7 @@ impl Skip {
     ];
 
     /// Those that keep surprises away, the weightiest first: what conditions and events tell.
-    pub const GUARDS: [&'static str; 18] = [
+    pub const GUARDS: [&'static str; 19] = [
         "rewritten",
         "breaker_open",
         "cluster_breaker_open",
@@ -181,6 +187,7 @@ impl Skip {
         "cluster_budget",
         "namespace_budget",
         "infeasible",
+        "quota_exceeded",
         "no_resize",
         "disruption_budget",
         "canary",
@@ -196,6 +203,7 @@ impl Skip {
             Self::NoController => "no_controller",
             Self::NoRecommendation => "no_recommendation",
             Self::Unsizeable(_) => "unsizeable",
+            Self::QuotaExceeded(_) => "quota_exceeded",
             Self::NearTarget { .. } => "near_target",
             Self::Young { .. } => "young",
             Self::AgeUnknown => "age_unknown",
@@ -218,6 +226,7 @@ impl Skip {
             Self::HistoryNotLoaded => "history_not_loaded",
             Self::RecommendationsStale => "recommendations_stale",
             Self::HeartbeatUnknown => "heartbeat_unknown",
+            Self::HeartbeatAwaited => "heartbeat_awaited",
             Self::OutsideWindow { .. } => "outside_window",
             Self::CoolDown { .. } => "cool_down",
             Self::Canary { .. } => "canary",
@@ -255,12 +264,17 @@ impl Skip {
 impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::QuotaExceeded(why) => f.write_str(why),
             Self::Unsizeable(why) => write!(f, "its resources cannot be worked out: {why}"),
             Self::NearTarget { difference } => {
                 write!(f, "it differs from the target by {:.0} % only", difference * 100.0)
             }
             Self::Young { until } => {
-                write!(f, "it is within bounds, and too young to be touched for less until {until}")
+                write!(
+                    f,
+                    "it is within bounds, and too young to be touched for less until {}",
+                    second(*until)
+                )
             }
             Self::BelowMinReplicas { live } => {
                 write!(f, "its group has {live} live pods, fewer than minReplicas")
@@ -270,25 +284,36 @@ impl fmt::Display for Skip {
                 "{alive} of the {wanted} pods of its group are up, and no more may go down"
             ),
             Self::OutsideWindow { until: Some(until) } => {
-                write!(f, "the next change window opens at {until}")
+                write!(f, "the next change window opens at {}", second(*until))
             }
             Self::CoolDown { until } => {
-                write!(f, "the workload was changed of late and rests until {until}")
+                write!(f, "the workload was changed of late and rests until {}", second(*until))
             }
             Self::Canary { until } => {
-                write!(f, "the first pod that was changed is watched, until {until} at least")
+                write!(
+                    f,
+                    "the first pod that was changed is watched, until {} at least",
+                    second(*until)
+                )
             }
             Self::BreakerOpen { until } => write!(
                 f,
-                "pods that were changed are worse than before; nothing is changed until {until}"
+                "pods that were changed are worse than before; nothing is changed until {}",
+                second(*until)
             ),
             Self::ClusterBreakerOpen { until } => write!(
                 f,
-                "changes went wrong at several workloads; nothing is changed until {until}"
+                "changes went wrong at several workloads; nothing is changed until {}",
+                second(*until)
             ),
             other => f.write_str(other.sentence()),
         }
     }
+}
+
+/// Nobody waits for fractions of a second.
+const fn second(at: Time) -> Time {
+    Time::from_secs(at.as_secs())
 }
 
 impl Skip {
@@ -316,6 +341,7 @@ impl Skip {
             Self::HistoryNotLoaded => "the recommender has not read its history yet",
             Self::RecommendationsStale => "the recommender gives no sign of life",
             Self::HeartbeatUnknown => "whether the recommender lives cannot be found out",
+            Self::HeartbeatAwaited => "the next sign of life of the recommender is waited for",
             Self::OutsideWindow { .. } => "its change windows never open",
             Self::Unproven => "evictions of late are not known to have changed anything",
             Self::Rewritten => "somebody else writes other values",
@@ -328,6 +354,7 @@ impl Skip {
             Self::PassEnded => "the pass ended before its turn",
             // These are told with their numbers.
             Self::Unsizeable(_)
+            | Self::QuotaExceeded(_)
             | Self::NearTarget { .. }
             | Self::Young { .. }
             | Self::BelowMinReplicas { .. }

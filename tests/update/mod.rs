@@ -8,6 +8,7 @@ mod lives;
 mod passes;
 mod priorities;
 mod requirements;
+mod rests;
 mod storms;
 mod worlds;
 
@@ -19,7 +20,7 @@ use plimsoll::{
         vpa::{ContainerRecommendation, Recommendation},
     },
     compat::Compat,
-    fit::{Container, LimitPolicy, Plan, Ranges, Rules},
+    fit::{Container, LimitPolicy, Plan, Ranges, Rules, quota::Quota},
     update::{
         Decision, Groups, Life, Owner, Pod, Readiness, Recall, Settings, Sizing, Skip, Subject,
         Verdict, Wanted, World,
@@ -104,6 +105,7 @@ pub struct Case {
     pub can_resize: bool,
     pub heartbeat: Heartbeat,
     pub namespace: String,
+    pub quotas: Vec<Quota>,
     /// Pods in the whole cluster, if these are not all.
     pub cluster: Option<u32>,
     pub now: Time,
@@ -123,6 +125,7 @@ impl Case {
             can_resize: true,
             heartbeat: Heartbeat::Fresh { history_loaded: true },
             namespace: "default".into(),
+            quotas: Vec::new(),
             cluster: None,
             now: NOW,
         }
@@ -140,9 +143,15 @@ impl Case {
             injected: &[],
         };
         let rules = Rules { fixes: self.settings.fixes, sidecars: false, ..Rules::default() };
-        let sizing = Sizing { plan, ranges: Some(&ranges), rules };
-        let subject =
-            Subject { vpa: &key, generation: Some(1), sizing, windows: None, pods: &self.pods };
+        let sizing = Sizing { plan, ranges: Some(&ranges), quotas: &self.quotas, rules };
+        let subject = Subject {
+            vpa: &key,
+            generation: Some(1),
+            sizing,
+            windows: None,
+            surges: true,
+            pods: &self.pods,
+        };
         let wanted = |_: &Owner| self.wanted;
         let pods = self.pods.len() as u32;
         let world = World {

@@ -46,6 +46,8 @@ pub enum Heartbeat {
     Absent,
     /// It cannot be read.
     Unknown,
+    /// It was not watched long enough to tell.
+    Awaited,
 }
 
 /// Whether recommendations may be acted on.
@@ -57,6 +59,7 @@ pub fn trust(heartbeat: Heartbeat, rule: HeartbeatRule) -> Result<(), Skip> {
         (_, Heartbeat::Fresh { history_loaded: false }) => Err(Skip::HistoryNotLoaded),
         (_, Heartbeat::Stale) => Err(Skip::RecommendationsStale),
         (_, Heartbeat::Absent | Heartbeat::Unknown) => Err(Skip::HeartbeatUnknown),
+        (_, Heartbeat::Awaited) => Err(Skip::HeartbeatAwaited),
     }
 }
 
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn only_fresh_recommendations_with_history_are_acted_on() {
-        use Heartbeat::{Absent, Fresh, Stale, Unknown};
+        use Heartbeat::{Absent, Awaited, Fresh, Stale, Unknown};
         let (loaded, loading) = (Fresh { history_loaded: true }, Fresh { history_loaded: false });
         for (heartbeat, auto, require) in [
             (loaded, None, None),
@@ -103,6 +106,7 @@ mod tests {
             (Stale, Some(Skip::RecommendationsStale), Some(Skip::RecommendationsStale)),
             (Absent, None, Some(Skip::HeartbeatUnknown)),
             (Unknown, Some(Skip::HeartbeatUnknown), Some(Skip::HeartbeatUnknown)),
+            (Awaited, Some(Skip::HeartbeatAwaited), Some(Skip::HeartbeatAwaited)),
         ] {
             assert_eq!(trust(heartbeat, HeartbeatRule::Auto).err(), auto, "{heartbeat:?}");
             assert_eq!(trust(heartbeat, HeartbeatRule::Require).err(), require, "{heartbeat:?}");

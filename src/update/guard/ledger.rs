@@ -185,6 +185,11 @@ impl Ledger {
         if too_many && !waited { Err(Skip::Unproven) } else { Ok(()) }
     }
 
+    /// Evictions since one was last seen to have an effect.
+    pub const fn unproven(&self) -> u32 {
+        self.unproven
+    }
+
     /// With one more change.
     pub fn book(&mut self, namespace: &str, charge: Charge, is_eviction: bool, now: Time) {
         self.forget(now);

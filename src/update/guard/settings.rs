@@ -99,6 +99,12 @@ impl GuardSettings {
         *self != Self::NONE
     }
 
+    /// For a dry run: budgets and rests count as if changes were made, but nobody looks for what came of them.
+    #[must_use]
+    pub fn simulated(self) -> Self {
+        Self { breaker: None, unproven: None, rewritten: None, ..self }
+    }
+
     /// No guard at all.
     pub const NONE: Self = Self {
         heartbeat: HeartbeatRule::Ignore,

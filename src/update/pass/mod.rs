@@ -6,6 +6,7 @@
 
 mod candidates;
 mod gate;
+mod told;
 mod view;
 mod walk;
 mod watch;
@@ -14,8 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use plimsoll_storage::{Time, VpaKey};
 
-pub use self::view::Pod;
 use self::view::View;
+pub use self::{told::Told, view::Pod};
 use super::{
     acceptance::Need,
     action::{Outcome, Step, Verdict},
@@ -24,6 +25,7 @@ use super::{
     in_place::FirstSeen,
     life::Owner,
     priority::Priority,
+    rests::Rests,
     settings::Settings,
     sizing::Sizing,
     skip::Skip,
@@ -41,6 +43,8 @@ pub struct Subject<'a> {
     pub sizing: Sizing<'a>,
     /// When its pods may be changed, if it says so.
     pub windows: Option<&'a Windows>,
+    /// Whether it can be given a second replica for a while.
+    pub surges: bool,
     /// Its live pods, those that are being deleted left out.
     pub pods: &'a [Pod],
 }
@@ -71,6 +75,8 @@ pub struct Recall {
     pub ledger: Ledger,
     /// Upstream's clock of resizes; nowhere but here.
     pub first_seen: FirstSeen,
+    /// What the server did not do when it was asked; nowhere but here.
+    pub rests: Rests,
 }
 
 /// What came of a pass.

@@ -2,7 +2,7 @@
 
 use plimsoll_storage::Time;
 
-use super::{Current, Pass, Queued, Recall};
+use super::{Current, Pass, Pod, Queued, Recall};
 use crate::{
     api::vpa::UpdateMode,
     compat::{Compat, Fix},
@@ -18,7 +18,8 @@ use crate::{
             rollout::Entry,
         },
         in_place::InPlace,
-        life::Phase,
+        life::{Owner, Phase},
+        rests::Asked,
         sizing::Sizing,
         skip::Skip,
     },
@@ -40,6 +41,7 @@ impl Pass<'_> {
         }
         while let Some(queued) = self.queue.pop_front() {
             let (pod, turn) = match queued {
+                Queued::EndSurge if self.end_surge_rests() => continue,
                 Queued::EndSurge => (0, Ok(Turn::Take(Action::EndSurge))),
                 Queued::Unboost(pod) => match self.unboost(pod) {
                     Some(action) => (pod, Ok(Turn::Take(action))),
@@ -86,16 +88,21 @@ impl Pass<'_> {
                 Outcome::Disallowed => Skip::DisruptionBudget,
                 Outcome::NotBooked => Skip::NotBooked,
                 Outcome::NoCapacity => Skip::Infeasible,
-                Outcome::Done | Outcome::Failed | Outcome::Unsure => Skip::Failed,
+                Outcome::Done | Outcome::Changed | Outcome::Failed | Outcome::Unsure => {
+                    Skip::Failed
+                }
             };
             if !matches!(step.action, Action::EndSurge | Action::Unboost { .. }) {
                 self.skip(pod, skip);
             }
             self.learn(pod, &step.action, outcome);
-            if falls_back && !matches!(outcome, Outcome::NotBooked | Outcome::Unsure) {
+            let is_open =
+                matches!(outcome, Outcome::NotBooked | Outcome::Unsure | Outcome::Changed);
+            if falls_back && !is_open {
                 self.queue.push_back(Queued::Evict(pod));
             }
         }
+        self.rest(pod, &step.action, outcome);
         self.steps.push((step, outcome));
     }
 
@@ -180,6 +187,7 @@ impl Pass<'_> {
         let restarts = Sizing::restarts(size, &sizes);
         let need = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?.need;
         let charge = if restarts { Charge::Disruption } else { Charge::Resize };
+        self.rests(&Asked::Resize(size.uid.as_ref().into()))?;
         self.guard(pod, charge, false)?;
         Ok(Turn::Take(Action::Resize { need, sizes, restarts }))
     }
@@ -228,6 +236,9 @@ impl Pass<'_> {
         if view.pod.life.owner.as_ref().is_some_and(|owner| self.held.contains(owner)) {
             return Err(Skip::DisruptionBudget);
         }
+        for asked in asked_of(&view.pod.size.uid, view.pod.life.owner.as_ref()) {
+            self.rests(&asked)?;
+        }
         if let Some(action) = self.surge(pod)? {
             return Ok(Turn::Take(action));
         }
@@ -243,7 +254,7 @@ impl Pass<'_> {
     pub(super) fn may_surge(&self, pod: usize) -> bool {
         let view = &self.views[pod];
         let is_replica = view.pod.life.owner.as_ref().is_some_and(|it| &*it.kind == "ReplicaSet");
-        self.settings.guards.surge && is_replica && !view.is_dead
+        self.settings.guards.surge && self.subject.surges && is_replica && !view.is_dead
     }
 
     /// A pod that is the only one gets a second one beside it first, where that is wanted.
@@ -254,10 +265,52 @@ impl Pass<'_> {
             _ if !self.may_surge(pod) => Ok(None),
             Some(_) if group.budget.running < 2 => Err(Skip::Surging),
             None if is_single => {
+                if let Some(owner) = &self.views[pod].pod.life.owner {
+                    self.rests(&Asked::Surge(owner.clone()))?;
+                }
                 self.guard(pod, Charge::Disruption, true)?;
                 Ok(Some(Action::Surge))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Whether the same was asked for a short while ago, and not done. Upstream asks in every pass.
+    fn rests(&self, asked: &Asked) -> Result<(), Skip> {
+        if self.settings.compat == Compat::Upstream {
+            return Ok(());
+        }
+        self.recall.rests.of(asked, self.world.now).map_or(Ok(()), |why| Err(why.clone()))
+    }
+
+    fn end_surge_rests(&self) -> bool {
+        let owner = self.views.first().and_then(|view| view.pod.life.owner.clone());
+        owner.is_some_and(|owner| self.rests(&Asked::Surge(owner)).is_err())
+    }
+
+    /// Remembers whether the server did what it was asked for.
+    fn rest(&mut self, pod: usize, action: &Action, outcome: Outcome) {
+        let Pod { size, life } = self.views[pod].pod;
+        let asked = match (action, &life.owner, outcome) {
+            (Action::Evict { .. }, owner, Outcome::Done) => {
+                for asked in asked_of(&size.uid, owner.as_ref()) {
+                    self.recall.rests.forget(&asked);
+                }
+                return;
+            }
+            (Action::Evict { .. }, Some(owner), Outcome::Disallowed) => Asked::LetGo(owner.clone()),
+            (Action::Evict { .. }, ..) => Asked::Evict(size.uid.as_ref().into()),
+            (Action::Resize { .. }, ..) => Asked::Resize(size.uid.as_ref().into()),
+            (Action::Surge | Action::EndSurge, Some(owner), _) => Asked::Surge(owner.clone()),
+            _ => return,
+        };
+        let rests = &mut self.recall.rests;
+        match outcome {
+            Outcome::Done => rests.forget(&asked),
+            Outcome::Disallowed => rests.refuse(asked, Skip::DisruptionBudget, self.world.now),
+            Outcome::Failed => rests.refuse(asked, Skip::Failed, self.world.now),
+            // A node that has no room is remembered for longer; what was not tried, or may be done, is another matter.
+            Outcome::NoCapacity | Outcome::Unsure | Outcome::NotBooked | Outcome::Changed => {}
         }
     }
 
@@ -338,4 +391,10 @@ impl Pass<'_> {
             .collect();
         spec_hash(specs.iter().map(|(name, spec)| (*name, spec)))
     }
+}
+
+/// What an eviction of this pod asks for.
+fn asked_of(uid: &str, owner: Option<&Owner>) -> impl Iterator<Item = Asked> + use<> {
+    let all_of_it = owner.map(|owner| Asked::LetGo(owner.clone()));
+    all_of_it.into_iter().chain([Asked::Evict(uid.into())])
 }

@@ -58,6 +58,7 @@ impl Pass<'_> {
     }
 
     fn tidy(&mut self) {
+        self.recall.rests.tidy(self.world.now);
         let pods: std::collections::BTreeSet<&str> =
             self.subject.pods.iter().map(|pod| &*pod.size.uid).collect();
         let (expiry, now) = (self.settings.infeasible_expiry, self.world.now);
