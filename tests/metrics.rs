@@ -1,6 +1,6 @@
 //! What Prometheus is told: the same as upstream tells it, and well-formed.
 
-mod exposition;
+pub mod exposition;
 mod objects;
 mod upstream;
 

@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -29,6 +29,8 @@ use crate::act::{
 /// How many may wait.
 const MOST_WAITING: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks whether any wait.
+const LOOK: Duration = Duration::from_millis(10);
 /// How long a message may be; the server refuses longer ones.
 const LONGEST: usize = 1024;
 
@@ -66,12 +68,15 @@ pub struct Happening {
 #[derive(Clone, Debug)]
 pub struct Events {
     queue: mpsc::Sender<Happening>,
+    /// Taken and not written yet.
+    waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
 
 /// Writes what was taken.
 pub struct EventWriter {
     queue: mpsc::Receiver<Happening>,
+    waiting: Arc<AtomicUsize>,
     client: Client,
     permit: Permit,
     stats: Arc<WriteStats>,
@@ -92,15 +97,25 @@ pub fn events(
     component: &'static str,
 ) -> (Events, EventWriter) {
     let (sender, queue) = mpsc::channel(MOST_WAITING);
-    let events = Events { queue: sender, dropped: Arc::default() };
-    (events, EventWriter { queue, client, permit, stats, component })
+    let waiting = Arc::<AtomicUsize>::default();
+    let events = Events { queue: sender, waiting: Arc::clone(&waiting), dropped: Arc::default() };
+    (events, EventWriter { queue, waiting, client, permit, stats, component })
 }
 
 impl Events {
     /// Takes it, if there is room.
     pub fn tell(&self, happening: Happening) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         if self.queue.try_send(happening).is_err() {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all that was taken is written, but not for longer than until then.
+    pub async fn drain(&self, deadline: Instant) {
+        while self.waiting.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -111,17 +126,20 @@ impl Events {
 }
 
 impl EventWriter {
-    /// Writes until told to stop, and then what still waits.
+    /// Writes until told to stop. What still waits then is dropped: see [`Events::drain`].
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         loop {
             tokio::select! {
                 biased;
+                () = &mut shutdown => return,
                 next = self.queue.recv() => match next {
-                    Some(happening) => self.write(happening).await,
+                    Some(happening) => {
+                        self.write(happening).await;
+                        self.waiting.fetch_sub(1, Ordering::AcqRel);
+                    }
                     None => return,
                 },
-                () = &mut shutdown => return,
             }
         }
     }

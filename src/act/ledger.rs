@@ -17,7 +17,8 @@ use tokio::sync::Mutex;
 
 use crate::act::writes::{Answer, WriteKind, WriteStats};
 
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Whoever renews the Lease waits meanwhile, and has to do so within seconds.
+const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
 /// A leader renews the same Lease every other second: another version is common, and seldom twice in a row.
 const TRIES: usize = 3;
@@ -82,13 +83,14 @@ impl LedgerLease {
 
     /// Writes it in place of what was read before. Other changes of the Lease are no reason not to.
     pub async fn write(&self, permit: &dyn WritePermit, before: Option<&str>, after: &str) -> Kept {
-        if permit.acquire().await.is_err() {
-            self.stats.count(WriteKind::Ledger, Answer::Fenced, Duration::ZERO);
-            return Kept::Unwritten("this process may not write".to_owned());
-        }
-        let _turn = self.turn.lock().await;
-        let mut known = self.known.lock().await;
         for _ in 0..TRIES {
+            // Each is a write of its own: who led when the last one was made may not lead any more.
+            if permit.acquire().await.is_err() {
+                self.stats.count(WriteKind::Ledger, Answer::Fenced, Duration::ZERO);
+                return Kept::Unwritten("this process may not write".to_owned());
+            }
+            let _turn = self.turn.lock().await;
+            let mut known = self.known.lock().await;
             let lease = match known.take() {
                 Some(lease) => Some(lease),
                 None => match self.get().await {

@@ -54,17 +54,18 @@ pub enum Resized {
     Unwritten(Unwritten),
 }
 
-/// Asks for other resources, if the pod is still what it was. Containers go by name, sidecars among the init containers.
+/// Asks for other resources, if the pod is still what it was. Containers go by name, sidecars among the init containers,
+/// both in the order of the pod: the server puts them into the order of the patch, and then refuses another one than it has.
 pub async fn resize(
     client: &Client,
     permit: &dyn WritePermit,
     stats: &WriteStats,
     pod: &PodRef,
-    containers: &BTreeMap<String, ContainerResources>,
-    sidecars: &BTreeMap<String, ContainerResources>,
+    containers: &[(String, ContainerResources)],
+    sidecars: &[(String, ContainerResources)],
 ) -> Resized {
-    let list = |of: &BTreeMap<String, ContainerResources>| {
-        let one = |(name, resources)| json!({"name": name, "resources": resources});
+    let list = |of: &[(String, ContainerResources)]| {
+        let one = |(name, resources): &(String, ContainerResources)| json!({"name": name, "resources": resources});
         of.iter().map(one).collect::<Vec<_>>()
     };
     let mut spec = json!({});

@@ -98,7 +98,7 @@ const ACTIONS: Definition = counter(
     "plimsoll_updater_actions_total",
     "What was done to pods, and what came of it; in a dry run, what would have been done.",
 )
-.labels(&["action", "outcome"], "up to 32")
+.labels(&["action", "outcome"], "up to 40")
 .absent(NEVER);
 const SKIPPED: Definition = gauge(
     "plimsoll_updater_skipped_pods",
@@ -137,9 +137,9 @@ const ALLOWED: Definition = gauge(
 .absent("there is no such limit");
 const HEARTBEATS: Definition = gauge(
     "plimsoll_updater_vpas_by_heartbeat",
-    "VPAs by what is known of their recommender: fresh, loading, stale, absent, unknown.",
+    "VPAs by what is known of their recommender: fresh, loading, stale, absent, unknown, awaited.",
 )
-.labels(&["state"], "5");
+.labels(&["state"], "6");
 const UNREADABLE: Definition = counter(
     "plimsoll_updater_memory_ignored_total",
     "Annotations of earlier passes that could not be used.",
@@ -230,7 +230,7 @@ impl UpdaterMetrics {
         for (why, pods) in &totals.skipped {
             self.skipped.with([why]).set(*pods);
         }
-        for state in ["fresh", "loading", "stale", "absent", "unknown"] {
+        for state in ["fresh", "loading", "stale", "absent", "unknown", "awaited"] {
             let vpas = totals.heartbeats.get(state).copied().unwrap_or_default();
             self.heartbeats.with([state]).set(vpas);
         }

@@ -16,6 +16,7 @@ use super::{
     },
     guard::Guarded,
     items::words,
+    running::RunningPod,
     scale::{Gate, Lifetimes, ObjectKey, Scale, Scales},
     selector::Selector,
     slim::{SlimNode, SlimPod},
@@ -54,6 +55,26 @@ pub async fn find_vpa(
     let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), namespace);
     let what = || format!("VerticalPodAutoscaler {namespace}/{name}");
     get(&api, name).await.map_err(|why| LookupError::new(what(), &why))
+}
+
+/// A pod, if it is there, whatever became of it.
+pub async fn find_running(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<RunningPod>, LookupError> {
+    let api = Api::<RunningPod>::namespaced(client.clone(), namespace);
+    let what = || format!("Pod {namespace}/{name}");
+    get(&api, name).await.map_err(|why| LookupError::new(what(), &why))
+}
+
+/// The names of all pods of a namespace.
+pub async fn find_pod_names(client: &Client, namespace: &str) -> Result<Vec<String>, LookupError> {
+    let api = Api::<RunningPod>::namespaced(client.clone(), namespace);
+    let list = api.list_metadata(&ListParams::default()).await;
+    let list =
+        list.map_err(|why| LookupError::new(format!("pods of namespace {namespace}"), &why))?;
+    Ok(list.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }
 
 /// An object, if it is there. A kind that the cluster does not know has no objects.

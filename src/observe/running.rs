@@ -44,6 +44,8 @@ impl<'de> Deserialize<'de> for RunningPod {
         if let Some(annotations) = &mut sizes.annotations {
             annotations.retain(|key, _| READ.iter().any(|read| key.starts_with(read)));
         }
+        sizes.containers.shrink_to_fit();
+        sizes.init_containers.shrink_to_fit();
         let life = lives.life();
         lives.metadata.labels = None;
         lives.metadata.annotations = None;

@@ -44,10 +44,9 @@ async fn read(client: &Client, namespace: &str, name: &str) -> Pod {
     api.get(name).await.expect("it is there")
 }
 
-fn wanted(cpu: &str) -> BTreeMap<String, ContainerResources> {
+fn wanted(cpu: &str) -> [(String, ContainerResources); 1] {
     let requests = BTreeMap::from([("cpu".to_owned(), cpu.to_owned())]);
-    let resources = ContainerResources { requests, limits: BTreeMap::new() };
-    BTreeMap::from([("main".to_owned(), resources)])
+    [("main".to_owned(), ContainerResources { requests, limits: BTreeMap::new() })]
 }
 
 #[tokio::test]
@@ -107,7 +106,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 async fn each_outcome_of_a_resize_is_told_apart() {
     let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     let namespace = bed.namespace("resize").await;
-    let (client, stats, none) = (bed.client(), WriteStats::default(), BTreeMap::new());
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
     let pod = running(&bed, &namespace, "one").await;
     let before = reference(&pod);
     let accepted = resize(&client, &open(), &stats, &before, &wanted("200m"), &none).await;
@@ -126,11 +125,10 @@ async fn each_outcome_of_a_resize_is_told_apart() {
     assert_eq!(gone, Resized::Unwritten(Unwritten::Gone));
     // The same for all resources would make another QoS class of it.
     let mut other_class = wanted("100m");
-    if let Some(main) = other_class.get_mut("main") {
-        let amounts = [("cpu", "100m"), ("memory", "64Mi")];
-        main.requests = amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into();
-        main.limits = main.requests.clone();
-    }
+    let main = &mut other_class[0].1;
+    let amounts = [("cpu", "100m"), ("memory", "64Mi")];
+    main.requests = amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into();
+    main.limits = main.requests.clone();
     let now = || async { reference(&read(&client, &namespace, "one").await) };
     let refused = resize(&client, &open(), &stats, &now().await, &other_class, &none).await;
     let Resized::Refused { why } = &refused else { panic!("{refused:?}") };
@@ -144,9 +142,7 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
     // The server's own list of LimitRanges follows a moment later.
     let beyond = async || {
         let mut too_much = wanted("600m");
-        if let Some(main) = too_much.get_mut("main") {
-            main.limits = main.requests.clone();
-        }
+        too_much[0].1.limits = too_much[0].1.requests.clone();
         let refused = resize(&client, &open(), &stats, &now().await, &too_much, &none).await;
         match refused {
             Resized::Refused { why } if why.contains("maximum cpu") => Ok(()),
@@ -166,12 +162,47 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
 }
 
 #[tokio::test]
+async fn containers_are_resized_whatever_the_order_of_their_names() {
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
+    let namespace = bed.namespace("order").await;
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
+    let container = |name: &str| {
+        format!("{{name: {name}, image: example/any, resources: {{requests: {{cpu: 100m}}}}}}")
+    };
+    let names = ["web", "agent", "mesh"];
+    let yaml = format!(
+        "metadata: {{name: three}}\nspec: {{containers: [{}]}}\n",
+        names.map(container).join(", ")
+    );
+    objects::create::<Pod>(bed.client(), &namespace, &yaml).await;
+    bed.nodes().pod(&namespace, "three", "is ready", is_ready).await;
+    for some in [&["web", "agent", "mesh"][..], &["web", "mesh"], &["agent", "mesh"], &["mesh"]] {
+        let cpu = format!("{}m", 200 + some.len());
+        let [(_, resources)] = wanted(&cpu);
+        let of: Vec<_> = some.iter().map(|&name| (name.to_owned(), resources.clone())).collect();
+        // Whoever runs the pod writes to it, too.
+        wait::until_ok("the server takes it", || async {
+            let now = reference(&read(&client, &namespace, "three").await);
+            match resize(&client, &open(), &stats, &now, &of, &none).await {
+                Resized::Accepted { .. } => Ok(()),
+                Resized::Unwritten(Unwritten::Changed) => Err("it has changed".to_owned()),
+                other => panic!("{some:?}: {other:?}"),
+            }
+        })
+        .await;
+        let spec = read(&client, &namespace, "three").await.spec.expect("it has one");
+        let order: Vec<_> = spec.containers.iter().map(|one| &*one.name).collect();
+        assert_eq!(order, names);
+    }
+}
+
+#[tokio::test]
 async fn a_resize_beyond_every_node_is_told_apart_from_one_that_may_come_true() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     let namespace = bed.namespace("large").await;
     bed.nodes().add("small", "2", "4Gi").await;
     let pod = running(&bed, &namespace, "one").await;
-    let (client, stats, none) = (bed.client(), WriteStats::default(), BTreeMap::new());
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
     let beyond = resize(&client, &open(), &stats, &reference(&pod), &wanted("3"), &none).await;
     assert!(matches!(beyond, Resized::BeyondNode { .. }), "{beyond:?}");
 }
