@@ -14,6 +14,7 @@ mod decisions;
 mod feeds;
 mod matching;
 mod observer;
+mod overlap;
 mod pods;
 mod probes;
 mod reach;
@@ -38,13 +39,15 @@ use self::{
     config::{AdmissionConfig, CertificateSource},
     feeds::{Feeds, Seen},
     observer::Counting,
+    overlap::Denied,
     pods::Pods,
-    probes::Pulse,
     reach::Reached,
     vpas::Vpas,
 };
 use super::{
     client,
+    pulse::Pulse,
+    quotas::Quotas,
     shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
 };
@@ -80,6 +83,8 @@ pub struct Role {
     traffic: Traffic,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    quotas: Quotas,
+    denied: Denied,
     draining: AtomicBool,
 }
 
@@ -252,6 +257,8 @@ impl Role {
             traffic,
             stats,
             pulse: Pulse::default(),
+            quotas: Quotas::default(),
+            denied: Denied::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -283,7 +290,7 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.running());
+        show_feeds(&self.traffic, self.feeds.needed().chain(self.quotas.feed()));
         self.traffic.set_feed_objects(self.feeds.vpas.name(), self.seen.vpa_count());
         show_writes(&self.traffic, &self.stats);
     }

@@ -10,7 +10,9 @@ use std::{
 
 use super::prometheus::PrometheusConfig;
 use crate::{
+    act::{ElectionOptions, lease},
     compat::Compat,
+    metrics::Cardinality,
     recommend::{Amounts, Scope, Settings},
 };
 
@@ -179,6 +181,18 @@ pub struct Election {
 }
 
 impl Election {
+    /// How this process contends for the Lease of that name.
+    pub(super) fn options(&self, name: String) -> ElectionOptions {
+        ElectionOptions {
+            name,
+            namespace: self.namespace.clone(),
+            identity: lease::identity(),
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+        }
+    }
+
     /// What upstream's library refuses.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.lease_duration <= self.renew_deadline {
@@ -223,6 +237,17 @@ pub enum ObjectMetrics {
     Restricted,
     /// Of none.
     Off,
+}
+
+impl ObjectMetrics {
+    /// As the registry knows it.
+    pub(super) const fn cardinality(self) -> Cardinality {
+        match self {
+            Self::All => Cardinality::All,
+            Self::Restricted => Cardinality::Restricted,
+            Self::Off => Cardinality::Off,
+        }
+    }
 }
 
 impl FromStr for ObjectMetrics {

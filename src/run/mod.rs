@@ -9,6 +9,8 @@ mod controllers;
 pub mod doctor;
 pub mod explain;
 pub mod prometheus;
+mod pulse;
+mod quotas;
 pub mod recommender;
 mod shown;
 mod tasks;

@@ -40,12 +40,13 @@ use tokio::sync::{Notify, watch};
 
 pub use self::pass::Summary;
 use self::{
-    explanations::Explanations, feeds::Feeds, fetching::Fetching, probes::Pulse,
-    publish::Publisher, rows::Rows, series::Series, state::State,
+    explanations::Explanations, feeds::Feeds, fetching::Fetching, publish::Publisher, rows::Rows,
+    series::Series, state::State,
 };
 use super::{
     client,
-    config::{ObjectMetrics as Wanted, RecommenderConfig},
+    config::RecommenderConfig,
+    pulse::Pulse,
     shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
 };
@@ -53,7 +54,7 @@ use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
     clock::Clock,
     compat::Compat,
-    metrics::{Cardinality, Health, ObjectMetrics, RecommenderMetrics, Registry},
+    metrics::{Health, ObjectMetrics, RecommenderMetrics, Registry},
     observe::{controllers::Controllers, index::Index, target::Targets},
     recommend::Fleet,
     serve::Admin,
@@ -87,6 +88,8 @@ pub struct Role {
     health: Health,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    /// Whether it was ready once.
+    was_ready: AtomicBool,
     saver: Saver,
     /// Why numbers are what they are, on the way to VPAs that say it themselves.
     explanations: Explanations,
@@ -148,11 +151,7 @@ pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> R
     let mut registry = Registry::new();
     let (metrics, health) = (RecommenderMetrics::new(&mut registry), Health::new(&mut registry));
     let role = Role::new(config, client, clock, metrics, health)?;
-    let cardinality = match role.config.object_metrics {
-        Wanted::All => Cardinality::All,
-        Wanted::Restricted => Cardinality::Restricted,
-        Wanted::Off => Cardinality::Off,
-    };
+    let cardinality = role.config.object_metrics.cardinality();
     registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
     let registry = Arc::new(registry);
     tracing::info!(
@@ -301,6 +300,7 @@ impl Role {
             health,
             stats: counts,
             pulse: Pulse::default(),
+            was_ready: AtomicBool::new(false),
             saver: Saver::default(),
             explanations: Explanations::default(),
             news: Notify::new(),

@@ -11,6 +11,8 @@
 mod acting;
 mod boosts;
 pub mod config;
+mod events;
+mod explained;
 mod feeds;
 mod heartbeats;
 mod matching;
@@ -27,31 +29,34 @@ use anyhow::Result;
 use kube::Client;
 use tokio::sync::watch;
 
-pub use self::pass::Summary;
 use self::{
     boosts::Boosts,
     config::UpdaterConfig,
     feeds::{Feeds, Seen},
     heartbeats::Heartbeats,
     pass::Passes,
-    probes::Pulse,
     rights::Known,
     telling::{Conditions, Rows, Told},
 };
+pub use self::{
+    explained::{PodConfig, PodError, explain},
+    pass::Summary,
+};
 use super::{
     client,
-    config::ObjectMetrics as Wanted,
+    pulse::Pulse,
+    quotas::Quotas,
     shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
 };
 use crate::{
     act::{
-        Election, ElectionOptions, ElectionState, EventWriter, Events, Fence, LedgerLease, Limiter,
-        Outbox, Permit, WriteStats, events, lease,
+        Election, ElectionState, EventWriter, Events, Fence, LedgerLease, Limiter, Outbox, Permit,
+        WriteStats, events,
     },
     clock::Clock,
     compat::Compat,
-    metrics::{Cardinality, ObjectMetrics, Registry, Traffic, UpdaterMetrics},
+    metrics::{ObjectMetrics, Registry, Traffic, UpdaterMetrics},
     observe::{controllers::Controllers, target::Targets},
     serve::Admin,
     update::guard::ledger,
@@ -63,8 +68,8 @@ const COMPONENT: &str = "vpa-updater";
 const WRITERS: usize = 4;
 /// Between two looks whether this process leads by now.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long conditions that wait to be written may take at the end.
-const LAST_CONDITIONS: Duration = Duration::from_secs(5);
+/// How long conditions and events that wait to be written may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// All parts of an updater.
 pub struct Role {
@@ -76,8 +81,9 @@ pub struct Role {
     controllers: Arc<Controllers>,
     targets: Targets,
     permit: Permit,
-    evictions: Limiter,
-    resizes: Limiter,
+    /// None where nothing may ever pass.
+    evictions: Option<Limiter>,
+    resizes: Option<Limiter>,
     ledger: LedgerLease,
     heartbeats: Heartbeats,
     known: Known,
@@ -89,6 +95,7 @@ pub struct Role {
     traffic: Traffic,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    quotas: Quotas,
     passes: watch::Sender<(u64, Summary)>,
 }
 
@@ -129,11 +136,7 @@ pub async fn start(config: UpdaterConfig, client: Client, clock: Clock) -> Resul
     let mut registry = Registry::new();
     let (metrics, traffic) = (UpdaterMetrics::new(&mut registry), Traffic::new(&mut registry));
     let (role, writer) = Role::new(config, client, clock, metrics, traffic);
-    let cardinality = match role.config.object_metrics {
-        Wanted::All => Cardinality::All,
-        Wanted::Restricted => Cardinality::Restricted,
-        Wanted::Off => Cardinality::Off,
-    };
+    let cardinality = role.config.object_metrics.cardinality();
     registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
     let registry = Arc::new(registry);
     tracing::info!(
@@ -191,7 +194,8 @@ impl Running {
     pub async fn stop(mut self) {
         self.workers.end().await;
         if self.role.permit.fence().is_held() {
-            self.role.outbox.drain(std::time::Instant::now() + LAST_CONDITIONS).await;
+            let deadline = std::time::Instant::now() + LAST_WORDS;
+            tokio::join!(self.role.outbox.drain(deadline), self.role.events.drain(deadline));
         }
         self.holders.end().await;
     }
@@ -223,7 +227,6 @@ impl Role {
         let of_lease = (&config.election.namespace, &config.election.name);
         let ledger = LedgerLease::new(client.clone(), of_lease.0, of_lease.1, ledger::KEY)
             .with_stats(Arc::clone(&stats));
-        let rate = |rate: config::Rate| Limiter::new(rate.per_second, rate.burst);
         let role = Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(
                 client.clone(),
@@ -232,8 +235,8 @@ impl Role {
                 Arc::new(Conditions(role.clone())),
             )
             .with_stats(Arc::clone(&stats)),
-            evictions: rate(config.evictions),
-            resizes: rate(config.resizes),
+            evictions: config.evictions.limiter(),
+            resizes: config.resizes.limiter(),
             config,
             clock,
             client,
@@ -252,6 +255,7 @@ impl Role {
             traffic,
             stats,
             pulse: Pulse::default(),
+            quotas: Quotas::default(),
             passes: watch::Sender::new((0, Summary::default())),
         });
         (role, writer)
@@ -262,14 +266,7 @@ impl Role {
         if !wanted.on || self.config.dry_run.is_some() {
             return None;
         }
-        let options = ElectionOptions {
-            name: wanted.name.clone(),
-            namespace: wanted.namespace.clone(),
-            identity: lease::identity(),
-            lease_duration: wanted.lease_duration,
-            renew_deadline: wanted.renew_deadline,
-            retry_period: wanted.retry_period,
-        };
+        let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
         let election = Election::new(self.client.clone(), options, fence)
             .with_stats(Arc::clone(&self.stats))
@@ -324,7 +321,7 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all());
+        show_feeds(&self.traffic, self.feeds.all().chain(self.quotas.feed()));
         let (vpas, pods) = self.seen.counts();
         self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
         self.traffic.set_feed_objects(self.feeds.pods.name(), pods);

@@ -6,15 +6,13 @@ use kube::ResourceExt as _;
 
 use super::{Role, Stop, Tasks};
 use crate::{
-    act::{Rule, Verdict, may},
     api::{VerticalPodAutoscaler, vpa::TargetRef},
     compat::Compat,
-    fit::{LimitRangeItem, quota::Quota},
+    fit::LimitRangeItem,
     observe::{
         feed::Feed,
         limit_range::SlimLimitRange,
         mirror::{Filed, Mirror},
-        resource_quota::SlimResourceQuota,
         watch::{Change, Options, watch},
     },
     run::{
@@ -28,8 +26,6 @@ use crate::{
 pub(super) struct Feeds {
     pub vpas: Arc<Feed>,
     pub limit_ranges: Arc<Feed>,
-    /// Not needed: it does not run where it may not.
-    pub quotas: Arc<Feed>,
     pub controllers: Vec<Arc<Feed>>,
 }
 
@@ -39,7 +35,6 @@ impl Feeds {
         Self {
             vpas: Arc::new(Feed::new("verticalpodautoscalers")),
             limit_ranges: Arc::new(Feed::new("limitranges")),
-            quotas: Arc::new(Feed::new("resourcequotas")),
             controllers: controllers::feeds(),
         }
     }
@@ -47,13 +42,6 @@ impl Feeds {
     /// Those without which nothing is decided.
     pub fn needed(&self) -> impl Iterator<Item = &Arc<Feed>> {
         [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers)
-    }
-
-    /// All that run.
-    pub fn running(&self) -> impl Iterator<Item = &Arc<Feed>> {
-        let status = self.quotas.status();
-        let quotas = (status.lists + status.errors > 0).then_some(&self.quotas);
-        self.needed().chain(quotas)
     }
 }
 
@@ -80,7 +68,6 @@ impl TargetKey {
 pub(super) struct Seen {
     vpas: Mutex<Mirror<TargetKey, VerticalPodAutoscaler>>,
     limit_ranges: Mutex<Mirror<Box<str>, Vec<LimitRangeItem>>>,
-    quotas: Mutex<Mirror<Box<str>, Quota>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,11 +91,6 @@ impl Seen {
         ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
     }
 
-    /// The ResourceQuotas of a namespace, as far as they may be read.
-    pub fn quotas(&self, namespace: &str) -> Vec<Quota> {
-        lock(&self.quotas).get(&namespace.into()).map(|quota| Quota::clone(quota)).collect()
-    }
-
     fn change_vpa(&self, change: Change<VerticalPodAutoscaler>) {
         lock(&self.vpas).apply(change, |mut vpa| {
             vpa.metadata.managed_fields = None;
@@ -123,16 +105,6 @@ impl Seen {
             let namespace = range.namespace().unwrap_or_default();
             let key = Some(namespace.as_str().into());
             Filed { name: range.name_any(), namespace, key, object: range.spec.limits }
-        });
-    }
-}
-
-impl Seen {
-    fn change_quota(&self, change: Change<SlimResourceQuota>) {
-        lock(&self.quotas).apply(change, |quota| {
-            let namespace = quota.namespace().unwrap_or_default();
-            let key = Some(namespace.as_str().into());
-            Filed { name: quota.name_any(), namespace, key, object: quota.quota() }
         });
     }
 }
@@ -159,34 +131,15 @@ impl Role {
             });
         }
         if self.config.compat == Compat::Plimsoll {
-            tasks.spawn(Arc::clone(self).watch_quotas(stop.clone()));
+            let (role, stop) = (Arc::clone(self), stop.clone());
+            tasks.spawn(async move {
+                let only = role.config.scope.only.as_deref();
+                let lost = "pods may be refused for what is recommended";
+                role.quotas.keep_watching(&role.client, only, lost, stop).await;
+            });
         }
         let (controllers, feeds) = (&self.controllers, &self.feeds.controllers);
         controllers::start(client, only, controllers, feeds, stop, tasks);
-    }
-
-    /// Watches ResourceQuotas, if that is allowed: upstream's admission controller does not, so its RBAC says nothing of
-    /// them.
-    async fn watch_quotas(self: Arc<Self>, stop: Stop) {
-        let only = self.config.scope.only.as_deref();
-        let rules = ["list", "watch"].map(|verb| {
-            let rule = Rule::new(verb, "", "resourcequotas");
-            only.map_or(rule.clone(), |namespace| rule.within(namespace))
-        });
-        let verdicts = tokio::select! {
-            () = stop.stopped() => return,
-            verdicts = may(&self.client, &rules) => verdicts,
-        };
-        if verdicts.contains(&Verdict::Denied) {
-            let rules = rules.map(|rule| rule.to_string()).join(", ");
-            tracing::warn!(
-                "ResourceQuotas are not looked at, so pods may be refused for what is recommended: allow {rules}"
-            );
-            return;
-        }
-        let quotas = api::<SlimResourceQuota>(&self.client, only);
-        let apply = |change| self.seen.change_quota(change);
-        watch(quotas, Options::default(), &self.feeds.quotas, apply, stop.stopped()).await;
     }
 
     /// What was not read yet, a line each.

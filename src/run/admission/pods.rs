@@ -48,7 +48,7 @@ impl Reviewer for Pods {
         };
         pod.namespace = request.namespace.as_str().into();
         let ranges = Ranges::merge(&role.seen.limits(&request.namespace));
-        let quotas = role.seen.quotas(&request.namespace);
+        let quotas = role.quotas.of(&request.namespace);
         let decided = role.decide_pod(&pod, &vpa, &ranges, &quotas);
         let operations = match decided {
             Ok(operations) => operations,

@@ -1,9 +1,6 @@
 //! Whether the admission controller lives, and whether pods may be sent to it.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use super::Role;
 use crate::serve::{Probes, Stalled};
@@ -11,30 +8,10 @@ use crate::serve::{Probes, Stalled};
 /// Requests of one turn may take that long together, beside the pause between two turns.
 const WAIT: Duration = Duration::from_mins(2);
 
-/// When the loop over certificates turned last.
-#[derive(Debug, Default)]
-pub(super) struct Pulse(Mutex<Option<Instant>>);
-
-impl Pulse {
-    /// It turns.
-    pub fn beat(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    fn since(&self) -> Option<Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
-    }
-}
-
 impl Probes for Role {
     fn alive(&self) -> Result<(), Stalled> {
         let limit = self.config.certificates.interval.saturating_mul(5).saturating_add(WAIT);
-        match self.pulse.since() {
-            Some(last_activity) if last_activity > limit => {
-                Err(Stalled { what: "the admission controller's loop".to_owned(), last_activity })
-            }
-            _ => Ok(()),
-        }
+        self.pulse.within(limit, "the admission controller's loop")
     }
 
     fn ready(&self) -> Result<(), Vec<String>> {

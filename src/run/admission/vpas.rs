@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
-use super::{Role, feeds::TargetKey};
+use super::{Role, feeds::TargetKey, overlap::Scaler};
 use crate::{
     admit::validation::{self, Neighbour},
     api::{VerticalPodAutoscaler, vpa::TargetRef},
@@ -38,8 +38,10 @@ impl Reviewer for Vpas {
         let object = request.object.as_ref().map_or("", |object| object.get());
         let old = request.old_object.as_ref().map(|old| old.get().as_bytes());
         let others = self.others(&request.namespace, object);
-        let neighbours: Vec<Neighbour<'_>> =
+        let scalers = self.0.scalers(request).await;
+        let mut neighbours: Vec<Neighbour<'_>> =
             others.iter().filter_map(|vpa| neighbour(vpa)).collect();
+        neighbours.extend(scalers.iter().map(Scaler::neighbour));
         let said = self.0.decide_vpa(object.as_bytes(), old, &neighbours);
         let verdict = if said.errors.is_empty() {
             Verdict::patch(&said.operations).unwrap_or_else(|why| {

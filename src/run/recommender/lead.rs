@@ -6,7 +6,7 @@ use plimsoll_storage::VpaKey;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, Tasks};
 use crate::{
-    act::{Beat, Election, ElectionOptions, ElectionState, Heartbeat, Verdict, lease, may},
+    act::{Beat, Election, ElectionState, Heartbeat, Verdict, lease, may},
     compat::Compat,
     metrics::HistoryState as Progress,
     recommend::HistoryState,
@@ -27,17 +27,10 @@ impl Role {
         if !wanted.on {
             return None;
         }
-        let options = ElectionOptions {
-            name: match self.config.scope.shard {
-                Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
-                None => wanted.name.clone(),
-            },
-            namespace: wanted.namespace.clone(),
-            identity: lease::identity(),
-            lease_duration: wanted.lease_duration,
-            renew_deadline: wanted.renew_deadline,
-            retry_period: wanted.retry_period,
-        };
+        let options = wanted.options(match self.config.scope.shard {
+            Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
+            None => wanted.name.clone(),
+        });
         let fence = self.permit.fence().clone();
         let election =
             Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));

@@ -6,13 +6,12 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_storage::Time;
 
 use super::{Role, Stop, matching::Workload, recollection::Recollection};
 use crate::{
     act::{
-        About, Annotated, Evicted, Happening, PodRef, Resized, annotate, evict, pod::Unwritten,
-        resize, resize::ContainerResources, scale,
+        Annotated, Evicted, PodRef, Resized, annotate, evict, pod::Unwritten, resize,
+        resize::ContainerResources, scale,
     },
     api::ResourceList,
     compat::Compat,
@@ -45,6 +44,13 @@ pub(super) struct Pace<'a> {
     pub stop: &'a Stop,
 }
 
+impl Pace<'_> {
+    /// Whether no step may begin any more.
+    pub fn is_over(&self) -> bool {
+        self.stop.is_told() || Instant::now() >= self.deadline
+    }
+}
+
 impl Role {
     /// Makes a step.
     pub(super) async fn make(
@@ -65,7 +71,7 @@ impl Role {
         }
         // A pass over thousands takes long, and is no sign that nothing moves.
         self.pulse.beat();
-        if pace.stop.is_told() {
+        if pace.is_over() {
             return (Outcome::NotBooked, Then::Stop);
         }
         if !self.in_turn(&step.action, pace).await {
@@ -95,6 +101,7 @@ impl Role {
             Outcome::Done => "done",
             Outcome::Disallowed => "disallowed",
             Outcome::NoCapacity => "no_capacity",
+            Outcome::Changed => "changed",
             Outcome::Failed => "failed",
             Outcome::Unsure => "unsure",
             Outcome::NotBooked => "not_booked",
@@ -129,6 +136,7 @@ impl Role {
             Action::Resize { .. } | Action::Unboost { .. } => &self.resizes,
             Action::Surge | Action::EndSurge => return true,
         };
+        let Some(limiter) = limiter else { return false };
         tokio::select! {
             () = pace.stop.stopped() => false,
             turn = tokio::time::timeout_at(pace.deadline.into(), limiter.acquire()) => turn.is_ok(),
@@ -169,7 +177,7 @@ impl Role {
     /// still stands in the annotations is taken back once more, to the same sizes.
     async fn resize(&self, pod: &RunningPod, sizes: &[Size], unboosted: &[String]) -> Outcome {
         let mut place = place(pod);
-        let (mut containers, mut sidecars) = (BTreeMap::new(), BTreeMap::new());
+        let (mut containers, mut sidecars) = (Vec::new(), Vec::new());
         for size in sizes {
             let Some(container) = pod.sizes.at(size.place) else { continue };
             let list = match size.place {
@@ -178,7 +186,7 @@ impl Role {
             };
             let resources =
                 ContainerResources { requests: texts(&size.requests), limits: texts(&size.limits) };
-            list.insert(container.name.to_string(), resources);
+            list.push((container.name.to_string(), resources));
         }
         let (client, permit, stats) = (&self.client, &self.permit, &self.stats);
         match resize(client, permit, stats, &place, &containers, &sidecars).await {
@@ -198,7 +206,8 @@ impl Role {
         said.extend(unboosted.iter().map(|key| (key.clone(), None)));
         let is_news =
             !unboosted.is_empty() || pod.sizes.annotation(annotations::IN_PLACE).is_none();
-        if is_news {
+        // Upstream says it anew each time.
+        if is_news || self.config.settings.compat == Compat::Upstream {
             self.annotate(place, &said).await;
         }
         Outcome::Done
@@ -267,66 +276,6 @@ impl Role {
             _ => tracing::info!(namespace, vpa = name, pod, action, "{verb}"),
         }
     }
-
-    /// Events of what was done, with upstream's words where upstream has them.
-    fn tell_done(&self, workload: &Workload, pod: &RunningPod, action: &Action) {
-        let at = self.clock.now();
-        let of_pod = |reason, message: String| Happening {
-            about: about_pod(pod),
-            is_warning: false,
-            reason,
-            message,
-            at,
-        };
-        match action {
-            Action::Evict { .. } => {
-                let message = "Pod was evicted by VPA Updater to apply resource recommendation.";
-                self.tell(of_pod("EvictedByVPA", message.to_owned()));
-                let message = format!(
-                    "VPA Updater evicted Pod {} to apply resource recommendation.",
-                    pod.name_any()
-                );
-                self.tell_vpa(workload, "EvictedPod", message, at, false);
-            }
-            Action::Resize { .. } | Action::Unboost { .. } => {
-                let message = "Pod was resized in place by VPA Updater.";
-                self.tell(of_pod("InPlaceResizedByVPA", message.to_owned()));
-            }
-            Action::Surge => {
-                let message = "A second replica is started before the only one is evicted.";
-                self.tell_vpa(workload, "SurgeStarted", message.to_owned(), at, false);
-            }
-            Action::EndSurge => {
-                let message = "The second replica is not needed any more.";
-                self.tell_vpa(workload, "SurgeEnded", message.to_owned(), at, false);
-            }
-        }
-    }
-
-    /// An event about a VPA.
-    pub(super) fn tell_vpa(
-        &self,
-        workload: &Workload,
-        reason: &'static str,
-        message: String,
-        at: Time,
-        is_warning: bool,
-    ) {
-        let about = About {
-            api_version: "autoscaling.k8s.io/v1",
-            kind: "VerticalPodAutoscaler",
-            namespace: workload.key.namespace.to_string(),
-            name: workload.key.name.to_string(),
-            uid: workload.vpa.uid().unwrap_or_default(),
-        };
-        self.tell(Happening { about, is_warning, reason, message, at });
-    }
-
-    fn tell(&self, happening: Happening) {
-        if self.config.dry_run.is_none_or(|dry| dry.events) && self.may_tell() {
-            self.events.tell(happening);
-        }
-    }
 }
 
 /// Namespace and name, for logs.
@@ -345,16 +294,6 @@ impl Workload {
     /// As logs name it.
     pub fn parts(&self) -> VpaKeyParts<'_> {
         VpaKeyParts { namespace: &self.key.namespace, name: &self.key.name }
-    }
-}
-
-fn about_pod(pod: &RunningPod) -> About {
-    About {
-        api_version: "v1",
-        kind: "Pod",
-        namespace: pod.namespace().unwrap_or_default(),
-        name: pod.name_any(),
-        uid: pod.uid().unwrap_or_default(),
     }
 }
 
@@ -384,6 +323,7 @@ fn failed(place: &PodRef, done: &str, why: &Unwritten) -> Outcome {
         }
         Unwritten::Changed => {
             tracing::info!(pod = %place, "a pod that was to be {done} has changed");
+            return Outcome::Changed;
         }
         Unwritten::Fenced => {
             tracing::info!(pod = %place, "a pod is not {done}: another process leads");

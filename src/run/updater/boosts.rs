@@ -1,11 +1,13 @@
 //! Takes back what pods were given to start with, as soon as that is over: not in passes, which may be a minute apart.
 
 use std::{
-    sync::Arc,
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt as _, stream};
+use kube::ResourceExt as _;
 use plimsoll_storage::Time;
 use tokio::sync::Notify;
 
@@ -13,7 +15,7 @@ use super::{Role, Stop, acting::Pace, matching::Workload};
 use crate::{
     fit::{Plan, boost},
     update::{
-        self, Outcome, Pass, Recall, Skip, Wanted, World,
+        self, Action, Outcome, Pass, Recall, Skip, Wanted, World,
         guard::{Heartbeat, ledger::Sizes},
     },
 };
@@ -27,12 +29,26 @@ const LONGEST: Duration = Duration::from_mins(10);
 
 /// Wakes whoever takes boosts back.
 #[derive(Debug, Default)]
-pub(super) struct Boosts(Notify);
+pub(super) struct Boosts {
+    changed: Notify,
+    /// What a dry run has said, by the uid of the pod: it changes nothing, and would say so all the time.
+    said: Mutex<HashMap<String, Action>>,
+}
 
 impl Boosts {
     /// A pod with a boost has changed.
     pub fn wake(&self) {
-        self.0.notify_one();
+        self.changed.notify_one();
+    }
+
+    /// Whether a dry run has not said that yet.
+    fn is_news(&self, uid: String, action: &Action) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.insert(uid, action.clone()).as_ref() != Some(action)
+    }
+
+    fn forget(&self, is_there: impl Fn(&str) -> bool) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_there(uid));
     }
 }
 
@@ -50,7 +66,7 @@ impl Role {
             let wait = if self.may_act() { self.unboost_all(&stop).await } else { AGAIN };
             tokio::select! {
                 () = stop.stopped() => return,
-                () = self.boosts.0.notified() => tokio::time::sleep(GATHER).await,
+                () = self.boosts.changed.notified() => tokio::time::sleep(GATHER).await,
                 () = self.clock.sleep_until(self.clock.now().later(wait)) => {}
             }
         }
@@ -59,17 +75,21 @@ impl Role {
     /// Looks at all pods with a boost, and says how long until the next one is over.
     async fn unboost_all(&self, stop: &Stop) -> Duration {
         let mut wait = LONGEST;
+        let mut boosted: HashSet<String> = HashSet::new();
         for namespace in self.seen.namespaces() {
             let is_boosted = self.seen.pods(&namespace).iter().any(|pod| pod.is_boosted());
             if !is_boosted || !self.config.scope.includes(&namespace) {
                 continue;
             }
             let workloads = self.boosted_of(&namespace).await;
+            let pods = workloads.iter().flat_map(|one| &one.pods);
+            boosted.extend(pods.filter_map(|pod| pod.uid()));
             let workers = self.config.boost_workers;
             let all: Vec<_> = workloads.iter().map(|one| self.unboost(one, stop)).collect();
             let waits: Vec<Duration> = stream::iter(all).buffer_unordered(workers).collect().await;
             wait = waits.into_iter().fold(wait, Duration::min);
         }
+        self.boosts.forget(|uid| boosted.contains(uid));
         wait
     }
 
@@ -92,6 +112,11 @@ impl Role {
         let mut pass = Pass::begin(subject, world, settings, Recall::default()).only_unboosts();
         let pace = Pace { deadline: Instant::now() + LONGEST, stop };
         while let Some(step) = pass.next() {
+            let uid = workload.pods[step.pod].uid().unwrap_or_default();
+            if self.config.dry_run.is_some() && !self.boosts.is_news(uid, &step.action) {
+                pass.note(Outcome::Done);
+                continue;
+            }
             let recall = Recall::default();
             let mut none = super::recollection::Recollection::default();
             let (outcome, _) = self.make(&mut none, workload, &step, &recall, pace).await;

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
+    act::Limiter,
     fit::LimitPolicy,
     recommend::Scope,
     run::config::{Address, Election, LogConfig, ObjectMetrics},
@@ -59,6 +60,18 @@ pub struct Rate {
     pub per_second: f32,
     /// At once.
     pub burst: u32,
+}
+
+impl Rate {
+    /// Whether nothing ever passes: nothing at once is nothing at all, as upstream has it.
+    pub const fn lets_none(self) -> bool {
+        self.per_second >= 0.0 && self.per_second.is_finite() && self.burst == 0
+    }
+
+    /// What holds to it, where anything passes.
+    pub fn limiter(self) -> Option<Limiter> {
+        (!self.lets_none()).then(|| Limiter::new(self.per_second, self.burst))
+    }
 }
 
 /// The Lease by which the admission controller says that it is there.

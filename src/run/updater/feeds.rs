@@ -1,14 +1,19 @@
 //! What the updater watches: VPAs, pods, LimitRanges, and the controllers that own pods.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Resource, ResourceExt as _};
+use plimsoll_storage::VpaKey;
 use serde::de::DeserializeOwned;
 
-use super::{Role, Stop, Tasks};
+use super::{Role, Stop, Tasks, matching::vpa_key};
 use crate::{
     api::VerticalPodAutoscaler,
+    compat::Compat,
     fit::LimitRangeItem,
     observe::{
         feed::Feed,
@@ -95,6 +100,14 @@ impl Seen {
         ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
     }
 
+    /// What all VPAs are called.
+    pub fn keys(&self) -> HashSet<VpaKey> {
+        let named = |namespace: Box<str>| {
+            self.vpas(&namespace).into_iter().map(|vpa| vpa_key(&vpa)).collect::<Vec<_>>()
+        };
+        self.namespaces().into_iter().flat_map(named).collect()
+    }
+
     /// How many VPAs and pods there are.
     pub fn counts(&self) -> (usize, usize) {
         (lock(&self.vpas).len(), lock(&self.pods).len())
@@ -144,6 +157,14 @@ impl Role {
         self.start_feed(&feeds.limit_ranges, Options::default(), stop, tasks, |role, change| {
             role.seen.change_limit_range(change);
         });
+        if self.config.settings.compat == Compat::Plimsoll {
+            let (role, stop) = (Arc::clone(self), stop.clone());
+            tasks.spawn(async move {
+                let only = role.config.scope.only.as_deref();
+                let lost = "pods may be evicted for what their namespace has no room for";
+                role.quotas.keep_watching(&role.client, only, lost, stop).await;
+            });
+        }
         let only = self.config.scope.only.as_deref();
         let (controllers, of) = (&self.controllers, &feeds.controllers);
         controllers::start(&self.client, only, controllers, of, stop, tasks);

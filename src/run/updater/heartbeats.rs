@@ -13,6 +13,8 @@ use kube::{
     api::{Api, ListParams},
 };
 
+use plimsoll_storage::Time;
+
 use super::{Role, Stop};
 use crate::{
     act::heartbeat::{HISTORY, lease_name},
@@ -25,6 +27,8 @@ use crate::{
 /// Between two looks, at most.
 const LOOK: Duration = Duration::from_secs(10);
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How their names begin.
+const PREFIX: &str = "plimsoll-";
 /// For a Lease that does not say how long it counts.
 const USUAL: Duration = Duration::from_mins(3);
 
@@ -42,6 +46,8 @@ struct Known {
 #[derive(Debug)]
 struct Beat {
     renewed: Option<MicroTime>,
+    /// When it was seen first.
+    first: Instant,
     /// When it was seen to change; not before it was seen twice.
     changed: Option<Instant>,
     lasts: Duration,
@@ -51,6 +57,11 @@ struct Beat {
 impl Beat {
     fn is_fresh(&self) -> bool {
         self.changed.is_some_and(|changed| changed.elapsed() <= self.lasts)
+    }
+
+    /// Whether it may still turn out to be fresh.
+    fn is_awaited(&self) -> bool {
+        self.changed.is_none() && self.first.elapsed() <= self.lasts
     }
 }
 
@@ -70,13 +81,14 @@ impl Heartbeats {
             let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
             let spec = lease.spec.unwrap_or_default();
             let lasts = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
-            let changed = match before.remove(name.as_str()) {
-                Some(beat) if beat.renewed == spec.renew_time => beat.changed,
-                Some(_) => Some(now),
-                None => None,
+            let (first, changed) = match before.remove(name.as_str()) {
+                Some(beat) if beat.renewed == spec.renew_time => (beat.first, beat.changed),
+                Some(beat) => (beat.first, Some(now)),
+                None => (now, None),
             };
             let beat = Beat {
                 renewed: spec.renew_time,
+                first,
                 changed,
                 lasts: lasts.map_or(USUAL, Duration::from_secs),
                 history_loaded,
@@ -86,19 +98,62 @@ impl Heartbeats {
         known.is_blind = Some(false);
     }
 
-    fn fail(&self) {
+    /// Takes in what a single look found: by the clocks of whoever renewed the Leases and of this machine, because none of
+    /// them can be seen to change.
+    pub fn see_once(&self, leases: Vec<Lease>, wall: Time) {
+        let now = Instant::now();
+        let ours = leases.into_iter().filter(|lease| lease.name_any().starts_with(PREFIX));
+        self.see(ours.collect(), now);
+        for beat in self.lock().leases.values_mut() {
+            let Some(renewed) = &beat.renewed else { continue };
+            let age = wall.nanos_since(Time::from(renewed.0)).max(0);
+            beat.changed = now.checked_sub(Duration::from_nanos(age.unsigned_abs()));
+        }
+    }
+
+    /// When one that is for a VPA was renewed last.
+    pub fn renewed(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Option<Time> {
+        let known = self.lock();
+        let of_it = known.of(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
+        of_it.map(|at| Time::from(at.0)).max()
+    }
+
+    pub fn fail(&self) {
         self.lock().is_blind = Some(true);
     }
 
     /// What is known of the recommender of a VPA.
     pub fn of(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Heartbeat {
-        let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
         let known = self.lock();
-        if known.is_blind != Some(false) {
-            return Heartbeat::Unknown;
+        match known.is_blind {
+            None => return Heartbeat::Awaited,
+            Some(true) => return Heartbeat::Unknown,
+            Some(false) => {}
         }
+        // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
+        let of_it: Vec<&Beat> = known.of(vpa, namespace).collect();
+        if of_it.is_empty() {
+            return Heartbeat::Absent;
+        }
+        let mut fresh = of_it.iter().filter(|beat| beat.is_fresh()).peekable();
+        if fresh.peek().is_some() {
+            return Heartbeat::Fresh { history_loaded: fresh.any(|beat| beat.history_loaded) };
+        }
+        let is_awaited = of_it.iter().any(|beat| beat.is_awaited());
+        if is_awaited { Heartbeat::Awaited } else { Heartbeat::Stale }
+    }
+}
+
+impl Known {
+    /// Those of the recommender of a VPA.
+    fn of<'a>(
+        &'a self,
+        vpa: &VerticalPodAutoscaler,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Beat> + use<'a> {
+        let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
         let whole = lease_name(recommender, None);
-        let is_of = |name: &str| match name.strip_prefix(&*whole) {
+        let is_of = move |name: &str| match name.strip_prefix(&*whole) {
             Some("") => true,
             Some(rest) => {
                 let shard = rest.strip_prefix('-').and_then(|rest| rest.split_once("-of-"));
@@ -108,16 +163,7 @@ impl Heartbeats {
             }
             None => false,
         };
-        // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
-        let mut of_it = known.leases.iter().filter(|(name, _)| is_of(name)).peekable();
-        if of_it.peek().is_none() {
-            return Heartbeat::Absent;
-        }
-        let mut fresh = of_it.map(|(_, beat)| beat).filter(|beat| beat.is_fresh()).peekable();
-        if fresh.peek().is_none() {
-            return Heartbeat::Stale;
-        }
-        Heartbeat::Fresh { history_loaded: fresh.any(|beat| beat.history_loaded) }
+        self.leases.iter().filter(move |(name, _)| is_of(name)).map(|(_, beat)| beat)
     }
 }
 
@@ -139,7 +185,7 @@ impl Role {
             match answer {
                 Ok(Ok(list)) => {
                     let ours = list.items.into_iter();
-                    let ours = ours.filter(|lease| lease.name_any().starts_with("plimsoll-"));
+                    let ours = ours.filter(|lease| lease.name_any().starts_with(PREFIX));
                     self.heartbeats.see(ours.collect(), Instant::now());
                 }
                 Ok(Err(why)) => {
@@ -190,11 +236,16 @@ mod tests {
     fn a_heartbeat_counts_once_it_was_seen_to_change() {
         let heartbeats = Heartbeats::default();
         let of = |recommender| heartbeats.of(&vpa(recommender), "shop");
-        assert_eq!(of(None), Heartbeat::Unknown, "nobody has looked yet");
+        assert_eq!(of(None), Heartbeat::Awaited, "nobody has looked yet");
         heartbeats.see(Vec::new(), Instant::now());
         assert_eq!(of(None), Heartbeat::Absent);
         heartbeats.see(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
-        assert_eq!(of(None), Heartbeat::Stale, "it may be years old");
+        assert_eq!(of(None), Heartbeat::Awaited, "it may be years old, or of a moment ago");
+        let mut brief = lease("plimsoll-default", EARLY, "loaded");
+        brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(0);
+        let watched = Heartbeats::default();
+        watched.see(vec![brief], Instant::now());
+        assert_eq!(watched.of(&vpa(None), "shop"), Heartbeat::Stale, "it did not change in time");
         heartbeats.see(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
         assert_eq!(of(None), Heartbeat::Fresh { history_loaded: true });
         assert_eq!(of(Some("other")), Heartbeat::Absent);
@@ -202,6 +253,20 @@ mod tests {
         assert_eq!(of(None), Heartbeat::Fresh { history_loaded: false });
         heartbeats.fail();
         assert_eq!(of(None), Heartbeat::Unknown);
+    }
+
+    #[test]
+    fn a_single_look_goes_by_when_a_lease_says_that_it_was_renewed() {
+        let wall = |text: &str| serde_json::from_value::<Time>(text.into()).expect("a time");
+        let mut brief = lease("plimsoll-default", EARLY, "loaded");
+        brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(30);
+        let heartbeats = Heartbeats::default();
+        heartbeats.see_once(vec![brief.clone()], wall("2026-01-01T00:00:20Z"));
+        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
+        assert_eq!(heartbeats.renewed(&vpa(None), "shop"), Some(wall(EARLY)));
+        heartbeats.see_once(vec![brief], wall(LATE));
+        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Stale);
+        assert_eq!(heartbeats.renewed(&vpa(Some("other")), "shop"), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct Candidate {
 }
 
 /// Kind and name.
-type Target = (Box<str>, Box<str>);
+pub(super) type Target = (Box<str>, Box<str>);
 
 impl Role {
     /// All VPAs with their pods, in order of namespace and name. VPAs without pods are among them.
@@ -129,7 +129,7 @@ impl Role {
 
     /// Whether a VPA has a say about running pods. Upstream forgets the older one of two if that one leaves running pods
     /// alone, and so updates pods that will come up by the other one.
-    fn is_counted(&self, vpa: &VerticalPodAutoscaler) -> bool {
+    pub(super) fn is_counted(&self, vpa: &VerticalPodAutoscaler) -> bool {
         match self.config.settings.compat {
             Compat::Plimsoll => !is_off(vpa),
             Compat::Upstream => {
@@ -140,7 +140,8 @@ impl Role {
         }
     }
 
-    async fn top(&self, owner: &ObjectKey) -> Option<Target> {
+    /// The topmost of the controllers of something that this one owns, if it can be followed.
+    pub(super) async fn top(&self, owner: &ObjectKey) -> Option<Target> {
         // Nodes own their mirror pods, and nobody scales those.
         if &*owner.kind == "Node" {
             return None;
@@ -162,7 +163,8 @@ pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> VpaKey {
     VpaKey { namespace: vpa.namespace().unwrap_or_default().into(), name: vpa.name_any().into() }
 }
 
-fn owner_of(namespace: &str, pod: &RunningPod) -> Option<ObjectKey> {
+/// The direct controller of a pod.
+pub(super) fn owner_of(namespace: &str, pod: &RunningPod) -> Option<ObjectKey> {
     let references = pod.metadata.owner_references.as_deref()?;
     // Of several controllers the last one counts, as upstream has it.
     let last = references.last().map(std::slice::from_ref)?;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::vpa::UpdateMode,
     compat::Compat,
-    fit::{Ranges, Rules, Wishes},
+    fit::{Ranges, Rules, Wishes, quota::Quota},
     metrics::{PassTotals, Tally},
     update::{
         self, Action, Decision, Outcome, Pass, Recall, Sizing, Skip, Subject, Verdict, Wanted,
@@ -54,8 +54,9 @@ pub(super) struct Passes {
 #[derive(Debug)]
 pub(super) struct Ground {
     ranges: Ranges,
+    quotas: Vec<Quota>,
     wishes: Wishes,
-    windows: Option<Windows>,
+    pub windows: Option<Windows>,
     pods: Vec<update::Pod>,
 }
 
@@ -64,7 +65,6 @@ pub(super) struct Ground {
 struct Common<'a> {
     is_admission_ready: bool,
     can_resize: bool,
-    now: Time,
     cluster: u32,
     pace: Pace<'a>,
 }
@@ -82,7 +82,7 @@ impl Role {
         match standing {
             Standing::Ready => {}
             Standing::Stale => self.metrics.count_no_admission("invalid"),
-            Standing::Unreadable => self.metrics.count_no_admission("error"),
+            Standing::Unreadable | Standing::Forbidden => self.metrics.count_no_admission("error"),
         }
         let is_upstream = self.config.settings.compat == Compat::Upstream;
         if is_upstream && standing != Standing::Ready {
@@ -103,8 +103,11 @@ impl Role {
         let mut workloads = self.workloads().await;
         observe("ListPods");
         let known: HashSet<&VpaKey> = workloads.iter().map(|one| &one.key).collect();
-        passes.recollection.retain(|key| known.contains(key));
+        // A VPA whose target cannot be read for a moment is still there, and so is what was done to its pods.
+        let there = self.seen.keys();
+        passes.recollection.retain(|key| there.contains(key));
         self.told.retain(|key| known.contains(key));
+        self.tell_released(&known).await;
         observe("FilterPods");
         let first = passes.next.take();
         if let Some(at) = workloads.iter().position(|one| Some(&one.key) == first.as_ref()) {
@@ -120,9 +123,9 @@ impl Role {
         let common = Common {
             is_admission_ready: standing == Standing::Ready,
             can_resize,
-            now: self.clock.now(),
             cluster: workloads.iter().map(|one| one.pods.len() as u32).sum(),
-            pace: Pace { deadline: began + self.config.interval, stop },
+            // Counted from here: a first look at a large cluster may take longer than a pass may.
+            pace: Pace { deadline: Instant::now() + self.config.interval, stop },
         };
         observe("AdmissionInit");
         let mut pods_of: HashMap<Arc<str>, u32> = HashMap::new();
@@ -131,7 +134,8 @@ impl Role {
         }
         let mut totals = PassTotals::default();
         for workload in &workloads {
-            if summary.is_cut_off {
+            if summary.is_cut_off || common.pace.is_over() {
+                summary.is_cut_off = true;
                 passes.next.get_or_insert_with(|| workload.key.clone());
                 break;
             }
@@ -169,6 +173,7 @@ impl Role {
             let parts = workload.parts();
             tracing::warn!(namespace = parts.namespace, name = parts.name, %why, "what was done to a workload before, as its VPA tells it, does not count");
         }
+        let now = self.clock.now();
         let heartbeat = self.heartbeats.of(&workload.vpa, &workload.key.namespace);
         totals.heartbeat(word(heartbeat));
         let ground = self.ground(workload);
@@ -180,7 +185,7 @@ impl Role {
             heartbeat,
             is_admission_ready: common.is_admission_ready,
             can_resize: common.can_resize,
-            now: common.now,
+            now,
         };
         let subject = self.subject(workload, &ground);
         let mut pass =
@@ -197,9 +202,9 @@ impl Role {
             }
         }
         let decision = pass.end();
-        self.remember(recollection, workload, &decision, common.now).await;
-        self.count(workload, &decision, totals, common.now);
-        self.tell_held(workload, &decision, common.now);
+        self.remember(recollection, workload, &decision, now).await;
+        self.count(workload, &decision, totals, now);
+        self.tell_held(workload, &decision, now);
         (tally(workload, &decision), then)
     }
 
@@ -212,6 +217,7 @@ impl Role {
         };
         Ground {
             ranges: Ranges::merge(&self.seen.limits(&workload.key.namespace)),
+            quotas: self.quotas.of(&workload.key.namespace),
             wishes: Wishes::of(&workload.vpa, self.config.settings.compat),
             windows,
             pods: workload.subjects(),
@@ -229,8 +235,9 @@ impl Role {
         Subject {
             vpa: &workload.key,
             generation: workload.vpa.metadata.generation,
-            sizing: Sizing { plan, ranges: Some(&ground.ranges), rules },
+            sizing: Sizing { plan, ranges: Some(&ground.ranges), quotas: &ground.quotas, rules },
             windows: ground.windows.as_ref(),
+            surges: &*workload.target.0 == "Deployment" && self.may_scale(),
             pods: &ground.pods,
         }
     }
@@ -243,9 +250,15 @@ impl Role {
         decision: &Decision,
         now: Time,
     ) {
+        let given_back = |outcome: &Outcome| !matches!(outcome, Outcome::Done | Outcome::Unsure);
+        let was_undone =
+            decision.steps.iter().any(|(step, outcome)| step.is_booked && given_back(outcome));
         let is_news = decision.harm.is_some() || decision.rewritten;
-        if is_news && self.config.dry_run.is_none() && !recollection.was_overtaken() {
+        let is_owed = is_news || was_undone || recollection.is_owed(&workload.key);
+        recollection.owe(&workload.key, is_owed);
+        if is_owed && self.config.dry_run.is_none() && !recollection.was_overtaken() {
             let booked = self.book(recollection, workload, &decision.recall).await;
+            recollection.owe(&workload.key, booked.is_err());
             if let Err(why) = booked {
                 let parts = workload.parts();
                 tracing::warn!(
@@ -292,14 +305,15 @@ impl Role {
     fn tell_totals(&self, recollection: &Recollection, totals: &PassTotals, common: Common<'_>) {
         self.metrics.tell(totals);
         let (guards, ledger) = (&self.config.settings.guards, recollection.ledger());
+        let now = self.clock.now();
         for (word, charge, allowance) in [
             ("disruption", Charge::Disruption, guards.cluster_disruptions),
             ("resize", Charge::Resize, guards.cluster_resizes),
         ] {
             let allowed = allowance.map(|allowance| allowance.of(common.cluster));
-            self.metrics.set_budget(word, ledger.in_cluster(charge, common.now), allowed);
+            self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
         }
-        self.metrics.set_cluster_open(ledger.open_until(common.now).is_some());
+        self.metrics.set_cluster_open(ledger.open_until(now).is_some());
     }
 }
 
@@ -335,5 +349,6 @@ const fn word(heartbeat: Heartbeat) -> &'static str {
         Heartbeat::Stale => "stale",
         Heartbeat::Absent => "absent",
         Heartbeat::Unknown => "unknown",
+        Heartbeat::Awaited => "awaited",
     }
 }

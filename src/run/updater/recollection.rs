@@ -13,7 +13,7 @@ use crate::{
     act::{Kept, Note, Noted, note},
     observe::watch::Change,
     update::{
-        Ledger, Memory, Recall,
+        Ledger, Memory, Recall, Rests,
         guard::{ledger, memory},
         in_place::FirstSeen,
     },
@@ -38,6 +38,10 @@ pub(super) struct Recollection {
 struct Entry {
     memory: Memory,
     first_seen: FirstSeen,
+    rests: Rests,
+    /// Whether the VPA or the Lease says something that is not so: what was booked was not done, or what was found out is
+    /// not written yet.
+    is_owed: bool,
     /// As it stands on the VPA, as far as this process knows.
     stored: Option<Arc<str>>,
     /// What stood there before: a watch may still show it.
@@ -109,6 +113,7 @@ impl Recollection {
             memory: entry.memory.clone(),
             ledger: self.ledger.clone(),
             first_seen: entry.first_seen.clone(),
+            rests: entry.rests.clone(),
         };
         (recall, ignored)
     }
@@ -118,6 +123,7 @@ impl Recollection {
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         entry.memory = recall.memory;
         entry.first_seen = recall.first_seen;
+        entry.rests = recall.rests;
         if !self.is_adopted {
             self.ledger = recall.ledger;
         }
@@ -127,6 +133,18 @@ impl Recollection {
     /// pass remembers of it is old, and must not be written.
     pub const fn was_overtaken(&self) -> bool {
         self.is_adopted
+    }
+
+    /// Whether something is still to be written of a workload.
+    pub fn is_owed(&self, key: &VpaKey) -> bool {
+        self.workloads.get(key).is_some_and(|entry| entry.is_owed)
+    }
+
+    /// Notes whether something is still to be written of a workload.
+    pub fn owe(&mut self, key: &VpaKey, is_owed: bool) {
+        if let Some(entry) = self.workloads.get_mut(key) {
+            entry.is_owed = is_owed;
+        }
     }
 
     /// What was changed in the cluster.
@@ -184,7 +202,8 @@ impl Role {
         workload: &Workload,
         recall: &Recall,
     ) -> Result<(), NotBooked> {
-        if self.keeps_ledger() && recall.ledger != Ledger::default() {
+        let is_blank = recall.ledger == Ledger::default() && recollection.ledger_text.is_none();
+        if self.keeps_ledger() && !is_blank {
             let text = recall.ledger.write().map_err(|why| NotBooked::Failed(why.to_string()))?;
             let before = recollection.ledger_text.as_deref();
             if before != Some(text.as_str()) {

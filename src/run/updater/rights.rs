@@ -25,6 +25,7 @@ pub(super) struct Rights {
     ledger: bool,
     conditions: bool,
     events: bool,
+    scale: bool,
 }
 
 /// What is known of that, and of the server.
@@ -44,7 +45,8 @@ impl Role {
 
     fn rights(&self) -> Rights {
         match self.config.dry_run {
-            Some(dry) => Rights { events: dry.events, ..Rights::default() },
+            // What it would do with all rights is what it says.
+            Some(dry) => Rights { events: dry.events, scale: true, ..Rights::default() },
             None => self.known.rights.get().copied().unwrap_or_default(),
         }
     }
@@ -64,6 +66,11 @@ impl Role {
         self.rights().conditions
     }
 
+    /// Whether a workload may get a second replica for a while.
+    pub(super) fn may_scale(&self) -> bool {
+        self.rights().scale
+    }
+
     /// Whether events are written.
     pub(super) fn may_tell(&self) -> bool {
         self.rights().events
@@ -80,6 +87,7 @@ impl Role {
                 .named(&lease.name),
             Rule::new("patch", group, "verticalpodautoscalers/status"),
             Rule::new("create", "", "events"),
+            Rule::new("patch", "apps", "deployments/scale"),
         ];
         let verdicts = loop {
             let verdicts = tokio::select! {
@@ -97,6 +105,10 @@ impl Role {
         };
         let allowed = |at: usize| verdicts.get(at).is_some_and(Verdict::is_allowed);
         let extras = self.config.settings.compat == Compat::Plimsoll;
+        let surges = extras && self.config.settings.guards.surge;
+        if surges && !allowed(4) {
+            tracing::warn!("not allowed: {}; single replicas get no second one", rules[4]);
+        }
         for (at, lost) in [
             (0, "what was done to a workload is forgotten when this process ends"),
             (1, "what was changed in the cluster is forgotten when this process ends"),
@@ -111,6 +123,7 @@ impl Role {
             ledger: extras && allowed(1) && self.config.settings.guards.remembers(),
             conditions: extras && allowed(2),
             events: allowed(3),
+            scale: surges && allowed(4),
         };
         // It is asked once only.
         let _ = self.known.rights.set(rights);

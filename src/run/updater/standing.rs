@@ -22,6 +22,8 @@ pub(super) enum Standing {
     Stale,
     /// It could not be read, or is not there.
     Unreadable,
+    /// This process may not read it.
+    Forbidden,
 }
 
 impl Role {
@@ -36,7 +38,8 @@ impl Role {
                 Ok(Ok(lease)) => break lease,
                 Ok(Err(kube::Error::Api(status))) if !may_pass(status.code) => {
                     tracing::warn!(lease = check.name, namespace = check.namespace, why = %status.message, "the admission controller's Lease cannot be read");
-                    return Standing::Unreadable;
+                    let is_forbidden = status.code == 403;
+                    return if is_forbidden { Standing::Forbidden } else { Standing::Unreadable };
                 }
                 _ => {}
             }

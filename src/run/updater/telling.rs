@@ -2,7 +2,7 @@
 //! change only.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -10,15 +10,19 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
 
-use super::{Role, matching::Workload};
+use super::{
+    Role,
+    matching::{Workload, vpa_key},
+};
 use crate::{
     act::{
         memory::UPDATER,
         status::{Outcome, Source, StatusPatch},
     },
     api::{VerticalPodAutoscaler, vpa::Condition},
+    compat::Compat,
     metrics::{ContainerRow, Objects, UpdateRow, VpaRow, objects::PAGE},
-    observe::watch::Change,
+    observe::{target::Outcome as Target, watch::Change},
     update::{Decision, Skip, Verdict},
 };
 
@@ -35,6 +39,10 @@ struct Held {
     pods: BTreeMap<&'static str, usize>,
     /// The weightiest of the reasons: what the condition says.
     said: Option<Said>,
+    /// Pods, by uid, whose resize was found impossible.
+    infeasible: BTreeSet<Box<str>>,
+    /// Whether that is not known yet: what was said before stands.
+    is_awaited: bool,
 }
 
 /// A reason and its sentence.
@@ -58,19 +66,23 @@ impl Told {
         self.lock().retain(|key, _| is_there(key));
     }
 
-    fn said(&self, key: &VpaKey) -> Option<Said> {
-        self.lock().get(key)?.said.clone()
+    fn of(&self, key: &VpaKey) -> Option<Held> {
+        self.lock().get(key).cloned()
     }
 }
 
-fn held(decision: &Decision) -> Held {
+fn held(workload: &Workload, decision: &Decision) -> Held {
     let mut held = Held::default();
     let mut weightiest: Option<(usize, &Skip)> = None;
-    for verdict in &decision.verdicts {
+    for (pod, verdict) in workload.pods.iter().zip(&decision.verdicts) {
         let Verdict::Skipped(skip) = verdict else { continue };
+        if *skip == Skip::Infeasible {
+            held.infeasible.insert((*pod.sizes.uid).into());
+        }
         if !skip.holds_back() {
             continue;
         }
+        held.is_awaited |= *skip == Skip::HeartbeatAwaited;
         *held.pods.entry(skip.word()).or_default() += 1;
         let Some(weight) = Skip::GUARDS.iter().position(|word| *word == skip.word()) else {
             continue;
@@ -96,23 +108,65 @@ fn camel(word: &str) -> String {
 impl Role {
     /// Tells what came of a VPA in a pass.
     pub(super) fn tell_held(&self, workload: &Workload, decision: &Decision, now: Time) {
-        let held = held(decision);
+        let held = held(workload, decision);
         let before = self.told.lock().insert(workload.key.clone(), held.clone());
-        let word = |held: &Held| held.said.as_ref().map(|said| said.word);
-        if self.config.dry_run.is_some() || !self.keeps_conditions() {
+        let always = self.config.settings.compat == Compat::Upstream;
+        let is_known = |uid: &str| before.as_ref().is_some_and(|it| it.infeasible.contains(uid));
+        let is_news = |uid: &str| held.infeasible.contains(uid) && (always || !is_known(uid));
+        let pods = workload.pods.iter().map(|pod| &**pod);
+        let skipped: Vec<_> = pods.filter(|pod| is_news(&pod.sizes.uid)).collect();
+        self.tell_skipped(workload, &skipped, now);
+        if self.config.dry_run.is_some() || held.is_awaited {
             return;
         }
-        let is_new = before.as_ref().is_none_or(|before| before.said != held.said);
-        if is_new {
+        // Compared with the VPA and not with what was said: whoever writes the whole status may have lost it.
+        let said = held.said.as_ref();
+        if self.keeps_conditions() && conditions(&workload.vpa, said, now).is_some() {
             self.outbox.push(workload.key.clone(), None);
         }
-        let was = before.as_ref().and_then(word);
-        if let Some(said) = held.said.as_ref().filter(|said| was != Some(said.word)) {
+        // What this process said may not be told by the watch yet; what another one said stands on the VPA.
+        let was = match before.filter(|before| !before.is_awaited) {
+            Some(before) => before.said.map(|said| camel(said.word)),
+            None => held_back(&workload.vpa).map(|condition| condition.reason.clone()),
+        };
+        if let Some(said) = said.filter(|said| was != Some(camel(said.word))) {
             let message = format!("Updates are held back: {}.", said.sentence);
             let is_usual = USUAL.contains(&said.word);
             self.tell_vpa(workload, CONDITION, message, now, !is_usual);
         }
     }
+}
+
+impl Role {
+    /// Takes back what was said of VPAs that this updater has nothing to say about any more: they were switched off, or
+    /// what they are for is gone.
+    pub(super) async fn tell_released(&self, known: &HashSet<&VpaKey>) {
+        if self.config.dry_run.is_some() || !self.keeps_conditions() {
+            return;
+        }
+        for namespace in self.seen.namespaces() {
+            if !self.config.scope.includes(&namespace) {
+                continue;
+            }
+            for vpa in self.seen.vpas(&namespace) {
+                let key = vpa_key(&vpa);
+                if held_back(&vpa).is_none() || known.contains(&key) {
+                    continue;
+                }
+                // What cannot be read for a moment is not gone.
+                let target = self.targets.resolve(&namespace, &vpa.spec.target_ref).await;
+                if !matches!(target, Target::Unavailable { .. }) {
+                    self.outbox.push(key, None);
+                }
+            }
+        }
+    }
+}
+
+/// What stands on a VPA as the reason why its pods are left alone, if anything does.
+fn held_back(vpa: &VerticalPodAutoscaler) -> Option<&Condition> {
+    let conditions = &vpa.status.as_ref()?.conditions;
+    conditions.iter().find(|one| one.kind == CONDITION && one.status == "True")
 }
 
 /// The conditions of a VPA as they are to be; nothing when they are so already.
@@ -165,8 +219,11 @@ impl Source for Conditions {
         let role = self.0.upgrade()?;
         let vpas = role.seen.vpas(&key.namespace);
         let vpa = vpas.iter().find(|vpa| vpa.name_any() == *key.name)?;
-        let said = role.told.said(key);
-        let conditions = conditions(vpa, said.as_ref(), role.clock.now())?;
+        let held = role.told.of(key).unwrap_or_default();
+        if held.is_awaited {
+            return None;
+        }
+        let conditions = conditions(vpa, held.said.as_ref(), role.clock.now())?;
         Some(StatusPatch {
             key: key.clone(),
             resource_version: vpa.resource_version()?.into(),

@@ -1,0 +1,153 @@
+//! HorizontalPodAutoscalers of the namespace of a VPA: one that goes by CPU or memory of the same pods works against it.
+//! They are asked for when somebody writes a VPA, and seldom enough not to be watched for it.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec};
+use kube::api::{Api, ListParams};
+use serde_json::value::RawValue;
+
+use super::Role;
+use crate::{admit::validation::Neighbour, compat::Compat, serve::webhook::Request};
+
+/// A warning is not worth a longer wait: whoever writes the VPA stands by.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// How long they are not asked for again where they may not be read: upstream's RBAC says nothing of them.
+const DENIED_FOR: Duration = Duration::from_mins(10);
+
+/// Since when they may not be read.
+#[derive(Debug, Default)]
+pub(super) struct Denied(Mutex<Option<Instant>>);
+
+impl Denied {
+    fn is_of_late(&self) -> bool {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| since.elapsed() < DENIED_FOR)
+    }
+
+    fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+/// As much of one as a warning takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scaler {
+    name: String,
+    kind: String,
+    target: String,
+    uses_resources: bool,
+}
+
+impl Scaler {
+    /// As whoever looks a VPA over sees it.
+    pub fn neighbour(&self) -> Neighbour<'_> {
+        Neighbour {
+            kind: "HorizontalPodAutoscaler",
+            name: &self.name,
+            target_kind: &self.kind,
+            target_name: &self.target,
+            uses_resources: self.uses_resources,
+        }
+    }
+}
+
+impl From<HorizontalPodAutoscaler> for Scaler {
+    fn from(scaler: HorizontalPodAutoscaler) -> Self {
+        let spec = scaler.spec.unwrap_or_default();
+        let metrics = spec.metrics.unwrap_or_default();
+        let of_pods = |metric: &MetricSpec| {
+            let container = metric.container_resource.as_ref().map(|one| &one.name);
+            let resource = metric.resource.as_ref().map(|one| &one.name);
+            container.or(resource).is_some_and(|name| name == "cpu" || name == "memory")
+        };
+        Self {
+            name: scaler.metadata.name.unwrap_or_default(),
+            kind: spec.scale_target_ref.kind,
+            target: spec.scale_target_ref.name,
+            // One without metrics goes by CPU.
+            uses_resources: metrics.is_empty() || metrics.iter().any(of_pods),
+        }
+    }
+}
+
+/// Whether somebody says what a VPA is to do: recommenders and updaters write the same object all the time.
+fn is_wish(request: &Request) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Bare<'a> {
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    let spec = |object: Option<&RawValue>| {
+        let bare: Bare<'_> = serde_json::from_str(object?.get()).ok()?;
+        bare.spec.map(|spec| spec.get().to_owned())
+    };
+    let (new, old) = (request.object.as_deref(), request.old_object.as_deref());
+    request.operation == "CREATE" || spec(new) != spec(old)
+}
+
+impl Role {
+    /// The HPAs of the namespace, as far as they can be had in time.
+    pub(super) async fn scalers(&self, request: &Request) -> Vec<Scaler> {
+        let is_asked = self.config.compat == Compat::Plimsoll && is_wish(request);
+        if !is_asked || self.denied.is_of_late() {
+            return Vec::new();
+        }
+        let api =
+            Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
+        let parameters = ListParams::default();
+        match tokio::time::timeout(ANSWER_LIMIT, api.list(&parameters)).await {
+            Ok(Ok(list)) => list.items.into_iter().map(Scaler::from).collect(),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
+                tracing::info!(why = %status.message, "HorizontalPodAutoscalers are not looked at");
+                self.denied.note();
+                Vec::new()
+            }
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_that_goes_by_cpu_or_memory_of_pods_or_says_nothing_uses_resources() {
+        let utilization = json!({"type": "Utilization", "averageUtilization": 60});
+        let resource = |name: &str| json!([{"type": "Resource", "resource": {"name": name, "target": utilization}}]);
+        let container = json!([{
+            "type": "ContainerResource",
+            "containerResource": {"name": "cpu", "container": "app", "target": utilization},
+        }]);
+        let external = json!([{
+            "type": "External",
+            "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "5"}},
+        }]);
+        for (metrics, expected) in [
+            (json!([]), true),
+            (resource("cpu"), true),
+            (resource("memory"), true),
+            (resource("example.com/gpu"), false),
+            (container, true),
+            (external, false),
+        ] {
+            let scaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+                "metadata": {"name": "web"},
+                "spec": {
+                    "maxReplicas": 5, "metrics": metrics,
+                    "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+                },
+            }))
+            .expect("an HPA");
+            let scaler = Scaler::from(scaler);
+            assert_eq!(scaler.uses_resources, expected, "{metrics}");
+            assert_eq!((&*scaler.kind, &*scaler.target), ("Deployment", "web"));
+        }
+    }
+}

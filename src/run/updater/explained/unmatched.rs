@@ -1,0 +1,139 @@
+//! Why a pod belongs to no VPA that has a say about it, as the updater matches them.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+
+use super::{
+    super::matching::{Target, owner_of},
+    Role,
+};
+use crate::{
+    api::VerticalPodAutoscaler,
+    observe::{
+        running::RunningPod,
+        selector::Labels,
+        target::{Outcome, Top},
+    },
+    update::Phase,
+};
+
+/// Why nobody decides about a pod.
+#[derive(Debug)]
+pub(super) struct Unmatched {
+    /// In one word.
+    pub code: &'static str,
+    /// In a sentence.
+    pub message: String,
+    /// The VPA that is meant for it all the same.
+    pub vpa: Option<Arc<VerticalPodAutoscaler>>,
+    /// The topmost of its controllers, if it was found.
+    pub top: Option<Target>,
+    /// Whether something is to be put right.
+    pub is_fault: bool,
+}
+
+impl Unmatched {
+    fn of(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), vpa: None, top: None, is_fault: false }
+    }
+
+    fn with_vpa(self, vpa: &Arc<VerticalPodAutoscaler>, is_fault: bool) -> Self {
+        Self { vpa: Some(Arc::clone(vpa)), is_fault, ..self }
+    }
+}
+
+impl Role {
+    /// Of a pod that no workload has. `is_seen` says whether it is among those that run.
+    pub(super) async fn unmatched(
+        &self,
+        namespace: &str,
+        pod: &RunningPod,
+        is_seen: bool,
+    ) -> Unmatched {
+        if pod.is_terminating() {
+            return Unmatched::of("terminating", "it is being deleted");
+        }
+        if !is_seen {
+            return match pod.life.phase {
+                Phase::Pending => Unmatched::of(
+                    "unscheduled",
+                    "it has no node yet: it got its resources when it was made, and nothing runs that could be changed",
+                ),
+                _ => Unmatched::of("ended", "it has ended"),
+            };
+        }
+        let Some(owner) = owner_of(namespace, pod) else {
+            let message = "no controller owns it, so nobody would make a new one, and VPAs are for controllers";
+            return Unmatched::of("no_controller", message);
+        };
+        let Some(top) = self.top(&owner).await else {
+            let (kind, name) = (&owner.kind, &owner.name);
+            let why = match self.targets.topmost(&owner).await {
+                Top::Broken(why) | Top::Unavailable(why) => why,
+                Top::Found(_) | Top::None => "nobody can scale it".to_owned(),
+            };
+            let message = format!("its controller, {kind} {name}, cannot be followed: {why}");
+            return Unmatched::of("controller_unknown", message);
+        };
+        let found = self.unmatched_below(namespace, pod, &top).await;
+        Unmatched { top: Some(top), ..found }
+    }
+
+    async fn unmatched_below(&self, namespace: &str, pod: &RunningPod, top: &Target) -> Unmatched {
+        let (kind, name) = top;
+        let vpas = self.seen.vpas(namespace);
+        let is_for = |vpa: &VerticalPodAutoscaler, kind: &str, name: &str| {
+            vpa.spec.target_ref.kind == kind && vpa.spec.target_ref.name == name
+        };
+        let mut meant: Vec<_> = vpas.iter().filter(|vpa| is_for(vpa, kind, name)).collect();
+        if meant.is_empty() {
+            let below = pod.life.owner.as_ref();
+            let wrong = vpas
+                .iter()
+                .find(|vpa| below.is_some_and(|owner| is_for(vpa, &owner.kind, &owner.name)));
+            let Some(vpa) = wrong else {
+                let message = format!("no VPA of namespace {namespace} is for {kind} {name}");
+                return Unmatched::of("no_vpa", message);
+            };
+            let target = &vpa.spec.target_ref;
+            let message = format!(
+                "VPA {} is for {} {}, which {kind} {name} controls: it has to be for that",
+                vpa.name_any(),
+                target.kind,
+                target.name
+            );
+            return Unmatched::of("target_unsupported", message).with_vpa(vpa, true);
+        }
+        let first = meant[0];
+        meant.retain(|vpa| self.is_counted(vpa));
+        let Some(vpa) = meant.first() else {
+            let message = format!("VPA {} leaves running pods alone", first.name_any());
+            return Unmatched::of("vpa_off", message).with_vpa(first, false);
+        };
+        let name = vpa.name_any();
+        match self.targets.resolve(namespace, &vpa.spec.target_ref).await {
+            Outcome::Unsupported { message } => {
+                let message = format!("the target of VPA {name} leads nowhere: {message}");
+                Unmatched::of("target_unsupported", message).with_vpa(vpa, true)
+            }
+            Outcome::Unavailable { message } => {
+                let message = format!("the target of VPA {name} cannot be read: {message}");
+                Unmatched::of("target_unavailable", message).with_vpa(vpa, true)
+            }
+            Outcome::Found { selector, .. }
+                if !selector.matches(&Labels::from(&pod.sizes.labels)) =>
+            {
+                let message = format!(
+                    "its labels are not those that its controller selects ({})",
+                    selector.as_str()
+                );
+                Unmatched::of("labels_differ", message).with_vpa(vpa, true)
+            }
+            Outcome::Found { .. } => {
+                Unmatched::of("changed_meanwhile", "it changed while it was looked at: ask again")
+                    .with_vpa(vpa, true)
+            }
+        }
+    }
+}
