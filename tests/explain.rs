@@ -1,6 +1,7 @@
 //! `plimsoll explain vpa` on a real cluster: what it prints is what the recommender knows, and why.
 
 mod annotated;
+mod pod;
 
 use std::{
     net::TcpListener,
@@ -286,7 +287,7 @@ fn a_cluster_that_cannot_be_reached_is_one_line_within_seconds() {
 #[test]
 fn only_what_can_be_explained_is_offered() {
     let said = refused(&plimsoll(&["explain", "wpa", "web"]).output().expect("starts"), 2);
-    assert!(said.contains("[possible values: vpa]"), "{said}");
+    assert!(said.contains("unrecognized subcommand 'wpa'") && said.contains("'vpa'"), "{said}");
     let said = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
     assert!(said.contains("NAMESPACE/NAME"), "{said}");
 }

@@ -8,17 +8,17 @@ use super::{
     Exit,
     certificates::{self, CertificateArgs},
     cluster::ClusterArgs,
-    gates::{Gate, Gates},
+    gates::Gate,
     klog::{self, LogArgs},
     output::Problem,
     registration::RegistrationArgs,
     role::Start,
+    rules::RuleArgs,
     typed::Typed,
     value,
 };
 use crate::{
-    compat::{Compat, Fix, Fixes},
-    fit::LimitPolicy,
+    compat::Compat,
     quantity::Quantity,
     recommend::Scope,
     run::{
@@ -57,22 +57,8 @@ pub struct AdmissionArgs {
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8944")]
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
-    /// Whose numbers and writes: `plimsoll`, or `upstream` with its defects
-    #[arg(long, value_name = "MODE", default_value = "plimsoll")]
-    #[arg(env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
-    compat: Compat,
-    /// Switches one named fix off (repeatable; the names are in docs/compatibility.md)
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    #[arg(env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_short_help = true, hide_env = true)]
-    disable_fix: Vec<Fix>,
-    /// Features by name, as in CPUStartupBoost=true,NativeSidecar=false
-    #[arg(long, value_name = "GATES")]
-    #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
-    feature_gates: Vec<Gates>,
-    /// Limits: `ratio`, `requestsOnly`, `fixed:FACTOR` or `max`
-    #[arg(long, value_name = "POLICY", default_value = "ratio")]
-    #[arg(env = "PLIMSOLL_FLAG_LIMIT_POLICY", hide_short_help = true, hide_env = true)]
-    limit_policy: LimitPolicy,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Most CPU that a container requests while it is boosted; 0 is no limit
     #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_ALLOWED_CPU_BOOST", hide_short_help = true, hide_env = true)]
@@ -123,17 +109,15 @@ impl AdmissionArgs {
                 "--register-by-url needs --webhook-address=https://HOST and --webhook-port",
             ));
         }
-        let upstream = self.compat == Compat::Upstream;
-        let fixes = self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without);
-        let gates = Gates::all(self.feature_gates.iter().cloned());
-        let open = |gate| gates.open(gate, self.compat);
+        let (rules, compat) = (&self.rules, self.rules.compat());
+        let upstream = compat == Compat::Upstream;
         let tls = certificates.tls();
         let mut warnings = self.warnings(typed, &tls.ciphers);
-        let (registration, bad_labels) = registration.wanted(caller, &scope, self.compat);
+        let (registration, bad_labels) = registration.wanted(caller, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
-            compat: self.compat,
-            fixes,
+            compat,
+            fixes: rules.fixes(),
             listen: Address { host: String::new(), port: self.port },
             address: self.address.clone(),
             tls,
@@ -146,12 +130,12 @@ impl AdmissionArgs {
             qps: self.cluster.qps(),
             burst: self.cluster.burst(),
             gates: AdmissionGates {
-                startup_boost: open(Gate::CpuStartupBoost),
-                in_place: open(Gate::InPlace),
-                per_vpa_config: open(Gate::PerVpaConfig),
-                native_sidecars: open(Gate::NativeSidecar),
+                startup_boost: rules.open(Gate::CpuStartupBoost),
+                in_place: rules.open(Gate::InPlace),
+                per_vpa_config: rules.open(Gate::PerVpaConfig),
+                native_sidecars: rules.open(Gate::NativeSidecar),
             },
-            limit_policy: self.limit_policy,
+            limit_policy: rules.limit_policy(),
             max_boost: self.max_allowed_cpu_boost.filter(|most| !most.is_zero()),
             shutdown_delay: self.shutdown_delay,
             limits: WebhookLimits::default(),

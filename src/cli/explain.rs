@@ -1,26 +1,23 @@
-//! `plimsoll explain`: its flags, and the question behind them.
+//! `plimsoll explain`: the kinds that can be explained, and what their commands have in common.
+
+pub(super) mod pod;
+pub(super) mod vpa;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::{
     Exit,
-    caps::CapArgs,
-    gates::{Gate, Gates},
-    model::ModelArgs,
     output::{self, Form, Problem, on_one_line},
     terminal::Terminal,
+    typed::Typed,
     waiting::Waiting,
 };
 use crate::{
-    clock::Clock,
-    explain::text,
-    run::{
-        cluster::{self, Reach},
-        config::StorageChoice,
-        explain::{self, ExplainConfig},
-    },
+    look::Look,
+    run::cluster::{self, Cluster, NoCluster, Reach},
 };
 
 /// Who asks.
@@ -28,24 +25,32 @@ const AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll explain vpa web                      in the context's namespace
-  plimsoll explain vpa shop/web --context prod
-  plimsoll explain vpa -n shop web -o json | jq .containers
+  plimsoll explain vpa shop/web             why its numbers are what they are
+  plimsoll explain pod shop/web-5d9c-x2x4z  why the updater leaves it as it is
 
-The numbers are worked out anew from the stored history, the VPA and its pods,
-by the recommender's own code: give the flags that the recommender has (--help
-lists those of the model). Where no checkpoints are kept, they are explained
-from what the recommender left on the VPA. Nothing is written, and no
-recommender is asked.
-Exit code 1: something is to be looked at, or there is no such object.
-The JSON follows docs/schema/explain-vpa.v1.json.";
+Both decide anew, by the code of the recommender and of the updater, and say
+more with --help: plimsoll explain pod --help. Nothing is written.";
 
-/// Says why the numbers of an object are what they are
+/// Says why the numbers of an object are what they are, or what becomes of it
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct ExplainArgs {
-    /// Kind of the object
+    #[command(subcommand)]
     kind: Kind,
+}
+
+/// What can be explained.
+#[derive(Debug, Subcommand)]
+enum Kind {
+    #[command(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
+    Vpa(Box<vpa::VpaArgs>),
+    #[command(aliases = ["pods", "po"])]
+    Pod(Box<pod::PodArgs>),
+}
+
+/// Which object, where, and in which form it is explained.
+#[derive(Clone, Debug, Args)]
+pub struct ObjectArgs {
     /// Its name, in the namespace of the kubeconfig's context unless it says another
     #[arg(value_name = "[NAMESPACE/]NAME", value_parser = name)]
     object: (Option<String>, String),
@@ -65,26 +70,6 @@ pub struct ExplainArgs {
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: Form,
-    /// Where the history is: `checkpoint`, or `local[:DIR]` while no recommender runs there
-    #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
-    #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
-    storage: StorageChoice,
-    /// Features that the recommender has on, as in PerVPAConfig=true
-    #[arg(long, value_name = "GATES", action = ArgAction::Append)]
-    #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_short_help = true, hide_env = true)]
-    feature_gates: Vec<Gates>,
-    #[command(flatten)]
-    caps: CapArgs,
-    #[command(flatten)]
-    model: ModelArgs,
-}
-
-/// What can be explained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// A VerticalPodAutoscaler
-    #[value(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
-    Vpa,
 }
 
 /// `shop/web` or `web`.
@@ -103,41 +88,52 @@ fn name(text: &str) -> Result<(Option<String>, String), String> {
     Ok((namespace.map(ToOwned::to_owned), name.to_owned()))
 }
 
-impl ExplainArgs {
-    fn config(&self) -> Result<ExplainConfig, Problem> {
-        let compat = self.model.compat();
-        let gates = Gates::all(self.feature_gates.iter().cloned());
-        let mut settings = self.model.settings();
-        settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
+impl ObjectArgs {
+    /// Namespace, if one is said, and name.
+    fn object(&self) -> Result<(Option<String>, String), Problem> {
         let (spelled, name) = self.object.clone();
-        let namespace = match (spelled, self.namespace.clone()) {
-            (Some(one), Some(other)) if one != other => {
-                return Err(Problem::new(
-                    Exit::Usage,
-                    format!("{one}/{name} is not in namespace {other}: give one of the two"),
-                ));
-            }
-            (one, other) => one.or(other),
-        };
-        Ok(ExplainConfig {
-            namespace,
-            name,
-            reach: Reach { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
-            compat,
-            settings,
-            storage: self.storage.clone(),
-            native_sidecars: gates.open(Gate::NativeSidecar, compat),
-            cap_to_largest_node: self.caps.to_largest_node(),
-            pod_cap: self.caps.pod(),
-        })
+        match (spelled, self.namespace.clone()) {
+            (Some(one), Some(other)) if one != other => Err(Problem::new(
+                Exit::Usage,
+                format!("{one}/{name} is not in namespace {other}: give one of the two"),
+            )),
+            (one, other) => Ok((one.or(other), name)),
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        Reach { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
 }
 
 /// Explains, and exits by whether there is anything to look at.
-pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem> {
-    let Kind::Vpa = arguments.kind;
-    let config = arguments.config()?;
-    let waiting = Waiting::begin(terminal, &format!("asking the cluster about {}", config.name));
+pub fn run(arguments: &ExplainArgs, typed: &Typed, terminal: &Terminal) -> Result<Exit, Problem> {
+    match &arguments.kind {
+        Kind::Vpa(arguments) => vpa::run(arguments, terminal),
+        Kind::Pod(arguments) => pod::run(arguments, typed, terminal),
+    }
+}
+
+/// Whether this could be run as far as the command line itself decides.
+pub fn check(arguments: &ExplainArgs, typed: &Typed) -> Result<(), Problem> {
+    match &arguments.kind {
+        Kind::Vpa(arguments) => arguments.config().map(drop),
+        Kind::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
+    }
+}
+
+/// Asks a cluster, and answers with what it makes of that.
+fn ask<R, E, F>(
+    object: &ObjectArgs,
+    terminal: &Terminal,
+    explain: impl FnOnce(Cluster) -> F,
+) -> Result<R, Problem>
+where
+    E: From<NoCluster> + std::fmt::Display,
+    F: Future<Output = Result<R, E>>,
+{
+    let (_, name) = object.object()?;
+    let waiting = Waiting::begin(terminal, &format!("asking the cluster about {name}"));
     // Somebody else may have installed one, and then it is the same: there is only ring in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
@@ -146,16 +142,26 @@ pub fn run(arguments: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Problem
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
     let explained = runtime.block_on(async {
-        let cluster = cluster::connect(&config.reach, AGENT).await?;
-        explain::explain(&config, &cluster, Clock::wall().now()).await
+        let cluster = cluster::connect(&object.reach(), AGENT).await?;
+        explain(cluster).await
     });
     drop(waiting);
-    let report = explained.map_err(|error| failed(error.to_string()))?;
-    output::say(&match arguments.output {
-        Form::Text => text::render(&report, &terminal.look),
-        Form::Json => output::json(&report)?,
+    explained.map_err(|error: E| failed(error.to_string()))
+}
+
+/// Prints a report in the form that was asked for.
+fn print<R: Serialize>(
+    object: &ObjectArgs,
+    terminal: &Terminal,
+    report: &R,
+    render: impl FnOnce(&R, &Look) -> String,
+    is_fine: bool,
+) -> Result<Exit, Problem> {
+    output::say(&match object.output {
+        Form::Text => render(report, &terminal.look),
+        Form::Json => output::json(report)?,
     })?;
-    Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Findings })
+    Ok(if is_fine { Exit::Fine } else { Exit::Findings })
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ mod admission;
 mod caps;
 mod certificates;
 mod cluster;
+mod configured;
 mod crash;
 mod crds;
+mod decisions;
 mod demo;
 mod doctor;
 mod door;
@@ -29,6 +31,7 @@ mod prometheus;
 mod recommender;
 mod registration;
 mod role;
+mod rules;
 mod terminal;
 mod typed;
 mod updater;
@@ -43,9 +46,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+pub use configured::{admission_config, check, recommender_config, updater_config};
 pub use exit::Exit;
-
-use crate::run::{AdmissionConfig, RecommenderConfig, UpdaterConfig};
 
 use self::{
     output::{Problem, on_one_line},
@@ -62,6 +64,7 @@ Examples:
   plimsoll admission-controller        give new pods what is recommended
   plimsoll updater --dry-run           what it would change of running pods
   plimsoll explain vpa shop/web        why its numbers are what they are
+  plimsoll explain pod shop/web-0      why the updater leaves it as it is
   plimsoll doctor --prometheus-address http://localhost:9090
                                        what history a Prometheus can give
 
@@ -109,7 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
-            Command::Explain(arguments) => explain::run(&arguments, &terminal),
+            Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
         }
@@ -117,78 +120,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match outcome {
         Ok(exit) => exit,
         Err(problem) => problem.report(),
-    }
-}
-
-/// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever
-/// runs one inside of another program.
-pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
-    let words = ["plimsoll", recommender::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::Recommender(arguments) => {
-            arguments.config(&typed, |_| String::new()).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of a recommender".to_owned()),
-    }
-}
-
-/// The same for an admission controller. `variable` looks into the environment.
-pub fn admission_config(
-    flags: &[&str],
-    variable: impl Fn(&str) -> String,
-) -> Result<AdmissionConfig, String> {
-    let words = ["plimsoll", admission::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::AdmissionController(arguments) => {
-            arguments.config(&typed, variable).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of an admission controller".to_owned()),
-    }
-}
-
-/// The same for an updater. `variable` looks into the environment.
-pub fn updater_config(
-    flags: &[&str],
-    variable: impl Fn(&str) -> String,
-) -> Result<UpdaterConfig, String> {
-    let words = ["plimsoll", updater::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::Updater(arguments) => {
-            arguments.config(&typed, variable).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of an updater".to_owned()),
-    }
-}
-
-/// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
-/// refuses it. For documentation: what it shows is to work.
-pub fn check(words: &[&str]) -> Result<(), String> {
-    let parsed = parse(words.iter().map(OsString::from));
-    let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
-    let variable = |_: &str| String::new();
-    match cli.command {
-        Command::AdmissionController(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
-        }
-        Command::Recommender(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
-        }
-        Command::Updater(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(Problem::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
-        }
-        Command::Doctor(arguments) => {
-            arguments.config(variable).map(drop).map_err(Problem::into_message)
-        }
-        Command::Demo(_) | Command::Crds(_) | Command::Explain(_) => Ok(()),
     }
 }
 
@@ -204,13 +135,21 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), 
             argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
         if empty { argument.env(Resettable::Reset) } else { argument }
     };
-    let mut command = command().mut_args(set).mut_subcommands(|sub| sub.mut_args(set));
+    let mut command = everywhere(command(), set);
     let (arguments, strays) = normal(&mut command, arguments.into_iter().collect())?;
     let read = command.try_get_matches_from(arguments).and_then(|matches| {
-        let typed = matches.subcommand().map(|(_, role)| Typed::of(role, strays));
-        Ok((Cli::from_arg_matches(&matches)?, typed.unwrap_or_default()))
+        let mut innermost = &matches;
+        while let Some((_, below)) = innermost.subcommand() {
+            innermost = below;
+        }
+        Ok((Cli::from_arg_matches(&matches)?, Typed::of(innermost, strays)))
     });
     read.map_err(escaped)
+}
+
+/// A command with all of its arguments changed, and those of the commands below it.
+fn everywhere(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
+    command.mut_args(change).mut_subcommands(|below| everywhere(below, change))
 }
 
 /// The arguments of a role as clap reads them, and what is no flag among them; those of other commands as they are.
@@ -343,6 +282,8 @@ mod tests {
             demo::EXAMPLES,
             doctor::EXAMPLES,
             explain::EXAMPLES,
+            explain::pod::EXAMPLES,
+            explain::vpa::EXAMPLES,
             recommender::EXAMPLES,
             updater::EXAMPLES,
         ];

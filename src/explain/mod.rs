@@ -5,13 +5,15 @@
 //!                                                                         └─▶ JSON
 //! ```
 //!
-//! Nothing is decided here: numbers and reasons come from `recommend`.
+//! Nothing is decided here: numbers and reasons come from `recommend`, and those about a pod from `update`.
 
 mod chain;
 pub mod compare;
 pub mod nearest;
+pub mod pod;
 pub mod report;
 pub mod text;
 pub mod walk;
 
+pub use pod::PodReport;
 pub use report::Report;

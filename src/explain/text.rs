@@ -197,7 +197,7 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
     }
 }
 
-fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
+pub(super) fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
     for (index, line) in look.wrap(text, 4).iter().enumerate() {
         put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }

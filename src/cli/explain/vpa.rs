@@ -1,0 +1,85 @@
+//! `plimsoll explain vpa`: its flags, and the question behind them.
+
+use clap::{ArgAction, Args};
+
+use super::{ObjectArgs, ask, print};
+use crate::{
+    cli::{
+        Exit,
+        caps::CapArgs,
+        gates::{Gate, Gates},
+        model::ModelArgs,
+        output::Problem,
+        terminal::Terminal,
+    },
+    clock::Clock,
+    explain::text,
+    run::{
+        config::StorageChoice,
+        explain::{self, ExplainConfig},
+    },
+};
+
+pub(in crate::cli) const EXAMPLES: &str = "\
+Examples:
+  plimsoll explain vpa web                      in the context's namespace
+  plimsoll explain vpa shop/web --context prod
+  plimsoll explain vpa -n shop web -o json | jq .containers
+
+The numbers are worked out anew from the stored history, the VPA and its pods,
+by the recommender's own code: give the flags that the recommender has (--help
+lists those of the model). Where no checkpoints are kept, they are explained
+from what the recommender left on the VPA. Nothing is written, and no
+recommender is asked.
+Exit code 1: something is to be looked at, or there is no such object.
+The JSON follows docs/schema/explain-vpa.v1.json.";
+
+/// Says why the numbers of a VPA are what they are
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct VpaArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Where the history is: `checkpoint`, or `local[:DIR]` while no recommender runs there
+    #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
+    #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
+    storage: StorageChoice,
+    /// Features that the recommender has on, as in PerVPAConfig=true
+    #[arg(long, value_name = "GATES", action = ArgAction::Append)]
+    #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_short_help = true, hide_env = true)]
+    feature_gates: Vec<Gates>,
+    #[command(flatten)]
+    caps: CapArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+}
+
+impl VpaArgs {
+    pub(super) fn config(&self) -> Result<ExplainConfig, Problem> {
+        let compat = self.model.compat();
+        let gates = Gates::all(self.feature_gates.iter().cloned());
+        let mut settings = self.model.settings();
+        settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
+        let (namespace, name) = self.object.object()?;
+        Ok(ExplainConfig {
+            namespace,
+            name,
+            reach: self.object.reach(),
+            compat,
+            settings,
+            storage: self.storage.clone(),
+            native_sidecars: gates.open(Gate::NativeSidecar, compat),
+            cap_to_largest_node: self.caps.to_largest_node(),
+            pod_cap: self.caps.pod(),
+        })
+    }
+}
+
+/// Explains a VPA.
+pub(super) fn run(arguments: &VpaArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+    let (config, object) = (arguments.config()?, &arguments.object);
+    let report = ask(object, terminal, async |cluster| {
+        explain::explain(&config, &cluster, Clock::wall().now()).await
+    })?;
+    print(object, terminal, &report, text::render, report.findings.is_empty())
+}

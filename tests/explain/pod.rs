@@ -1,0 +1,368 @@
+//! `plimsoll explain pod` on a real cluster: the word that it says is the one by which a running updater leaves the pod.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::{
+    ResourceExt,
+    api::{Api, ListParams, Patch, PatchParams},
+};
+use plimsoll::{
+    api::VerticalPodAutoscaler,
+    explain::PodReport,
+    update::{
+        Ledger, Skip,
+        guard::{Charge, Health, Memory, Rollout, ledger, memory},
+    },
+};
+use plimsoll_storage::Time;
+use serde_json::{Value, json};
+
+use super::{plimsoll, refused, text};
+use crate::{
+    recommender::upstream_rights::grant,
+    schema::{faults, schema},
+    support::{Bed, clock::wall_now, objects, wait},
+    updater::stage::{self, deployment, place, pods, ready, vpa},
+};
+
+const SAMPLE: &str = "tests/data/explain-pod.json";
+
+/// A namespace of a cluster, with how the program reaches it.
+struct Asker {
+    bed: Bed,
+    namespace: String,
+    kubeconfig: PathBuf,
+}
+
+impl Asker {
+    async fn set(name: &str) -> Option<Self> {
+        let (bed, namespace) = place(name).await?;
+        let kubeconfig = bed.kubeconfig_path();
+        Some(Self { bed, namespace, kubeconfig })
+    }
+
+    /// Asks about a pod of the namespace, where the Leases are as well.
+    fn ask(&self, pod: &str, more: &[&str]) -> Output {
+        let namespace = &self.namespace;
+        let lease = format!("--leader-elect-resource-namespace={namespace}");
+        let beats = format!("--recommender-heartbeat-namespace={namespace}");
+        let own = [&*lease, &*beats, "--use-admission-controller-status=false"];
+        self.ask_with(pod, &[&own[..], more].concat())
+    }
+
+    fn ask_with(&self, pod: &str, flags: &[&str]) -> Output {
+        let config = format!("--kubeconfig={}", self.kubeconfig.display());
+        let name = format!("{}/{pod}", self.namespace);
+        let words = [&["explain", "pod", &*config, &*name], flags].concat();
+        plimsoll(&words).output().expect("it starts")
+    }
+
+    /// The report, and the exit code that came with it.
+    fn report(&self, pod: &str, more: &[&str]) -> (PodReport, Option<i32>) {
+        let output = self.ask(pod, &[more, &["-o", "json"]].concat());
+        (read(&output), output.status.code())
+    }
+
+    /// The names of the pods of a workload, in order.
+    async fn names(&self, workload: &str) -> Vec<String> {
+        let pods = pods(&self.bed.client(), &self.namespace, workload).await;
+        let mut names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The versions of everything that could be written.
+    async fn versions(&self) -> BTreeMap<String, String> {
+        let mut versions = BTreeMap::new();
+        let (client, all) = (self.bed.client(), ListParams::default());
+        let api = Api::<Pod>::namespaced(client.clone(), &self.namespace);
+        let found = api.list(&all).await.expect("a list").items.into_iter();
+        let found = found.map(|one| one.metadata).chain({
+            let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &self.namespace);
+            api.list(&all).await.expect("a list").items.into_iter().map(|one| one.metadata)
+        });
+        let found = found.chain({
+            let api = Api::<Lease>::namespaced(client.clone(), &self.namespace);
+            api.list(&all).await.expect("a list").items.into_iter().map(|one| one.metadata)
+        });
+        for metadata in found {
+            let version = metadata.resource_version.expect("has a version");
+            versions.insert(metadata.uid.expect("has a uid"), version);
+        }
+        versions
+    }
+
+    async fn annotate(&self, vpa: &str, key: &str, value: &str) {
+        let api = Api::<VerticalPodAutoscaler>::namespaced(self.bed.client(), &self.namespace);
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
+        api.patch(vpa, &PatchParams::default(), &patch).await.expect("is annotated");
+    }
+
+    /// Says on a VPA that its workload was changed just now.
+    async fn rest(&self, name: &str) {
+        let now = Time::from(wall_now());
+        let rollout = Rollout {
+            began: now,
+            last: now,
+            streak: 0,
+            wave: now,
+            touched: 1,
+            // An eviction would be asked for its effect, and pods as young as these for what they got by it.
+            evicted: 0,
+            before: Health::default(),
+            target: Vec::new(),
+        };
+        let vpa = stage::read(&self.bed, &self.namespace, name).await;
+        let noted = Memory { rollout: Some(rollout), ..Memory::default() };
+        let noted = noted.write(&vpa.spec.target_ref).expect("it fits");
+        self.annotate(name, memory::KEY, &noted).await;
+    }
+}
+
+fn read(output: &Output) -> PodReport {
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|why| {
+        panic!("{why}: {output:?}");
+    });
+    assert_eq!(faults(&schema("explain-pod.v1.json"), &value), Vec::<String>::new());
+    serde_json::from_value(value).expect("a report")
+}
+
+fn word(report: &PodReport) -> &str {
+    report.verdict.reason.as_deref().unwrap_or(&report.verdict.action)
+}
+
+#[tokio::test]
+async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written() {
+    let Some(asker) = Asker::set("explain-pod").await else { return };
+    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    deployment(bed, namespace, "web", 4).await;
+    vpa(bed, namespace, "web", "Recreate", "250m").await;
+    let names = asker.names("web").await;
+    let versions = asker.versions().await;
+
+    let (first, code) = asker.report(&names[0], &[]);
+    assert_eq!((word(&first), code), ("evict", Some(0)), "{first:#?}");
+    let need = first.need.as_ref().expect("is recommended for");
+    assert_eq!(need.word.as_deref(), Some("outside_range"));
+    let cpu = first.containers[0].cpu.expect("is requested");
+    let amount = |text: &str| Some(text.parse().expect("a quantity"));
+    assert_eq!((cpu.request, cpu.target), (amount("100m"), amount("250m")));
+    let order = first.order.as_ref().expect("has a place");
+    assert_eq!((order.place, order.candidates, order.before.len()), (Some(1), 4, 0));
+    let group = first.group.expect("has a controller");
+    assert_eq!((group.live, group.wanted, group.up, group.may_be_down), (4, 4, 4, 2));
+    assert_eq!(
+        first.workload.as_ref().map(|it| (&*it.kind, &*it.name)),
+        Some(("Deployment", "web"))
+    );
+    assert_eq!(first.controller.as_ref().map(|it| &*it.kind), Some("ReplicaSet"));
+
+    // One pod goes first, and the others wait for what becomes of it: they are too young for the next one to follow.
+    let (second, code) = asker.report(&names[1], &[]);
+    assert_eq!((word(&second), code), ("cool_down", Some(1)), "{second:#?}");
+    assert_eq!(second.order.expect("has a place").before[0].pod, names[0]);
+    let third = asker.report(&names[2], &["--cool-down=0"]).0;
+    assert_eq!(word(&third), "budget", "two of four may be down: {third:#?}");
+    assert_eq!(third.order.expect("has a place").before.len(), 2);
+    assert_eq!(asker.versions().await, versions);
+
+    asker.rest("web").await;
+    let versions = asker.versions().await;
+    let (resting, code) = asker.report(&names[0], &[]);
+    assert_eq!((word(&resting), code), ("cool_down", Some(1)), "{resting:#?}");
+    assert_eq!(resting.findings[0].code, "cool_down");
+    assert_eq!(resting.need.as_ref().and_then(|need| need.word.as_deref()), Some("outside_range"));
+    let rollout = resting.guards.as_ref().and_then(|guards| guards.rollout).expect("is remembered");
+    assert_eq!((rollout.touched, rollout.evicted), (1, 0));
+    keep_sample(&asker, &resting);
+    reads_well(&asker, &names[0]);
+
+    let running = stage::start(bed.client(), namespace, &["--dry-run"]).await;
+    let same = format!("plimsoll_updater_skipped_pods{{reason=\"{}\"}} 4", word(&resting));
+    wait::until("a running updater says the same word", || async {
+        stage::metrics(&running).await.contains(&same).then_some(())
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(asker.versions().await, versions);
+}
+
+/// `UPDATE=1` makes the sample in the repository anew.
+fn keep_sample(asker: &Asker, report: &PodReport) {
+    if std::env::var_os("UPDATE").is_some() {
+        let sample = serde_json::to_string_pretty(report).expect("JSON") + "\n";
+        let sample = sample.replace(&asker.namespace, "shop");
+        std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE), sample).expect("writes");
+    }
+}
+
+fn reads_well(asker: &Asker, pod: &str) {
+    let output = asker.ask(pod, &[]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    for line in said.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(line.trim_end() == line && !line.contains('\x1b'), "{line:?}");
+    }
+    for words in ["HELD BACK  cool_down", "WANTED  outside_range", "CONTAINER main", "GUARDS"] {
+        assert!(said.contains(words), "{words} is not in\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
+    let Some(asker) = Asker::set("explain-lonely").await else { return };
+    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    let lone = objects::pod("lone", "Always", "100m", "64Mi");
+    objects::create::<Pod>(bed.client(), namespace, &lone).await;
+    deployment(bed, namespace, "web", 1).await;
+    wait::until("it runs", || async {
+        let pod = Api::<Pod>::namespaced(bed.client(), namespace).get("lone").await.ok()?;
+        (pod.status?.phase? == "Running").then_some(())
+    })
+    .await;
+    let name = asker.names("web").await.remove(0);
+
+    let (lone, code) = asker.report("lone", &[]);
+    assert_eq!((word(&lone), code), ("no_controller", Some(0)), "{lone:#?}");
+    let (none, code) = asker.report(&name, &[]);
+    assert_eq!((word(&none), code), ("no_vpa", Some(0)), "{none:#?}");
+    assert!(none.verdict.message.contains("Deployment web"), "{none:#?}");
+    vpa(bed, namespace, "web", "Off", "250m").await;
+    let (off, code) = asker.report(&name, &[]);
+    assert_eq!((word(&off), code), ("vpa_off", Some(0)), "{off:#?}");
+    assert_eq!(off.vpa.expect("is for it").update_mode, "Off");
+
+    let said = refused(&asker.ask("lon", &[]), 1);
+    assert!(said.ends_with("the nearest there: lone\n"), "{said}");
+    let said = refused(&asker.ask("lone", &["-n", "default"]), 2);
+    assert!(said.contains("give one of the two"), "{said}");
+}
+
+#[tokio::test]
+async fn a_budget_of_disruptions_and_of_the_cluster_hold_a_pod_before_anybody_asks() {
+    let Some(asker) = Asker::set("explain-budgets").await else { return };
+    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    deployment(bed, namespace, "web", 3).await;
+    vpa(bed, namespace, "web", "Recreate", "250m").await;
+    let name = asker.names("web").await.remove(0);
+    let budget = "
+metadata: {name: web}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
+";
+    objects::create::<PodDisruptionBudget>(bed.client(), namespace, budget).await;
+    wait::until("the budget is counted", || async {
+        let api = Api::<PodDisruptionBudget>::namespaced(bed.client(), namespace);
+        let status = api.get("web").await.ok()?.status?;
+        (status.expected_pods == 3).then_some(())
+    })
+    .await;
+    let (held, code) = asker.report(&name, &[]);
+    assert_eq!((word(&held), code), ("disruption_budget", Some(1)), "{held:#?}");
+
+    // What other updaters wrote into the Lease counts.
+    let mut spent = Ledger::default();
+    let now = Time::from(wall_now());
+    for _ in 0..2 {
+        spent.book(namespace, Charge::Disruption, true, now);
+    }
+    let lease = json!({"metadata": {
+        "name": "vpa-updater", "annotations": {ledger::KEY: spent.write().expect("it fits")},
+    }});
+    objects::create::<Lease>(bed.client(), namespace, &lease.to_string()).await;
+    let (full, code) = asker.report(&name, &["--max-namespace-disruptions-per-hour=2"]);
+    assert_eq!((word(&full), code), ("namespace_budget", Some(1)), "{full:#?}");
+    let changes = full.guards.expect("are told").changes;
+    assert_eq!((changes[0].made, changes[0].allowed), (2, Some(2)), "{changes:?}");
+}
+
+#[tokio::test]
+async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named() {
+    let Some(mut asker) = Asker::set("explain-reader").await else { return };
+    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    deployment(bed, namespace, "web", 3).await;
+    vpa(bed, namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let name = asker.names("web").await.remove(0);
+    let account = bed.account(namespace, "reader").await;
+    grant(&bed.client(), &reading(namespace)).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("config");
+    std::fs::write(&kubeconfig, &account.kubeconfig).expect("writes");
+    asker.kubeconfig = kubeconfig;
+
+    let output = asker.ask_with(&name, &["-o", "json"]);
+    let report = read(&output);
+    assert_eq!((word(&report), output.status.code()), ("resize", Some(0)), "{report:#?}");
+    let guards = report.guards.expect("are told");
+    assert_eq!(guards.recommender.state, "unreadable");
+    assert_eq!(guards.admission_controller.state, "unreadable");
+    let notes = report.notes.join("\n");
+    for words in ["Lease kube-system/vpa-updater", "PodDisruptionBudgets", "Leases in kube-system"]
+    {
+        assert!(notes.contains(words), "{words} is not in {notes}");
+    }
+    assert!(ready(&asker.bed, &asker.namespace, "web", 3).await.len() == 3, "nothing was changed");
+}
+
+/// What is needed to ask about pods of a namespace.
+fn reading(namespace: &str) -> String {
+    let resources = [
+        ("''", "[pods, limitranges, replicationcontrollers]"),
+        ("apps", "[deployments, replicasets, statefulsets, daemonsets]"),
+        ("batch", "[jobs, cronjobs]"),
+        ("autoscaling.k8s.io", "[verticalpodautoscalers]"),
+    ];
+    let rule = |(group, resources): &(&str, &str)| {
+        format!("- {{apiGroups: [{group}], resources: {resources}, verbs: [get, list, watch]}}\n")
+    };
+    let rules: String = resources.iter().map(rule).collect();
+    format!(
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: reader, namespace: {namespace}}}
+rules:
+{rules}---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: reader, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}}
+subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
+"
+    )
+}
+
+#[test]
+fn the_sample_of_a_pod_follows_its_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
+    let text = std::fs::read_to_string(path).expect("the sample is in the repository");
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(faults(&schema("explain-pod.v1.json"), &value), Vec::<String>::new());
+    let mut wrong = value.clone();
+    wrong["verdict"]["action"] = json!("perhaps");
+    wrong["more"] = json!(1);
+    assert_eq!(faults(&schema("explain-pod.v1.json"), &wrong).len(), 2);
+    let reasons = &schema("explain-pod.v1.json")["properties"]["verdict"]["properties"]["reason"];
+    for word in Skip::WORDS {
+        let known = reasons["enum"].as_array().expect("a list");
+        assert!(known.contains(&json!(word)), "{word} is not in the schema");
+    }
+    let report: PodReport = serde_json::from_value(value.clone()).expect("a report");
+    assert_eq!(serde_json::to_value(&report).expect("JSON"), value, "it is all there");
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused_before_anybody_is_asked() {
+    let refuse = |flags: &[&str], code| {
+        let words = [&["explain", "pod", "web-0", "--kubeconfig=/nonexistent"], flags].concat();
+        refused(&plimsoll(&words).output().expect("starts"), code)
+    };
+    assert!(refuse(&["--change-window=sometimes"], 1).contains("--change-window"));
+    assert!(refuse(&["--evict-tolerance=1"], 2).contains("--eviction-tolerance"));
+    assert!(refuse(&[], 1).contains("/nonexistent"));
+}
