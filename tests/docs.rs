@@ -7,7 +7,7 @@ use plimsoll::{
     cli::{self, flags},
     compat::Fix,
     doctor,
-    explain::{Report, text},
+    explain::{PodReport, Report, pod, text},
     look::{Glyphs, Look},
     recommend::tuning::{PROFILES, Profile},
 };
@@ -152,6 +152,16 @@ fn the_explanation_in_the_readme_is_what_is_printed_for_the_sample() {
     let printed = text::render(&report, &look);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("README.md", "explanation", &format!("```text\n{printed}```\n"));
+}
+
+#[test]
+fn the_explanation_of_a_pod_in_the_readme_is_what_is_printed_for_the_sample() {
+    let report: PodReport =
+        serde_json::from_str(&page("tests/data/explain-pod.json")).expect("JSON");
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+    let printed = pod::text::render(&report, &look);
+    generated("README.md", "pod explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]

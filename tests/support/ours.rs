@@ -34,9 +34,13 @@ impl Ours {
     /// Starts the recommender under this name with these flags beside those that it needs here, and says on which port
     /// it serves.
     pub fn start(&self, name: &str, flags: &[&str]) -> u16 {
+        self.start_role("recommender", name, flags)
+    }
+
+    fn start_role(&self, role: &str, name: &str, flags: &[&str]) -> u16 {
         let port = Port::claim();
         let mut arguments = vec![
-            "recommender".to_owned(),
+            role.to_owned(),
             format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
             format!("--address=127.0.0.1:{port}"),
         ];
@@ -45,6 +49,12 @@ impl Ours {
         let number = port.number();
         self.ports.lock().expect("no panic").push(port);
         number
+    }
+
+    /// Starts the updater under this name with these flags beside those that it needs here, and says on which port it
+    /// serves. A kubeconfig among the flags goes before that of the bed.
+    pub fn updater(&self, name: &str, flags: &[&str]) -> u16 {
+        self.start_role("updater", name, flags)
     }
 
     /// Starts the admission controller under this name, without registering it, and says on which port it serves, and

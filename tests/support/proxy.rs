@@ -38,7 +38,7 @@ pub struct Proxy {
     written: Arc<Mutex<BTreeSet<String>>>,
     cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
-    _port: Port,
+    port: Port,
 }
 
 impl Proxy {
@@ -47,12 +47,23 @@ impl Proxy {
         behind: Client,
         meddler: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static,
     ) -> Self {
+        Self::start_both(behind, meddler, |_, _| pass()).await
+    }
+
+    /// The same with a second meddler, which is asked once the server has answered: it can keep the answer back, or give
+    /// another one.
+    pub async fn start_both(
+        behind: Client,
+        meddler: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static,
+        afterwards: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static,
+    ) -> Self {
         let port = Port::claim();
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
         let seen: Arc<Mutex<Vec<_>>> = Arc::default();
         let written: Arc<Mutex<BTreeSet<_>>> = Arc::default();
         let meddler: Arc<Meddler> = Arc::new(meddler);
+        let afterwards: Arc<Meddler> = Arc::new(afterwards);
         let (cuts, cut) = watch::channel(0);
         let task = tokio::spawn({
             let (seen, written) = (Arc::clone(&seen), Arc::clone(&written));
@@ -60,7 +71,7 @@ impl Proxy {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
                     let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
-                    let written = Arc::clone(&written);
+                    let (written, afterwards) = (Arc::clone(&written), Arc::clone(&afterwards));
                     let (behind, cut) = (behind.clone(), cut.clone());
                     tokio::spawn(async move {
                         let service = service_fn(move |request: Request<Incoming>| {
@@ -68,7 +79,12 @@ impl Proxy {
                             let method = request.method().clone();
                             let meddle = meddler(&method, &path);
                             seen.lock().expect("no panic").push((method, path, Instant::now()));
-                            let way = (behind.clone(), Arc::clone(&written));
+                            let written = Arc::clone(&written);
+                            let way = Way {
+                                behind: behind.clone(),
+                                written,
+                                afterwards: Arc::clone(&afterwards),
+                            };
                             respond(way, request, meddle, cut.clone())
                         });
                         // A client that goes away is no concern of a test.
@@ -79,11 +95,21 @@ impl Proxy {
                 }
             }
         });
-        let address = format!("http://127.0.0.1:{}", port.number());
-        let mut config = kube::Config::new(address.parse().expect("an address"));
+        let mut config = kube::Config::new(address(&port).parse().expect("an address"));
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client");
-        Self { client, seen, written, cuts, task, _port: port }
+        Self { client, seen, written, cuts, task, port }
+    }
+
+    /// A kubeconfig for a process that is to go through it.
+    pub fn kubeconfig(&self) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: way\n\
+             clusters: [{{name: way, cluster: {{server: '{}'}}}}]\n\
+             users: [{{name: way, user: {{}}}}]\n\
+             contexts: [{{name: way, context: {{cluster: way, user: way}}}}]\n",
+            address(&self.port),
+        )
     }
 
     /// Ends all answers that are still being given: watches, above all.
@@ -94,6 +120,12 @@ impl Proxy {
     /// How many requests have arrived.
     pub fn count(&self) -> usize {
         self.seen.lock().expect("no panic").len()
+    }
+
+    /// All requests that have arrived, in order.
+    pub fn requests(&self) -> Vec<(Method, String)> {
+        let seen = self.seen.lock().expect("no panic");
+        seen.iter().map(|(method, path, _)| (method.clone(), path.clone())).collect()
     }
 
     /// The objects below this path that were to be written, a status as the object that it is of: after
@@ -137,8 +169,19 @@ pub fn refuse(code: u16, retry_after: Option<u64>) -> Meddle {
     Box::pin(async { Some(answer) })
 }
 
+fn address(port: &Port) -> String {
+    format!("http://127.0.0.1:{}", port.number())
+}
+
+/// Where requests go on to, and what is noted and asked on the way.
+struct Way {
+    behind: Client,
+    written: Arc<Mutex<BTreeSet<String>>>,
+    afterwards: Arc<Meddler>,
+}
+
 async fn respond(
-    (behind, written): (Client, Arc<Mutex<BTreeSet<String>>>),
+    Way { behind, written, afterwards }: Way,
     request: Request<Incoming>,
     meddle: Meddle,
     mut cut: watch::Receiver<u64>,
@@ -148,6 +191,7 @@ async fn respond(
         return Ok(answer.map(whole));
     }
     let (mut parts, body) = request.into_parts();
+    let (method, asked) = (parts.method.clone(), parts.uri.path().to_owned());
     let bad = |why: String| {
         let answer = Response::builder().status(StatusCode::BAD_GATEWAY);
         answer.body(whole(Full::from(why))).expect("an answer")
@@ -169,6 +213,9 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
+    if let Some(other) = afterwards(&method, &asked).await {
+        return Ok(other.map(whole));
+    }
     let (parts, body) = answer.into_parts();
     let ends = async move {
         if cut.changed().await.is_err() {

@@ -1,6 +1,16 @@
 //! The updater as a role on a real control plane.
 
+mod conditions;
+mod differential;
 mod evictions;
+mod faults;
+mod guards;
 mod in_place;
+mod kinds;
+mod process;
+mod referee;
+mod resizes;
 mod rights;
 pub mod stage;
+mod way;
+mod webhook;

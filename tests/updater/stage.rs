@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -15,12 +15,16 @@ use plimsoll::{
         UpdaterConfig,
         updater::{self, Running},
     },
+    update::{
+        Ledger,
+        guard::{Charge, ledger},
+    },
 };
 use serde_json::{Value, json};
 
 use crate::{
     storage::objects::defined,
-    support::{Bed, fetch::fetch, nodes::is_ready, objects, wait},
+    support::{Bed, clock::wall_now, fetch::fetch, nodes::is_ready, objects, wait},
 };
 
 /// The shared bed, with the definitions and a namespace of the test's own.
@@ -82,6 +86,19 @@ pub async fn ready(bed: &Bed, namespace: &str, name: &str, replicas: usize) -> V
     .await
 }
 
+/// Waits until the pods of a workload are older than so many seconds. Pods that are younger than what clocks may differ
+/// by cannot be told from those that a change has made.
+pub async fn aged(bed: &Bed, namespace: &str, name: &str, seconds: i64) {
+    wait::until("its pods are old enough", || async {
+        let pods = pods(&bed.client(), namespace, name).await;
+        let created = |pod: &Pod| Some(pod.metadata.creation_timestamp.as_ref()?.0);
+        let age = |pod: &Pod| Some(wall_now().duration_since(created(pod)?).as_secs());
+        let is_old = |pod: &Pod| age(pod).is_some_and(|age| age > seconds);
+        pods.iter().all(is_old).then_some(())
+    })
+    .await;
+}
+
 /// The pods of a workload.
 pub async fn pods(client: &Client, namespace: &str, name: &str) -> Vec<Pod> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
@@ -124,6 +141,13 @@ pub async fn recommend(bed: &Bed, namespace: &str, name: &str, cpu: &str) {
     api.patch_status(name, &PatchParams::default(), &patch).await.expect("a status");
 }
 
+/// Changes the mode of a VPA.
+pub async fn set_mode(bed: &Bed, namespace: &str, name: &str, mode: &str) {
+    let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    let spec = json!({"spec": {"updatePolicy": {"updateMode": mode}}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&spec)).await.expect("a mode");
+}
+
 /// The VPA as it is.
 pub async fn read(bed: &Bed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
@@ -159,6 +183,30 @@ pub async fn passes(running: &Running, more: u64) {
 pub async fn metrics(running: &Running) -> String {
     let page = fetch(&format!("http://{}/metrics", running.address())).await.expect("is served");
     String::from_utf8_lossy(&page).into_owned()
+}
+
+/// The sum of the series of a metric with all of these labels.
+pub fn of_metrics(page: &str, name: &str, labels: &[&str]) -> f64 {
+    let of_name = page.lines().filter(|line| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    let fits = of_name.filter(|line| labels.iter().all(|label| line.contains(label)));
+    fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// The Lease of the updaters of a namespace.
+pub async fn lease(bed: &Bed, namespace: &str) -> Lease {
+    let leases = Api::<Lease>::namespaced(bed.client(), namespace);
+    leases.get("vpa-updater").await.expect("it is there")
+}
+
+/// Changes of late in a namespace, as the Lease of its updaters tells.
+pub async fn booked(bed: &Bed, namespace: &str, charge: Charge) -> u32 {
+    let annotations = lease(bed, namespace).await.metadata.annotations.unwrap_or_default();
+    let ledger = annotations.get(ledger::KEY).map(|text| Ledger::read(text).expect("is read"));
+    let now = Clock::wall().now();
+    ledger.map_or(0, |ledger| ledger.in_namespace(namespace, charge, now))
 }
 
 /// Amount of CPU that a pod asks for.

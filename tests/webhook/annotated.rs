@@ -7,7 +7,7 @@ use k8s_openapi::{
     ByteString,
     api::{
         admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment,
-        core::v1::Pod,
+        autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod,
     },
 };
 use kube::{
@@ -99,8 +99,21 @@ async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_
     annotate(&bed, &namespace, "plimsoll.dev/limit-policy", "fixed:4").await;
     until_made(&bed, &namespace, &limited, "the annotation holds", is("250m", "1")).await;
 
-    let vpas = format!("/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers");
     let patch = json!({"metadata": {"annotations": {"plimsoll.dev/limit-policy": "double"}}});
+    let warnings = warnings_of(&bed, &namespace, &patch).await;
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(
+        warning.contains("plimsoll.dev/limit-policy: `double` is not")
+            && warning.contains("ignored"),
+        "{warning}"
+    );
+    until_made(&bed, &namespace, &limited, "the flag holds again", is("250m", "300m")).await;
+    served.running.stop().await;
+}
+
+/// What the API server says beside its yes when the VPA is changed like this.
+async fn warnings_of(bed: &Bed, namespace: &str, patch: &Value) -> Vec<String> {
+    let vpas = format!("/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers");
     let request = http::Request::patch(format!("{vpas}/web"))
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(kube::client::Body::from(patch.to_string().into_bytes()))
@@ -108,14 +121,41 @@ async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_
     let answer = bed.client().send(request).await.expect("an answer");
     assert!(answer.status().is_success(), "{}", answer.status());
     let warnings = answer.headers().get_all(http::header::WARNING).iter();
-    let warnings: Vec<_> = warnings.map(|text| text.to_str().unwrap_or_default()).collect();
-    let [warning] = warnings[..] else { panic!("{warnings:?}") };
+    warnings.map(|text| text.to_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resources() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let web = both(&bed, &namespace).await;
+    let served = start(bed.client(), &[], |_| {}).await;
+    ready(&served).await;
+    called(&bed, &namespace).await;
+    let wish = |number: u32| json!({"spec": {"updatePolicy": {"updateMode": "Recreate", "minReplicas": number}}});
+    assert_eq!(warnings_of(&bed, &namespace, &wish(3)).await, [""; 0]);
+    let scaler = json!({
+        "metadata": {"name": "web-scaler"},
+        "spec": {
+            "maxReplicas": 5,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": web.name_any()},
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60},
+            }}],
+        },
+    });
+    let scaler: HorizontalPodAutoscaler = serde_json::from_value(scaler).expect("an HPA");
+    let scalers = Api::<HorizontalPodAutoscaler>::namespaced(bed.client(), &namespace);
+    scalers.create(&PostParams::default(), &scaler).await.expect("created");
+    let warnings = warnings_of(&bed, &namespace, &wish(4)).await;
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(
-        warning.contains("plimsoll.dev/limit-policy: `double` is not")
-            && warning.contains("ignored"),
+        warning.contains("HorizontalPodAutoscaler") && warning.contains("web-scaler"),
         "{warning}"
     );
-    until_made(&bed, &namespace, &limited, "the flag holds again", is("250m", "300m")).await;
+    let annotated = json!({"metadata": {"annotations": {"of": "somebody"}}});
+    assert_eq!(warnings_of(&bed, &namespace, &annotated).await, [""; 0], "the wish is the same");
     served.running.stop().await;
 }
 

@@ -178,10 +178,14 @@ impl Life<'_> {
     /// Phase and readiness, from the containers.
     fn conclude(&mut self) {
         let statuses = self.status.container_statuses.as_deref().unwrap_or(&[]);
-        let ends: Vec<_> = statuses
-            .iter()
-            .filter_map(|status| Some(status.state.as_ref()?.terminated.as_ref()?.exit_code))
-            .collect();
+        // One that runs again, as after a resize that restarts it, has not ended.
+        let last_end = |status: &ContainerStatus| {
+            let code = status.state.as_ref()?.terminated.as_ref()?.exit_code;
+            let mut containers = self.pod.spec.as_ref()?.containers.iter();
+            let container = containers.find(|one| one.name == status.name)?;
+            (!self.runs_again(container, code)).then_some(code)
+        };
+        let ends: Vec<_> = statuses.iter().filter_map(last_end).collect();
         let over = !ends.is_empty() && ends.len() == statuses.len();
         let ready = !over && statuses.iter().all(|status| status.ready);
         let phase = match () {

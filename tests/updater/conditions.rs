@@ -1,0 +1,200 @@
+//! Conditions of one VPA that two roles write at the same time, and somebody else too.
+
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    runtime::watcher::{self, Event, watcher},
+};
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::stage;
+use crate::{
+    recommender::start::{self as recommender, passed, written},
+    storage::objects::defined,
+    support::{Bed, Usage, clock::wall_now, nodes::is_ready, objects, usage::Use, wait},
+};
+
+const PASSES: u64 = 1000;
+const MINUTE: Duration = Duration::from_mins(1);
+const ALL: [&str; 3] = ["Foreign", "RecommendationProvided", "UpdatesHeldBack"];
+
+/// Follows every version of a VPA.
+struct Follower {
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    versions: usize,
+    /// What each version had after all three were there, where one of them was not.
+    lost: Vec<BTreeSet<String>>,
+    is_whole: bool,
+    /// How often what a role says became something else.
+    recommended: Changes,
+    held: Changes,
+}
+
+#[derive(Default)]
+struct Changes {
+    last: String,
+    count: usize,
+}
+
+impl Changes {
+    fn see(&mut self, now: String) {
+        if now != self.last {
+            self.last = now;
+            self.count += 1;
+        }
+    }
+}
+
+impl Seen {
+    fn see(&mut self, vpa: &VerticalPodAutoscaler) {
+        let status = vpa.status.clone().unwrap_or_default();
+        let kinds: BTreeSet<String> =
+            status.conditions.iter().map(|one| one.kind.clone()).collect();
+        let is_whole = ALL.iter().all(|kind| kinds.contains(*kind));
+        if self.is_whole && !is_whole {
+            self.lost.push(kinds);
+        }
+        self.is_whole |= is_whole;
+        self.versions += 1;
+        self.recommended.see(serde_json::to_string(&status.recommendation).expect("JSON"));
+        let held = status.conditions.iter().find(|one| one.kind == "UpdatesHeldBack");
+        self.held.see(held.map(|one| one.message.clone()).unwrap_or_default());
+    }
+}
+
+impl Follower {
+    fn follow(client: Client, namespace: &str) -> Self {
+        let vpas = Api::<VerticalPodAutoscaler>::namespaced(client, namespace);
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let task = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                let mut events = pin!(watcher(vpas, watcher::Config::default()));
+                while let Ok(Some(event)) = events.try_next().await {
+                    if let Event::Apply(vpa) | Event::InitApply(vpa) = event {
+                        seen.lock().expect("no panic").see(&vpa);
+                    }
+                }
+            }
+        });
+        Self { seen, task }
+    }
+
+    fn look<T>(&self, at: impl FnOnce(&Seen) -> T) -> T {
+        assert!(!self.task.is_finished(), "the watch has ended");
+        at(&self.seen.lock().expect("no panic"))
+    }
+}
+
+#[tokio::test]
+async fn a_recommender_and_an_updater_write_conditions_for_a_thousand_passes_and_none_is_lost() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    bed.nodes().add("node", "16", "64Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let yaml = objects::deployment("web", 2, "10m", "16Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &yaml).await;
+    bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.7, memory: 900 << 20 });
+    stage::vpa(&bed, &namespace, "web", "Recreate", "1").await;
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
+    // Every other minute it is the window that holds updates back, and else the budget.
+    let foreign = json!([{"type": "Foreign", "status": "True", "reason": "Test"}]);
+    let foreign = json!({"status": {"conditions": foreign}});
+    let parameters = PatchParams::default();
+    vpas.patch_status("web", &parameters, &Patch::Merge(&foreign)).await.expect("a status");
+    let window = json!({"metadata": {"annotations": {
+        "plimsoll.dev/change-window": "*/2 * * * * for 1m",
+    }}});
+    vpas.patch("web", &parameters, &Patch::Merge(&window)).await.expect("an annotation");
+    let follower = Follower::follow(bed.client(), &namespace);
+
+    let now = wall_now();
+    usage.at(now);
+    let clock = Clock::stepped(now.into());
+    let fast = ["--kube-api-qps=1000", "--kube-api-burst=2000"];
+    let flags = [&fast[..], &["--bounds-dead-band=0", "--checkpoint-interval=48h"]].concat();
+    let recommender = recommender::start(&bed, &clock, &flags).await;
+    let flags = [
+        &fast[..],
+        &[
+            "--updater-interval=1m",
+            "--recommender-heartbeat=ignore",
+            "--max-disruptions-per-hour=0",
+            "--leader-elect=false",
+        ],
+    ]
+    .concat();
+    let updater = stage::start_with(bed.client(), &namespace, &flags, clock.clone(), |_| {}).await;
+    passed(&recommender, 1).await;
+    let mut passes = updater.passes();
+    let mut made = passes.borrow_and_update().0;
+    for pass in 1..PASSES {
+        usage.at(clock.now().later(MINUTE).into());
+        clock.step(MINUTE);
+        // Both decide at once, and neither waits for what the other one writes.
+        passed(&recommender, 1 + pass).await;
+        let done = passes.wait_for(|(count, _)| *count > made);
+        made =
+            tokio::time::timeout(wait::PATIENCE, done).await.expect("a pass").expect("it runs").0;
+    }
+    written(&recommender).await;
+    let pages = [
+        String::from_utf8_lossy(
+            &crate::support::fetch::fetch(&format!("http://{}/metrics", recommender.address()))
+                .await
+                .expect("is served"),
+        )
+        .into_owned(),
+        stage::metrics(&updater).await,
+    ];
+    let count = |outcome: &str| {
+        let labels = [r#"kind="status""#, outcome];
+        pages.each_ref().map(|page| stage::of_metrics(page, "plimsoll_writes_total", &labels))
+    };
+    let (stored, conflicts) = (count(r#"outcome="200""#), count(r#"outcome="409""#));
+    updater.stop().await;
+    recommender.stop().await;
+
+    let last = vpas.get("web").await.expect("it is there");
+    let conditions = last.status.clone().expect("a status").conditions;
+    for kind in ALL {
+        let found = conditions.iter().find(|one| one.kind == kind);
+        assert!(found.is_some_and(|one| one.status == "True"), "{kind}: {conditions:?}");
+    }
+    let text = serde_json::to_string(&last.status).expect("JSON");
+    wait::until("the last version was seen", || async {
+        let last = follower.look(|seen| (seen.recommended.last.clone(), seen.held.last.clone()));
+        let held = serde_json::to_string(&last.1).expect("JSON");
+        (text.contains(&last.0) && text.contains(&held)).then_some(())
+    })
+    .await;
+    follower.look(|seen| {
+        let (targets, held) = (seen.recommended.count as u64, seen.held.count as u64);
+        let told = format!(
+            "{} versions, {targets} recommendations, {held} reasons, {stored:?} stored, {conflicts:?} conflicts",
+            seen.versions
+        );
+        assert_eq!(seen.lost, Vec::<BTreeSet<String>>::new(), "{told}");
+        // Passes do not wait for what they write: of several decisions the last one is written.
+        assert!(targets >= PASSES / 10 && held >= PASSES / 10, "{told}");
+        assert!(conflicts.iter().sum::<f64>() >= 10.0, "they hardly met: {told}");
+    });
+}

@@ -1,0 +1,333 @@
+//! Compares what two updaters asked about the same pods: which were touched, how, in which order, and what the server
+//! said to it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use http::Method;
+use serde_json::Value;
+
+use super::pods::{self, Kind};
+use super::rehearsal::Asked;
+use super::scenario::{Scenario, Subject};
+
+/// What was to be done to a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// It was to go.
+    Evict,
+    /// Its containers were to have this: amounts by `CONTAINER LIST RESOURCE`.
+    Resize(BTreeMap<String, String>),
+    /// Its annotations were to say this, or not to be there.
+    Annotate(BTreeMap<String, Option<String>>),
+    /// Something that no updater does.
+    Other(String),
+}
+
+/// What was to be done to a pod of some kind, and what the server said.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deed {
+    /// Name of its kind.
+    pub kind: String,
+    /// What.
+    pub act: Act,
+    /// The server's code.
+    pub code: u16,
+}
+
+/// A difference that is known.
+#[derive(Debug)]
+pub struct Listed {
+    /// Why.
+    pub reason: &'static str,
+    /// Whether it is about such a deed, while boosts are taken back or not. Those are left out on both sides.
+    covers: fn(&Deed, &Kind, bool) -> bool,
+}
+
+/// All that are.
+pub const LISTED: [Listed; 3] = [
+    Listed {
+        reason: "a resize that names no amount is not sent: upstream takes a container without resources for one that \
+                 gets some, and asks until the pod is gone",
+        covers: |deed, _, _| matches!(&deed.act, Act::Resize(amounts) if amounts.is_empty()),
+    },
+    Listed {
+        reason: "what a container had before its boost is looked at only where nothing is recommended for it: upstream \
+                 leaves the boost if that cannot be read",
+        covers: |deed, kind, _| {
+            kind.has_bad_boost() && matches!(&deed.act, Act::Resize(_) | Act::Annotate(_))
+        },
+    },
+    Listed {
+        reason: "what says that a pod is boosted goes when its boost is taken back: upstream's other resizes take it away, too",
+        covers: |deed, kind, unboosts| match &deed.act {
+            Act::Annotate(said) => {
+                kind.is_boosted && (!unboosts || said.keys().all(|key| key == pods::MARKER))
+            }
+            _ => false,
+        },
+    },
+];
+
+/// What came of a comparison.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Differences that are not listed, as text.
+    pub unlisted: Vec<String>,
+    /// How often each of the listed ones was found.
+    pub listed: [usize; LISTED.len()],
+    /// VPAs with pods that are alike to upstream's eyes only: their order is nobody's.
+    pub tied: usize,
+    /// VPAs of which more than one pod was touched in order.
+    pub ordered: usize,
+    /// Deeds by what they are, on upstream's side.
+    pub deeds: BTreeMap<String, usize>,
+}
+
+/// How urgent upstream finds pods, by namespace and name, as it prints it.
+pub type Urgencies = HashMap<String, String>;
+
+// === impl Findings ===
+
+impl Findings {
+    /// Compares both sides. With `unboosts`, pods that are boosted are asked about at any time, whatever the pass.
+    pub fn of(
+        scenario: &Scenario,
+        sides: [&[Asked]; 2],
+        urgencies: &Urgencies,
+        (passes, unboosts): (usize, bool),
+    ) -> Self {
+        let mut findings = Self::default();
+        let sides = sides.map(by_pod);
+        for subject in &scenario.subjects {
+            let ties = subject.has_unlike_ties(urgencies);
+            findings.tied += usize::from(ties);
+            let is_apart = |kind: &Kind| unboosts && kind.is_boosted;
+            for pass in 1..=passes {
+                let made = [0, 1].map(|side| {
+                    let deeds = deeds(subject, &sides[side], |one, kind| {
+                        one.pass == pass && !is_apart(kind)
+                    });
+                    without_listed(subject, unboosts, deeds)
+                });
+                findings.count(&made[0].0);
+                let is_ordered = made[0].0.iter().collect::<BTreeSet<_>>().len() > 1;
+                findings.ordered += usize::from(is_ordered && pass == 1 && !ties);
+                findings.compare(subject, &format!("pass {pass}"), made, ties);
+            }
+            let made = [0, 1].map(|side| {
+                let deeds = deeds(subject, &sides[side], |_, kind| is_apart(kind));
+                without_listed(subject, unboosts, once(subject, deeds))
+            });
+            findings.count(&made[0].0);
+            findings.compare(subject, "boosted pods", made, true);
+        }
+        findings
+    }
+
+    fn count(&mut self, deeds: &[Deed]) {
+        for deed in deeds {
+            let word = match &deed.act {
+                Act::Evict => "evict",
+                Act::Resize(_) => "resize",
+                Act::Annotate(_) => "annotate",
+                Act::Other(_) => "other",
+            };
+            *self.deeds.entry(format!("{word} {}", deed.code)).or_default() += 1;
+        }
+    }
+
+    fn compare(
+        &mut self,
+        subject: &Subject,
+        what: &str,
+        [theirs, ours]: [Parted; 2],
+        any_order: bool,
+    ) {
+        let left_out = theirs.1.iter().zip(&ours.1);
+        for (found, (one, other)) in self.listed.iter_mut().zip(left_out) {
+            let lacks = |one: &[Deed], other: &[Deed]| {
+                one.iter().filter(|deed| !other.contains(deed)).count()
+            };
+            *found += lacks(one, other) + lacks(other, one);
+        }
+        let (mut one, mut other) = (theirs.0.clone(), ours.0.clone());
+        if any_order {
+            one.sort();
+            other.sort();
+        }
+        if one != other {
+            let lines = |deeds: &[Deed]| {
+                let lines: Vec<_> = deeds.iter().map(|deed| format!("    {deed}\n")).collect();
+                lines.concat()
+            };
+            self.unlisted.push(format!(
+                "{}/{} {what}\n  upstream\n{}  ours\n{}{}",
+                subject.workload.namespace,
+                subject.workload.name,
+                lines(&theirs.0),
+                lines(&ours.0),
+                subject.described(),
+            ));
+        }
+    }
+}
+
+/// What counts, and what is left out because it is listed.
+type Parted = (Vec<Deed>, [Vec<Deed>; LISTED.len()]);
+
+/// Leaves out what is listed.
+fn without_listed(subject: &Subject, unboosts: bool, done: Vec<Done>) -> Parted {
+    let mut left_out = <[Vec<Deed>; LISTED.len()]>::default();
+    let mut left = Vec::new();
+    for Done { deed, kind, .. } in done {
+        let kind = &subject.kinds[kind];
+        match LISTED.iter().position(|listed| (listed.covers)(&deed, kind, unboosts)) {
+            Some(which) => left_out[which].push(deed),
+            None => left.push(deed),
+        }
+    }
+    (left, left_out)
+}
+
+impl Subject {
+    /// Whether two pods that are not alike are equally urgent.
+    fn has_unlike_ties(&self, urgencies: &Urgencies) -> bool {
+        let mut kinds = HashMap::new();
+        (0..).zip(&self.pods).any(|(number, &kind)| {
+            let name = self.workload.pod_name(number);
+            let urgency = urgencies.get(&format!("{}/{name}", self.workload.namespace));
+            urgency.is_some_and(|urgency| *kinds.entry(urgency).or_insert(kind) != kind)
+        })
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} -> {}", self.kind, self.act, self.code)
+    }
+}
+
+/// A deed, and the indices of its pod and of its kind.
+struct Done {
+    deed: Deed,
+    kind: usize,
+    pod: usize,
+    pass: usize,
+}
+
+type ByPod<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a Asked)>>;
+
+/// What was asked, by namespace and pod, each with its place among all.
+fn by_pod(asked: &[Asked]) -> ByPod<'_> {
+    let mut found = ByPod::new();
+    for (place, one) in asked.iter().enumerate() {
+        let Some((namespace, pod)) = one.pod() else { continue };
+        found.entry((namespace, pod)).or_default().push((place, one));
+    }
+    found
+}
+
+/// What was done to those pods of a workload that are wanted, in order.
+fn deeds(
+    subject: &Subject,
+    asked: &ByPod<'_>,
+    is_wanted: impl Fn(&Asked, &Kind) -> bool,
+) -> Vec<Done> {
+    let mut found = Vec::new();
+    let Subject { workload, kinds, pods, .. } = subject;
+    for (pod, &kind) in pods.iter().enumerate() {
+        let name = workload.pod_name(pod as u64);
+        let Some(of_pod) = asked.get(&(&*workload.namespace, &*name)) else { continue };
+        for &(place, one) in of_pod {
+            if is_wanted(one, &kinds[kind]) {
+                let act = Act::of(one, &workload.containers);
+                let deed = Deed { kind: kinds[kind].name.clone(), act, code: one.code };
+                found.push((place, Done { deed, kind, pod, pass: one.pass }));
+            }
+        }
+    }
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, done)| done).collect()
+}
+
+/// The end of a boost is tried until it is done, so it counts once for each pod. Where pods are looked at in passes too,
+/// it is anybody's guess which of those that are alike were asked about twice.
+fn once(subject: &Subject, mut done: Vec<Done>) -> Vec<Done> {
+    let by = |one: &Done| match one.deed.act {
+        Act::Evict => (one.pass, one.pod),
+        _ if subject.is_boosting() => (0, one.pod),
+        _ => (0, 0),
+    };
+    done.sort_by(|one, other| (&one.deed, by(one)).cmp(&(&other.deed, by(other))));
+    done.dedup_by(|one, other| one.deed == other.deed && by(one) == by(other));
+    done
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// Namespace and name of the pod.
+    pub fn pod(&self) -> Option<(&str, &str)> {
+        let rest = self.path.strip_prefix("/api/v1/namespaces/")?;
+        let mut words = rest.split('/');
+        let (namespace, _, pod) = (words.next()?, words.next()?, words.next()?);
+        Some((namespace, pod))
+    }
+}
+
+// === impl Act ===
+
+impl Act {
+    fn of(asked: &Asked, containers: &[String]) -> Self {
+        let end = asked.path.split('/').nth(7);
+        match (&asked.method, end) {
+            (&Method::POST, Some("eviction")) => Self::Evict,
+            (&Method::PATCH, Some("resize")) => Self::Resize(amounts(&asked.body, containers)),
+            (&Method::PATCH, None) => Self::Annotate(annotations(&asked.body)),
+            _ => Self::Other(format!("{} {}", asked.method, asked.path)),
+        }
+    }
+}
+
+/// Amounts of a patch: upstream writes operations, ours fields.
+fn amounts(body: &Value, containers: &[String]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for operation in body.as_array().into_iter().flatten() {
+        let path: Vec<_> = operation["path"].as_str().unwrap_or_default().split('/').collect();
+        let ["", "spec", "containers", index, "resources", list, resource] = path[..] else {
+            continue;
+        };
+        let name = index.parse().ok().and_then(|index: usize| containers.get(index));
+        let name = name.map_or("nobody", |name| name);
+        let amount = operation["value"].as_str().unwrap_or_default();
+        found.insert(format!("{name} {list} {resource}"), amount.to_owned());
+    }
+    for kind in ["containers", "initContainers"] {
+        for container in body["spec"][kind].as_array().into_iter().flatten() {
+            let name = container["name"].as_str().unwrap_or_default();
+            for (list, amounts) in container["resources"].as_object().into_iter().flatten() {
+                for (resource, amount) in amounts.as_object().into_iter().flatten() {
+                    let amount = amount.as_str().unwrap_or_default();
+                    found.insert(format!("{name} {list} {resource}"), amount.to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+fn annotations(body: &Value) -> BTreeMap<String, Option<String>> {
+    let mut found = BTreeMap::new();
+    for operation in body.as_array().into_iter().flatten() {
+        let path = operation["path"].as_str().unwrap_or_default();
+        if let Some(key) = path.strip_prefix("/metadata/annotations/") {
+            let key = key.replace("~1", "/").replace("~0", "~");
+            found.insert(key, operation["value"].as_str().map(str::to_owned));
+        }
+    }
+    for (key, value) in body["metadata"]["annotations"].as_object().into_iter().flatten() {
+        found.insert(key.clone(), value.as_str().map(str::to_owned));
+    }
+    found
+}

@@ -1,0 +1,281 @@
+//! Draws what both updaters look after: workloads of every kind with their VPAs, what is recommended for them, and what
+//! stands in the way of changes.
+
+use serde_json::{Value, json};
+
+use super::pods::{Kind, NODES, Owner};
+use super::surroundings::{budgets, lease, limits, node};
+use super::vpas::{self, AUTOSCALING, VPAS, Wish, vpa};
+use crate::support::fleet::{self, Workload, Write, collection};
+use crate::support::noise::Noise;
+
+const MEBIBYTE: u64 = 1 << 20;
+/// Of so many namespaces one has LimitRanges for whole pods. Upstream dies of them, and then of them again, where a
+/// container has no recommendation; so all containers there have one.
+const POD_RANGES_EVERY: usize = 4;
+
+/// A workload with the VPAs that look after it, and its pods.
+#[derive(Debug)]
+pub struct Subject {
+    /// Who owns the pods.
+    pub workload: Workload,
+    /// Kinds of its pods.
+    pub kinds: Vec<Kind>,
+    /// Which kind each pod is of; its index is its number.
+    pub pods: Vec<usize>,
+    vpas: Vec<Value>,
+    status: Value,
+    budgets: Vec<(Value, Value)>,
+    /// Owners that it has beside those of its workload, and fields of owners that make them so.
+    owners: Vec<Write>,
+    scales: Vec<Write>,
+}
+
+/// All that both look after.
+#[derive(Debug)]
+pub struct Scenario {
+    /// Workloads in order of their number.
+    pub subjects: Vec<Subject>,
+    ranges: Vec<Write>,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Draws so many workloads, spread over the namespaces.
+    pub fn draw(seed: u64, count: usize, namespaces: &[String]) -> Self {
+        let subjects = (0..count).map(|index| {
+            let place = index % namespaces.len();
+            let is_whole = place.is_multiple_of(POD_RANGES_EVERY);
+            Subject::draw(seed, index as u64, &namespaces[place], is_whole)
+        });
+        let ranges = namespaces.iter().enumerate().filter_map(|(place, namespace)| {
+            let mut noise = Noise::of(seed, &[7, place as u64]);
+            let limits = limits(&mut noise, place.is_multiple_of(POD_RANGES_EVERY))?;
+            let object = json!({
+                "apiVersion": "v1", "kind": "LimitRange",
+                "metadata": { "name": "range", "namespace": namespace }, "spec": { "limits": limits },
+            });
+            Some(Write::create(collection("v1", namespace, "limitranges"), &object))
+        });
+        Self { ranges: ranges.collect(), subjects: subjects.collect() }
+    }
+
+    /// All that there is, in rounds: what is in one needs what was in those before.
+    pub fn rounds(&self) -> Vec<Vec<Write>> {
+        let all = |of: &dyn Fn(&Subject) -> Vec<Write>| -> Vec<Write> {
+            self.subjects.iter().flat_map(of).collect()
+        };
+        let pods = |of: &dyn Fn(&Subject, &Kind, u64) -> Option<Write>| {
+            let of_subject = |subject: &Subject| -> Vec<Write> {
+                let numbered = subject.pods.iter().zip(0..);
+                numbered.filter_map(|(&kind, n)| of(subject, &subject.kinds[kind], n)).collect()
+            };
+            all(&of_subject)
+        };
+        let mut owners = all(&|subject| {
+            let mut writes = subject.workload.owners();
+            writes.extend(subject.owners.iter().cloned());
+            writes
+        });
+        let mut reports =
+            pods(&|subject, kind, number| Some(kind.report(&subject.workload, number)));
+        let mut statuses = all(&Subject::statuses);
+        owners.extend(NODES.map(|(name, _, _)| node(name)));
+        reports.extend(NODES.map(|(name, cpu, memory)| {
+            let amounts = json!({ "cpu": cpu, "memory": memory, "pods": "10000" });
+            let status = json!({ "status": { "capacity": amounts, "allocatable": amounts } });
+            Write::patch(format!("/api/v1/nodes/{name}/status"), &status)
+        }));
+        statuses.push(lease());
+        vec![
+            owners,
+            pods(&|subject, kind, number| Some(kind.create(&subject.workload, number))),
+            reports,
+            all(&|subject| subject.vpas_and_budgets()),
+            statuses,
+            pods(&|subject, kind, number| kind.leave(&subject.workload, number)),
+            // Pods that are outside of a LimitRange cannot be created under it.
+            self.ranges.clone(),
+        ]
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Whether its VPAs boost, so that pods that are boosted are nothing to the passes.
+    pub fn is_boosting(&self) -> bool {
+        self.vpas.iter().all(vpas::is_boosting)
+    }
+
+    /// Its VPAs and kinds of pods, for a message.
+    pub fn described(&self) -> String {
+        let kinds = self.kinds.iter().map(|kind| format!("  {kind}\n"));
+        let vpas = self.vpas.iter().map(|vpa| format!("  {}\n", vpa["spec"]));
+        let lines: Vec<String> = vpas.chain(kinds).collect();
+        format!("  {}\n{}", self.status, lines.concat())
+    }
+
+    fn draw(seed: u64, index: u64, namespace: &str, is_whole: bool) -> Self {
+        let mut noise = Noise::of(seed, &[1, index]);
+        let count = noise.between(1, 3) as usize;
+        let containers = ["main", "proxy", "log-2"][..count].iter();
+        let workload = Workload {
+            namespace: namespace.to_owned(),
+            name: format!("w{index:03}"),
+            kind: fleet::Kind::ALL[index as usize % fleet::Kind::ALL.len()],
+            containers: containers.map(|name| (*name).to_owned()).collect(),
+            has_init: false,
+            request: MEBIBYTE,
+        };
+        let wishes: Vec<Wish> =
+            workload.containers.iter().map(|name| Wish::draw(&mut noise, name, is_whole)).collect();
+        let mut vpas = vec![vpa(&mut noise, &workload, &wishes, is_whole, "")];
+        if noise.chance(8) {
+            vpas.push(vpa(&mut noise, &workload, &wishes, is_whole, "-too"));
+        }
+        let mut recommended: Vec<Value> = wishes.iter().filter_map(Wish::told).collect();
+        if noise.chance(10) {
+            recommended.extend(Wish::draw(&mut noise, "mesh", true).told());
+        }
+        let status = if !is_whole && noise.chance(5) {
+            json!({ "conditions": [] })
+        } else {
+            json!({ "recommendation": { "containerRecommendations": recommended } })
+        };
+        let mut subject = Self {
+            vpas,
+            status,
+            budgets: budgets(&mut noise, &workload),
+            owners: Vec::new(),
+            scales: Vec::new(),
+            kinds: Vec::new(),
+            pods: Vec::new(),
+            workload,
+        };
+        subject.add_pods(&mut noise, &wishes);
+        subject
+    }
+
+    /// Pods of the workload as it is, and of others that own some of them.
+    fn add_pods(&mut self, noise: &mut Noise, wishes: &[Wish]) {
+        let mut owner = Owner::Usual;
+        if self.workload.kind == fleet::Kind::Rollout && noise.chance(50) {
+            let mut target = self.workload.target_ref();
+            target["controller"] = true.into();
+            target["uid"] = format!("uid-of-{}", self.workload.name).into();
+            owner = Owner::Target(target);
+        }
+        let now = self.add_kinds(noise, wishes, &owner, 3);
+        self.scale_to(noise, None, now);
+        let former = matches!(self.workload.kind, fleet::Kind::Deployment) && noise.chance(40);
+        if former {
+            let name = format!("{}-old", self.workload.name);
+            let mut reference = json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": true,
+            });
+            reference["uid"] = format!("uid-of-{name}").into();
+            let before = self.add_kinds(noise, wishes, &Owner::Former(reference), 2);
+            self.owners.push(self.former(&name));
+            self.scale_to(noise, Some(&name), before);
+        }
+        if noise.chance(5) {
+            self.add_kinds(noise, wishes, &Owner::None, 1);
+        }
+    }
+
+    fn add_kinds(&mut self, noise: &mut Noise, wishes: &[Wish], owner: &Owner, most: u64) -> u64 {
+        let mut count = 0;
+        for _ in 0..noise.between(1, most) {
+            let name = format!("k{}", self.kinds.len());
+            self.kinds.push(Kind::draw(noise, wishes, &name, owner.clone()));
+            for _ in 0..noise.between(1, 3) {
+                self.pods.push(self.kinds.len() - 1);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Has owners want about as many pods as there are.
+    fn scale_to(&mut self, noise: &mut Noise, inner: Option<&str>, pods: u64) {
+        let wanted = match noise.below(20) {
+            0 => 0,
+            1..3 => pods - 1,
+            3..5 => pods + 1,
+            5 => pods + 4,
+            _ => pods,
+        };
+        let Workload { name, namespace, kind, .. } = &self.workload;
+        let own = self.workload.inner_ref();
+        let own = own.as_ref().and_then(|inner| inner["name"].as_str());
+        let inner = inner.or(own);
+        let replicas = json!({ "spec": { "replicas": wanted } });
+        let (api_version, plural, name) = match (kind, inner) {
+            (fleet::Kind::Job | fleet::Kind::CronJob, _) => return,
+            (fleet::Kind::DaemonSet, _) => {
+                let path = collection("apps/v1", namespace, "daemonsets");
+                let status = json!({ "status": {
+                    "desiredNumberScheduled": wanted, "currentNumberScheduled": pods,
+                    "numberReady": pods, "numberMisscheduled": 0,
+                } });
+                self.scales.push(Write::patch(format!("{path}/{name}/status"), &status));
+                return;
+            }
+            (_, Some(inner)) => ("apps/v1", "replicasets", inner),
+            (fleet::Kind::StatefulSet, _) => ("apps/v1", "statefulsets", &**name),
+            (fleet::Kind::ReplicationController, _) => ("v1", "replicationcontrollers", &**name),
+            _ => ("apps/v1", "replicasets", &**name),
+        };
+        let path = collection(api_version, namespace, plural);
+        self.scales.push(Write::patch(format!("{path}/{name}"), &replicas));
+    }
+
+    /// The ReplicaSet of the rollout before.
+    fn former(&self, name: &str) -> Write {
+        let Workload { namespace, name: target, .. } = &self.workload;
+        let labels = json!({ "app": target });
+        let mut owner = self.workload.target_ref();
+        owner["controller"] = true.into();
+        owner["uid"] = format!("uid-of-{target}").into();
+        let container = json!({ "name": "main", "image": "example/any" });
+        let template =
+            json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {
+                "name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner],
+            },
+            "spec": { "selector": { "matchLabels": labels }, "template": template },
+        });
+        Write::create(collection("apps/v1", namespace, "replicasets"), &object)
+    }
+
+    fn vpas_and_budgets(&self) -> Vec<Write> {
+        let namespace = &self.workload.namespace;
+        let vpas = collection(AUTOSCALING, namespace, VPAS);
+        let budgets = collection("policy/v1", namespace, "poddisruptionbudgets");
+        let vpas = self.vpas.iter().map(|vpa| Write::create(vpas.clone(), vpa));
+        let budgets = self.budgets.iter().map(|(one, _)| Write::create(budgets.clone(), one));
+        vpas.chain(budgets).collect()
+    }
+
+    fn statuses(&self) -> Vec<Write> {
+        let namespace = &self.workload.namespace;
+        let mut writes = self.workload.statuses();
+        writes.extend(self.scales.iter().cloned());
+        for vpa in &self.vpas {
+            let path = collection(AUTOSCALING, namespace, VPAS);
+            let name = vpa["metadata"]["name"].as_str().expect("it has one");
+            let status = json!({ "status": self.status });
+            writes.push(Write::patch(format!("{path}/{name}/status"), &status));
+        }
+        for (budget, status) in &self.budgets {
+            let path = collection("policy/v1", namespace, "poddisruptionbudgets");
+            let name = budget["metadata"]["name"].as_str().expect("it has one");
+            writes.push(Write::patch(format!("{path}/{name}/status"), status));
+        }
+        writes
+    }
+}

@@ -1,0 +1,63 @@
+//! The API server goes away in the middle of a rollout, and comes back.
+
+use plimsoll::update::guard::Charge;
+
+use crate::storage::objects::defined;
+use crate::support::{Bed, fetch::fetch, log, wait};
+use crate::updater::{
+    referee::Referee,
+    stage::{self, booked, deployment, passes, vpa},
+    way::{Side, Way, What},
+};
+
+const FLAGS: &[&str] = &[
+    "--updater-interval=300ms",
+    "--cool-down=0",
+    "--canary-watch=0",
+    "--resize-rate-limit=4",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+];
+
+#[tokio::test]
+async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    bed.nodes().add("node", "16", "64Gi").await;
+    let (log, _guard) = log::keep();
+    let namespace = bed.namespace("outage").await;
+    deployment(&bed, &namespace, "web", 8).await;
+    let referee = Referee::watch(bed.client(), &namespace, "web").await;
+    vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let way = Way::to(&bed, &namespace).await;
+    let running = stage::start(way.client(), &namespace, FLAGS).await;
+    let election = running.election().expect("there is one").clone();
+    wait::until("some have more", || async { (referee.with("250m") >= 2).then_some(()) }).await;
+    way.hold((What::Note, Side::Request));
+    way.reached().await;
+    bed.control_plane().kill_api_server().await;
+    way.release();
+
+    wait::until("it leads no more", || async { (!election.is_leader()).then_some(()) }).await;
+    let tried = way.tried(What::Resize).len();
+    passes(&running, 5).await;
+    let alive = fetch(&format!("http://{}/livez", running.address())).await.expect("it answers");
+    assert_eq!(&*alive, b"ok\n");
+    assert_eq!(way.tried(What::Resize).len(), tried, "without a lease nothing is tried");
+    log.assert_line(&["a change was not booked, and is not made"]);
+    log.assert_line(&["a watch failed; it is tried again", "verticalpodautoscalers"]);
+
+    bed.control_plane().restart_api_server().await;
+    referee.have(8, "250m").await;
+    wait::until("it leads again", || async { election.is_leader().then_some(()) }).await;
+    passes(&running, 3).await;
+    let lives = referee.lives();
+    assert_eq!(lives.len(), 8, "none was replaced: {lives:?}");
+    assert!(lives.values().all(|life| life.len() == 2), "each was resized once: {lives:?}");
+    assert_eq!(way.tried(What::Resize).len(), 8);
+    assert_eq!(way.tried(What::Eviction), [""; 0]);
+    let charged = booked(&bed, &namespace, Charge::Resize).await;
+    assert!((8..=9).contains(&charged), "{charged} booked for 8 resizes");
+    running.stop().await;
+}

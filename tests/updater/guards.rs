@@ -1,0 +1,186 @@
+//! What keeps surprises away, on a real cluster: each guard by its word, in the condition and in the series, and what
+//! goes on once it lets go.
+
+use std::time::Duration;
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock, run::updater::Running};
+use serde_json::json;
+
+use super::{
+    referee::Referee,
+    stage::{self, deployment, held, held_by, metrics, of_metrics, passes, recommend, vpa},
+    webhook::Webhook,
+};
+use crate::support::{
+    Bed,
+    nodes::{Behaviour, Start},
+    wait,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// An updater whose time a test steps, one pass a step, and the workload `web` that it looks after.
+struct Scene {
+    bed: Bed,
+    namespace: String,
+    clock: Clock,
+    running: Running,
+    referee: Referee,
+}
+
+impl Scene {
+    /// Its pods are some minutes old.
+    async fn set(name: &str, replicas: u32, window: Option<&str>, flags: &[&str]) -> Option<Self> {
+        let (bed, namespace) = stage::place(name).await?;
+        deployment(&bed, &namespace, "web", replicas).await;
+        let referee = Referee::watch(bed.client(), &namespace, "web").await;
+        vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+        annotate(&bed, &namespace, window).await;
+        let clock = Clock::stepped(Clock::wall().now().later(MINUTE * 5));
+        let flags = [flags, &["--updater-interval=1s", "--leader-elect=false"]].concat();
+        let (client, its) = (bed.client(), clock.clone());
+        let running = stage::start_with(client, &namespace, &flags, its, |_| {}).await;
+        Some(Self { bed, namespace, clock, running, referee })
+    }
+
+    /// Lets time go by, and waits for the pass that this leads to.
+    async fn step(&self, by: Duration) {
+        let mut made = self.running.passes();
+        let before = made.borrow_and_update().0;
+        self.clock.step(by);
+        let made = made.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(wait::PATIENCE, made).await.expect("a pass").expect("it runs");
+    }
+
+    /// Lets seconds go by until so many pods have that much.
+    async fn until(&self, count: usize, cpu: &str) {
+        wait::until_ok(&format!("{count} have {cpu}"), || async {
+            self.step(SECOND).await;
+            let found = self.referee.with(cpu);
+            if found == count { Ok(()) } else { Err(format!("{found}")) }
+        })
+        .await;
+    }
+
+    /// Waits until the condition says this reason, and looks whether the series do.
+    async fn is_held_by(&self, reason: &str, word: &str) {
+        wait::until_ok(&format!("updates are held back: {reason}"), || async {
+            self.step(SECOND).await;
+            let vpa = stage::read(&self.bed, &self.namespace, "web").await;
+            let found = held(&vpa);
+            let is_so =
+                found.as_ref().is_some_and(|(status, found)| status == "True" && found == reason);
+            if is_so { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+        assert_eq!(restricted(&self.running, word).await, 1.0, "{word}");
+    }
+}
+
+async fn restricted(running: &Running, word: &str) -> f64 {
+    let labels = [r#"name="web""#.to_owned(), format!(r#"reason="{word}""#)];
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    of_metrics(&metrics(running).await, "plimsoll_restricted_scaling", &labels)
+}
+
+async fn annotate(bed: &Bed, namespace: &str, window: Option<&str>) {
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
+    let patch = json!({"metadata": {"annotations": {"plimsoll.dev/change-window": window}}});
+    vpas.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("annotated");
+}
+
+#[tokio::test]
+async fn a_window_a_canary_and_a_rest_hold_a_workload_one_after_the_other_and_say_so() {
+    let window = "0 0 29 2 * for 1m";
+    let Some(scene) = Scene::set("guards", 4, Some(window), &[]).await else { return };
+    scene.is_held_by("OutsideWindow", "outside_window").await;
+    assert_eq!(scene.referee.with("100m"), 4);
+
+    annotate(&scene.bed, &scene.namespace, None).await;
+    scene.until(1, "250m").await;
+    scene.is_held_by("Canary", "canary").await;
+    assert_eq!(restricted(&scene.running, "outside_window").await, 0.0);
+    for _ in 0..4 {
+        scene.step(SECOND * 10).await;
+    }
+    assert_eq!(scene.referee.with("250m"), 1, "two minutes are not over");
+    scene.step(MINUTE * 2).await;
+    scene.until(4, "250m").await;
+
+    // Another wish right after it: the workload rests first, and then one goes first again.
+    recommend(&scene.bed, &scene.namespace, "web", "400m").await;
+    scene.is_held_by("CoolDown", "cool_down").await;
+    for _ in 0..5 {
+        scene.step(MINUTE).await;
+    }
+    assert_eq!(scene.referee.with("250m"), 4, "ten minutes are not over");
+    scene.step(MINUTE * 6).await;
+    scene.until(1, "400m").await;
+    scene.is_held_by("Canary", "canary").await;
+    assert_eq!((scene.referee.with("250m"), scene.referee.with("400m")), (3, 1));
+    scene.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
+    let flags = [
+        "--max-namespace-resizes-per-hour=3",
+        "--cool-down=0",
+        "--canary-watch=0",
+        // Kubelets are on another clock here.
+        "--resize-timeout=48h",
+    ];
+    let Some(scene) = Scene::set("guards-budget", 6, None, &flags).await else { return };
+    scene.until(3, "250m").await;
+    scene.is_held_by("NamespaceBudget", "namespace_budget").await;
+    for _ in 0..5 {
+        scene.step(MINUTE * 10).await;
+    }
+    assert_eq!(scene.referee.with("250m"), 3, "an hour is not over");
+    // Changes are counted by five minutes.
+    for _ in 0..2 {
+        scene.step(MINUTE * 10).await;
+    }
+    scene.until(6, "250m").await;
+    wait::until("nothing holds it back any more", || async {
+        scene.step(SECOND).await;
+        let vpa = stage::read(&scene.bed, &scene.namespace, "web").await;
+        held(&vpa).filter(|(status, reason)| status == "False" && reason == "NothingHoldsBack")
+    })
+    .await;
+    assert_eq!(restricted(&scene.running, "namespace_budget").await, 0.0);
+    assert_eq!(scene.referee.ever(), 6);
+    scene.running.stop().await;
+}
+
+/// Real time throughout: pods of a rollout are told from those before it by their age, with a minute for wrong clocks.
+#[tokio::test]
+async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {
+    let Some((bed, namespace)) = stage::place("canary").await else { return };
+    deployment(&bed, &namespace, "web", 4).await;
+    let referee = Referee::watch(bed.client(), &namespace, "web").await;
+    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let _webhook = Webhook::start(&bed, &namespace, "web", "250m").await;
+    let held = Behaviour { start: Start::Held, ..Behaviour::default() };
+    bed.nodes().behave(&namespace, "web-", held);
+    stage::aged(&bed, &namespace, "web", 61).await;
+    let flags = ["--updater-interval=300ms", "--canary-watch=1s"];
+    let running = stage::start(bed.client(), &namespace, &flags).await;
+    held_by(&bed, &namespace, "web", "Canary").await;
+    assert_eq!(restricted(&running, "canary").await, 1.0);
+    // The second that it is watched for is over, and more.
+    passes(&running, 10).await;
+    assert_eq!((referee.ever(), referee.up()), (5, 3), "{:?}", referee.lives());
+    bed.nodes().behave(&namespace, "web-", Behaviour::default());
+    referee.have(4, "250m").await;
+    referee.settled(4).await;
+    passes(&running, 3).await;
+    assert_eq!(referee.ever(), 8, "each went once: {:?}", referee.lives());
+    assert!(referee.least() >= 2, "{} of 4 were up", referee.least());
+    running.stop().await;
+}

@@ -1,0 +1,112 @@
+//! Owns an updater as a process, for what only a process can show: it is killed, and it freezes.
+
+use std::{fs, path::Path};
+
+use super::stage::{flags, of_metrics};
+use crate::support::{Bed, fetch::fetch, keeper::State, ports::Port, wait};
+
+/// Passes and Leases as short as they may be, for workloads that are changed without a rest.
+pub const BRISK: &[&str] = &[
+    "--updater-interval=300ms",
+    "--cool-down=0",
+    "--canary-watch=0",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+];
+
+/// One updater, in its latest life.
+pub struct Process {
+    bed: Bed,
+    name: String,
+    port: Port,
+    /// How long its log was when this life began.
+    began: usize,
+}
+
+impl Process {
+    /// Starts one on a namespace, under a name that nobody else on that bed has.
+    pub fn start(bed: &Bed, name: &str, namespace: &str, kubeconfig: &Path, more: &[&str]) -> Self {
+        let (port, name) = (Port::claim(), format!("{name}-of-{namespace}"));
+        let began = read_log(bed, &name).len();
+        let mut arguments = vec!["updater".to_owned()];
+        arguments.extend(flags(namespace, more));
+        // The last one counts.
+        arguments.push(format!("--address=127.0.0.1:{port}"));
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
+        bed.keeper().start(&name, program, &arguments, &[]);
+        Self { bed: bed.clone(), name, port, began }
+    }
+
+    /// A metric of it; `None` while it does not answer.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
+        let page = fetch(&format!("http://127.0.0.1:{}/metrics", self.port)).await?;
+        Some(of_metrics(&String::from_utf8_lossy(&page), name, labels))
+    }
+
+    /// Waits until it has made so many passes more; only who leads makes any.
+    pub async fn passes(&self, more: u32) {
+        let made = || self.metric("vpa_updater_execution_latency_seconds_count", TOTAL);
+        let before = wait::until("it answers", made).await;
+        wait::until_ok("passes are made", || async {
+            let now = made().await.ok_or_else(|| self.log())?;
+            if now >= before + f64::from(more) { Ok(()) } else { Err(self.log()) }
+        })
+        .await;
+    }
+
+    /// Waits until it is ready, whether it leads or not.
+    pub async fn ready(&self) {
+        wait::until_ok("it is ready", || async {
+            let answer = fetch(&format!("http://127.0.0.1:{}/readyz", self.port)).await;
+            let answer = answer.ok_or_else(|| self.log())?;
+            if &*answer == b"ok\n" { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until it has logged a line with all of these words in this life.
+    pub async fn logs(&self, words: &[&str]) {
+        wait::until_ok(&format!("it logs {words:?}"), || async {
+            let log = self.log();
+            let found = log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+            if found { Ok(()) } else { Err(log) }
+        })
+        .await;
+    }
+
+    /// What it has logged in this life.
+    pub fn log(&self) -> String {
+        read_log(&self.bed, &self.name).split_off(self.began)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: &str) {
+        self.bed.keeper().signal(&self.name, signal);
+    }
+
+    /// Ends it, and answers its exit code.
+    pub async fn end(self, signal: &str) -> i32 {
+        self.signal(signal);
+        wait::until("it has ended", || async {
+            match self.bed.keeper().state(&self.name)? {
+                State::Exited(code) => Some(code),
+                State::Running(_) => None,
+            }
+        })
+        .await
+    }
+}
+
+const TOTAL: &[&str] = &["step=\"total\""];
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal("KILL");
+    }
+}
+
+fn read_log(bed: &Bed, name: &str) -> String {
+    String::from_utf8_lossy(&fs::read(bed.keeper().log(name)).unwrap_or_default()).into_owned()
+}
