@@ -36,6 +36,7 @@ pub struct Proxy {
     pub client: Client,
     seen: Arc<Mutex<Vec<(Method, String, Instant)>>>,
     written: Arc<Mutex<BTreeSet<String>>>,
+    codes: Arc<Mutex<Vec<(Method, String, StatusCode)>>>,
     cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
     port: Port,
@@ -62,16 +63,19 @@ impl Proxy {
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
         let seen: Arc<Mutex<Vec<_>>> = Arc::default();
         let written: Arc<Mutex<BTreeSet<_>>> = Arc::default();
+        let codes: Arc<Mutex<Vec<_>>> = Arc::default();
         let meddler: Arc<Meddler> = Arc::new(meddler);
         let afterwards: Arc<Meddler> = Arc::new(afterwards);
         let (cuts, cut) = watch::channel(0);
         let task = tokio::spawn({
-            let (seen, written) = (Arc::clone(&seen), Arc::clone(&written));
+            let (seen, written, codes) =
+                (Arc::clone(&seen), Arc::clone(&written), Arc::clone(&codes));
             async move {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
                     let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
-                    let (written, afterwards) = (Arc::clone(&written), Arc::clone(&afterwards));
+                    let (written, codes) = (Arc::clone(&written), Arc::clone(&codes));
+                    let afterwards = Arc::clone(&afterwards);
                     let (behind, cut) = (behind.clone(), cut.clone());
                     tokio::spawn(async move {
                         let service = service_fn(move |request: Request<Incoming>| {
@@ -79,10 +83,10 @@ impl Proxy {
                             let method = request.method().clone();
                             let meddle = meddler(&method, &path);
                             seen.lock().expect("no panic").push((method, path, Instant::now()));
-                            let written = Arc::clone(&written);
                             let way = Way {
                                 behind: behind.clone(),
-                                written,
+                                written: Arc::clone(&written),
+                                codes: Arc::clone(&codes),
                                 afterwards: Arc::clone(&afterwards),
                             };
                             respond(way, request, meddle, cut.clone())
@@ -98,7 +102,7 @@ impl Proxy {
         let mut config = kube::Config::new(address(&port).parse().expect("an address"));
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client");
-        Self { client, seen, written, cuts, task, port }
+        Self { client, seen, written, codes, cuts, task, port }
     }
 
     /// A kubeconfig for a process that is to go through it.
@@ -126,6 +130,17 @@ impl Proxy {
     pub fn requests(&self) -> Vec<(Method, String)> {
         let seen = self.seen.lock().expect("no panic");
         seen.iter().map(|(method, path, _)| (method.clone(), path.clone())).collect()
+    }
+
+    /// Those that the server answered, and how, in the order of its answers.
+    pub fn answers(&self) -> Vec<(Method, String, StatusCode)> {
+        self.codes.lock().expect("no panic").clone()
+    }
+
+    /// How many of these the server answered with a conflict: somebody else had written first.
+    pub fn late(&self, is_one: impl Fn(&Method, &str) -> bool) -> usize {
+        let late = self.answers().into_iter().filter(|(.., code)| *code == StatusCode::CONFLICT);
+        late.filter(|(method, path, _)| is_one(method, path)).count()
     }
 
     /// The objects below this path that were to be written, a status as the object that it is of: after
@@ -177,11 +192,12 @@ fn address(port: &Port) -> String {
 struct Way {
     behind: Client,
     written: Arc<Mutex<BTreeSet<String>>>,
+    codes: Arc<Mutex<Vec<(Method, String, StatusCode)>>>,
     afterwards: Arc<Meddler>,
 }
 
 async fn respond(
-    Way { behind, written, afterwards }: Way,
+    Way { behind, written, codes, afterwards }: Way,
     request: Request<Incoming>,
     meddle: Meddle,
     mut cut: watch::Receiver<u64>,
@@ -213,6 +229,7 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
+    codes.lock().expect("no panic").push((method.clone(), asked.clone(), answer.status()));
     if let Some(other) = afterwards(&method, &asked).await {
         return Ok(other.map(whole));
     }

@@ -55,7 +55,7 @@ async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing
     let lives = referee.lives();
     assert_eq!(lives.len(), 8, "none was replaced: {lives:?}");
     assert!(lives.values().all(|life| life.len() == 2), "each was resized once: {lives:?}");
-    assert_eq!(way.tried(What::Resize).len(), 8);
+    assert_eq!(way.asked(What::Resize), 8);
     assert_eq!(way.tried(What::Eviction), [""; 0]);
     let charged = booked(&bed, &namespace, Charge::Resize).await;
     assert!((8..=9).contains(&charged), "{charged} booked for 8 resizes");
