@@ -300,6 +300,7 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
             "--prometheus-bearer-token-file: /nonexistent",
         ),
         (&["--prometheus-matcher=cluster=qa"], 2, "its value has no quotes"),
+        (&["--metric-for-pod-labels=kube_pod_labels{"], 2, "--metric-for-pod-labels: "),
         (&["--prometheus-auth=aws"], 2, "--prometheus-aws-region"),
         (&["--prometheus-header=hunter"], 2, "'NAME: VALUE'"),
     ] {
@@ -354,6 +355,7 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
             "--prometheus-cadvisor-job-name=cadvisor",
             "--history-length=14d",
             "--password=hunter2",
+            "--pod-label-prefix=label_",
         ],
         &[],
     );
@@ -362,7 +364,7 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
             .any(|line| line["message"] == "the recommender starts" && line["name"] == "default")
     );
     let warnings = warnings(&log);
-    let [strays, secret, idle] = warnings[..] else { panic!("{warnings:?}") };
+    let [strays, secret, labels, idle] = warnings[..] else { panic!("{warnings:?}") };
     assert!(
         strays.starts_with("2 arguments are no flags") && strays.contains("--memory-saver=false"),
         "{strays}"
@@ -374,7 +376,18 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
         ),
         "{idle}"
     );
+    assert!(labels.starts_with("without effect: --pod-label-prefix: "), "{labels}");
     assert!(!format!("{log:?}").contains("hunter2"), "the log shows the password");
+}
+
+#[test]
+fn labels_of_pods_are_asked_for_where_the_query_is_named() {
+    let config = |flags: &[&str]| plimsoll::cli::recommender_config(flags).expect("is fine");
+    assert_eq!(config(&["--pod-name-label=pod"]).prometheus.labels, None);
+    let query = "--metric-for-pod-labels=kube_pod_labels[8d]";
+    let labels = config(&[query, "--pod-name-label=pod"]).prometheus.labels.expect("named");
+    assert_eq!((&*labels.query, labels.pod.as_deref()), ("kube_pod_labels[8d]", Some("pod")));
+    assert_eq!((labels.prefix, labels.namespace), (None, None), "these are found out");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_storage::prometheus::detect::Known;
+use plimsoll_storage::prometheus::{detect::Known, history::PodLabels, query::Query};
 
 use super::{Exit, door::DoorArgs, output::Problem, typed::Typed, value};
 use crate::{quantity::Quantity, run::prometheus::PrometheusConfig};
@@ -51,19 +51,19 @@ pub struct PrometheusArgs {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = value::some_time)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
     prometheus_query_timeout: Duration,
-    /// Accepted, without effect: pods are found by their owners
+    /// What names of pods' labels begin with in --metric-for-pod-labels [if not set: found out]
     #[arg(long, value_name = "PREFIX", default_value = "pod_label_")]
     #[arg(env = "PLIMSOLL_FLAG_POD_LABEL_PREFIX", hide_short_help = true, hide_env = true)]
     pod_label_prefix: String,
-    /// Accepted, without effect: pods are found by their owners
+    /// Query with the labels of pods, to tell VPAs' pods of the past by [if not set: owners tell]
     #[arg(long, value_name = "QUERY", default_value = "up{job=\"kubernetes-pods\"}")]
     #[arg(env = "PLIMSOLL_FLAG_METRIC_FOR_POD_LABELS", hide_short_help = true, hide_env = true)]
     metric_for_pod_labels: String,
-    /// Accepted, without effect: pods are found by their owners
+    /// Label with the namespace in --metric-for-pod-labels [if not set: found out]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_namespace")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAMESPACE_LABEL", hide_short_help = true, hide_env = true)]
     pod_namespace_label: String,
-    /// Accepted, without effect: pods are found by their owners
+    /// Label with the pod's name in --metric-for-pod-labels [if not set: found out]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_pod_name")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     pod_name_label: String,
@@ -111,6 +111,7 @@ impl PrometheusArgs {
                 interval: None,
                 matchers: self.door.matchers(),
             },
+            labels: self.labels(typed)?,
             length: self.history_length,
             resolution: typed.has("history_resolution").then_some(self.history_resolution),
             query_timeout: self.prometheus_query_timeout,
@@ -120,13 +121,32 @@ impl PrometheusArgs {
         })
     }
 
+    /// Where labels of pods are, if they are to tell whose pods there were.
+    fn labels(&self, typed: &Typed) -> Result<Option<PodLabels>, Problem> {
+        if !typed.has("metric_for_pod_labels") {
+            return Ok(None);
+        }
+        let query = self.metric_for_pod_labels.clone();
+        if let Err(wrong) = Query::of_user(&query, &self.door.matchers()) {
+            let told = format!("--metric-for-pod-labels: {wrong}");
+            return Err(Problem::new(Exit::Usage, told));
+        }
+        let set = |flag: &str, text: &String| typed.has(flag).then(|| text.clone());
+        Ok(Some(PodLabels {
+            query,
+            prefix: set("pod_label_prefix", &self.pod_label_prefix),
+            namespace: set("pod_namespace_label", &self.pod_namespace_label),
+            pod: set("pod_name_label", &self.pod_name_label),
+        }))
+    }
+
     /// What should be looked at, though it keeps nothing from starting.
     pub fn warnings(&self, typed: &Typed, is_used: bool) -> Vec<String> {
         let mut warnings = Vec::new();
-        let idle = typed.among(&PODS_BY_LABELS);
-        if !idle.is_empty() {
+        let idle = typed.among(&OF_POD_LABELS);
+        if !idle.is_empty() && !typed.has("metric_for_pod_labels") {
             warnings.push(format!(
-                "accepted, without effect here: {}: pods are found by their owners",
+                "without effect: {}: without --metric-for-pod-labels pods are found by their owners",
                 idle.join(", ")
             ));
         }
@@ -138,9 +158,8 @@ impl PrometheusArgs {
     }
 }
 
-/// Flags by which upstream finds out whose pods there were.
-const PODS_BY_LABELS: [&str; 4] =
-    ["metric_for_pod_labels", "pod_label_prefix", "pod_namespace_label", "pod_name_label"];
+/// Flags about what `--metric-for-pod-labels` answers.
+const OF_POD_LABELS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "pod_name_label"];
 
 /// The least that a slice of two queries can be read in.
 const LEAST: u64 = 1 << 20;

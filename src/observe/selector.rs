@@ -108,7 +108,12 @@ impl Selector {
     /// Whether an object with these labels is meant. A label that is absent is not one of any values, so `!=` and
     /// `notin` match it.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.terms().all(|term| term.matches(labels.get(term.key)))
+        self.matches_by(|key| labels.get(key))
+    }
+
+    /// The same of labels that are kept in another way.
+    pub fn matches_by<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.terms().all(|term| term.matches(value(term.key)))
     }
 
     /// A pair that every matching object has: what an index of objects can be asked for first. A selector that

@@ -7,7 +7,7 @@ use plimsoll_storage::prometheus::{
     client::{Client, Limits, Watch},
     detect::Known,
     door::{Door, DoorConfig, DoorError, Wall},
-    history::{PrometheusHistory, Settings, Weighting},
+    history::{PodLabels, PrometheusHistory, Settings, Weighting},
 };
 
 use crate::{clock::Clock, recommend::weighting::HistoryWeighting};
@@ -30,6 +30,8 @@ pub struct PrometheusConfig {
     pub door: DoorConfig,
     /// What was set about its series, and what goes into every query. The rest is found out.
     pub known: Known,
+    /// Where labels of pods are, if they are to tell whose pods there were.
+    pub labels: Option<PodLabels>,
     /// How far to look back.
     pub length: Duration,
     /// The step of range queries, where it was set.
@@ -49,6 +51,7 @@ impl Default for PrometheusConfig {
         Self {
             door: DoorConfig::default(),
             known: Known::default(),
+            labels: None,
             length: Duration::from_hours(8 * 24),
             resolution: None,
             query_timeout: Duration::from_mins(5),
@@ -81,6 +84,7 @@ impl PrometheusConfig {
         let client = Client::new(Arc::new(door), limits).watched_by(watch);
         let settings = Settings {
             known: self.known.clone(),
+            labels: self.labels.clone(),
             length: self.length,
             weighting: self.weighting(weighting),
             // One slice more than may be under way: its turn comes while another one is handed on.

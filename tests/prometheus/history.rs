@@ -5,6 +5,7 @@ mod dialect;
 mod disorder;
 mod guarded;
 mod killed;
+mod labelled;
 mod matchers;
 mod on_the_way;
 mod owners;

@@ -3,6 +3,7 @@
 mod away;
 mod fallback;
 mod first;
+mod labelled;
 mod live;
 mod stage;
 mod throttled;

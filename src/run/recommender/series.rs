@@ -9,6 +9,7 @@
 mod away;
 mod reach;
 mod recalled;
+mod selected;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +19,7 @@ use std::{
 
 use plimsoll_storage::{
     Error, Key, Run, Sample, Sink, Snapshot, Time, VpaKey, Wanted,
-    prometheus::history::{Loading, PrometheusHistory},
+    prometheus::history::{Loading, PrometheusHistory, Whose},
 };
 
 use self::{reach::alike, recalled::Recalled};
@@ -151,6 +152,8 @@ impl Role {
     async fn begin_reading(&self, series: &Series, wanted: Owners) -> Result<Reading, Error> {
         let now = self.clock.now();
         let sightings = self.sightings(&wanted);
+        let whose = self.whose(series, wanted.keys(), None).await?;
+        let whose = whose.as_ref();
         let mut bootstrap = Bootstrap::new(self.state.lock().fleet.settings(), now);
         let mut since = HashMap::new();
         if series.has_fallback {
@@ -164,13 +167,13 @@ impl Role {
         let (some, all): (Owners, Owners) =
             wanted.into_iter().partition(|(key, _)| since.contains_key(key));
         if !all.is_empty() {
-            loadings.push(begin_loading(series, &all, None, None).await?);
+            loadings.push(begin_loading(series, whose, &all, None, None).await?);
         }
         let some = some.into_iter().map(|(key, owner)| (since[&key], (key, owner)));
         for group in alike(some, now) {
             let after = group.iter().map(|(since, _)| *since).min();
             let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(begin_loading(series, &owners, after, None).await?);
+            loadings.push(begin_loading(series, whose, &owners, after, None).await?);
         }
         let (gaps, began) = (HashMap::new(), Instant::now());
         let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
@@ -198,13 +201,15 @@ impl Role {
             (owners, Bootstrap::new(core.fleet.settings(), now))
         };
         let sightings = self.sightings(&owners);
+        let whose = self.whose(series, owners.keys(), None).await?;
+        let whose = whose.as_ref();
         let mut loadings = Vec::new();
         let owners = owners.into_iter().map(|(key, owner)| (gaps[&key].after, (key, owner)));
         for group in alike(owners, now) {
             let after = group.iter().map(|(after, _)| *after).min();
             let before = group.iter().map(|(_, (key, _))| gaps[key].before).max();
             let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(begin_loading(series, &owners, after, before).await?);
+            loadings.push(begin_loading(series, whose, &owners, after, before).await?);
         }
         let (gaps, began) = (gaps.clone(), Instant::now());
         let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
@@ -277,11 +282,12 @@ impl Role {
 
 async fn begin_loading(
     series: &Series,
+    whose: Option<&Whose>,
     owners: &Owners,
     after: Option<Time>,
     until: Option<Time>,
 ) -> Result<Loading, Error> {
-    let begun = series.history.begin(owners, after, until).await;
+    let begun = series.history.begin_labelled(owners, after, until, whose).await;
     let (loading, skipped) = begun.map_err(|unknown| series.away(&unknown))?;
     for skipped in &skipped {
         tracing::warn!(what = skipped.what, why = skipped.why, "no history can be read");
@@ -290,7 +296,7 @@ async fn begin_loading(
 }
 
 impl Series {
-    fn away(&self, why: &impl ToString) -> Error {
+    pub(super) fn away(&self, why: &impl ToString) -> Error {
         Error::Unavailable { place: self.place.clone(), why: why.to_string() }
     }
 }

@@ -73,7 +73,14 @@ impl Role {
         series: &Series,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
     ) -> HashSet<VpaKey> {
-        let asked = match series.history.throttling(wanted, OVER).await {
+        let asked = match self.whose(series, wanted.keys(), Some(OVER)).await {
+            Ok(whose) => {
+                let asked = series.history.throttling(wanted, OVER, whose.as_ref()).await;
+                asked.map_err(|unknown| series.away(&unknown))
+            }
+            Err(error) => Err(error),
+        };
+        let asked = match asked {
             Ok(asked) => asked,
             Err(error) => {
                 tracing::warn!(%error, "throttling cannot be asked about now");

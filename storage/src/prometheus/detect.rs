@@ -100,8 +100,9 @@ async fn dialect(client: &Client, at: Time) -> Result<Dialect, Failure> {
     let mut kept = Kept::default();
     match client.instant(&query, at, &mut kept).await {
         Ok(_) => Ok(Dialect::MetricsQl),
-        Err(failure) if failure.is_passing() => Err(failure),
-        Err(_) => Ok(Dialect::PromQl),
+        Err(failure) if failure.is_about_query() => Ok(Dialect::PromQl),
+        // A login page is no answer.
+        Err(failure) => Err(failure),
     }
 }
 

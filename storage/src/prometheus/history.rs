@@ -12,6 +12,7 @@ mod batch;
 #[cfg(test)]
 mod crowded;
 mod kills;
+mod labelled;
 mod load;
 mod outline;
 mod owner;
@@ -24,14 +25,22 @@ mod throttle;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use async_trait::async_trait;
 
-use self::{batch::Batch, plan::Plan};
+use self::{
+    batch::Batch,
+    labelled::{Question, tell},
+    plan::Plan,
+};
 pub use self::{
+    labelled::{PodLabels, Selects, Whose},
     load::{Loading, Stalled},
     outline::{Outline, outline},
     owner::Owner,
@@ -60,6 +69,8 @@ const LACKING: Duration = Duration::from_mins(10);
 pub struct Settings {
     /// What is known of the server's names.
     pub known: Known,
+    /// Where labels of pods are, if those are to tell whose pods there were. Otherwise owners and names do.
+    pub labels: Option<PodLabels>,
     /// How far back (`--history-length`).
     pub length: Duration,
     /// What samples weigh (`--history-weighting`).
@@ -72,6 +83,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             known: Known::default(),
+            labels: None,
             length: Duration::from_hours(8 * 24),
             weighting: Weighting::default(),
             budget: BUDGET,
@@ -87,6 +99,9 @@ pub struct PrometheusHistory {
     settings: Settings,
     now: Wall,
     schema: Mutex<Option<Found>>,
+    /// Whether it was said that labels of pods tell whose they are, or that they do not.
+    is_labelled: AtomicBool,
+    is_unlabelled: AtomicBool,
 }
 
 /// What the server calls its series, and when that was found out.
@@ -99,7 +114,15 @@ struct Found {
 impl PrometheusHistory {
     /// Of this server; `place` is its address, as errors are to show it.
     pub fn new(place: impl Into<String>, client: Client, settings: Settings, now: Wall) -> Self {
-        Self { place: place.into(), client, settings, now, schema: Mutex::new(None) }
+        Self {
+            place: place.into(),
+            client,
+            settings,
+            now,
+            schema: Mutex::new(None),
+            is_labelled: AtomicBool::new(false),
+            is_unlabelled: AtomicBool::new(false),
+        }
     }
 
     /// Who asks it, for other questions under the same limits.
@@ -144,7 +167,9 @@ impl PrometheusHistory {
     }
 
     async fn find(&self, namespaces: &[&str], now: Time) -> Result<Schema, Unknown> {
-        let mut schema = detect(&self.client, &self.settings.known, namespaces, now).await?;
+        // Of half an answer some of what is there would seem to be lacking.
+        let client = self.client.clone().insisting();
+        let mut schema = detect(&client, &self.settings.known, namespaces, now).await?;
         let plan = Plan::new(self.settings.weighting, &schema);
         let span = plan.span(self.settings.length, now);
         schema.recorded = self.recorded(&schema, &plan, namespaces, span).await?;
@@ -160,6 +185,57 @@ impl PrometheusHistory {
         after: Option<Time>,
         until: Option<Time>,
     ) -> Result<(Loading, Vec<Skipped>), Unknown> {
+        self.begin_labelled(wanted, after, until, None).await
+    }
+
+    /// Whose pods there were within this time until now, as their labels tell, if those are to tell it. `None` where they
+    /// do not: then owners and names do, and a line in the log says so once. That is better than no history.
+    pub async fn whose(
+        &self,
+        namespaces: &[&str],
+        within: Option<Duration>,
+        selects: &dyn Selects,
+    ) -> Result<Option<Whose>, Unknown> {
+        let Some(labels) = self.settings.labels.as_ref().filter(|_| !namespaces.is_empty()) else {
+            return Ok(None);
+        };
+        let schema = &*self.schema(namespaces).await?;
+        let (within, now) = (within.unwrap_or(self.settings.length), self.now.now());
+        let question = Question { schema, namespaces, within, now };
+        // Half an answer would be taken for all pods that there were.
+        let client = self.client.clone().insisting();
+        let why = match labels.ask(&client, question, selects).await {
+            Ok(Some(whose)) => {
+                if !self.is_labelled.swap(true, Ordering::Relaxed) {
+                    let [namespace, pod, prefix] = &whose.names;
+                    let query = &*labels.query;
+                    tracing::info!(query, namespace, pod, prefix, "pods are known by their labels");
+                }
+                return Ok(Some(whose));
+            }
+            Ok(None) => "it tells of no pod's labels".to_owned(),
+            Err(failure) if failure.is_about_query() => failure.to_string(),
+            Err(failure) => return Err(failure.into()),
+        };
+        if !self.is_unlabelled.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = self.place,
+                query = labels.query,
+                why,
+                "--metric-for-pod-labels does not tell whose pods there were: owners and names of pods do"
+            );
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::begin`], with pods that are known by their labels.
+    pub async fn begin_labelled(
+        &self,
+        wanted: &HashMap<VpaKey, Option<Box<str>>>,
+        after: Option<Time>,
+        until: Option<Time>,
+        whose: Option<&Whose>,
+    ) -> Result<(Loading, Vec<Skipped>), Unknown> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let namespaces: Vec<&str> = namespaces.into_iter().collect();
         let mut schema = self.schema(&namespaces).await?;
@@ -173,7 +249,7 @@ impl PrometheusHistory {
         if recorded != schema.recorded {
             schema = Arc::new(Schema { recorded, ..Schema::clone(&schema) });
         }
-        let (batches, skipped) = Batch::all(wanted);
+        let (batches, skipped) = Self::batches(wanted, whose);
         let client = self.client.clone().speaking(schema.dialect).insisting();
         let budget = self.settings.budget.max(1);
         Ok((Loading::new(client, schema, plan, budget, batches, (after, to)), skipped))
@@ -185,12 +261,25 @@ impl PrometheusHistory {
         &self,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
         over: Duration,
+        whose: Option<&Whose>,
     ) -> Result<Throttles, Unknown> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
-        let (batches, _) = Batch::all(wanted);
+        let (batches, _) = Self::batches(wanted, whose);
         let client = self.client.clone().insisting();
         Ok(Throttles::ask(&client, &schema, batches, over, || self.now.now()).await)
+    }
+
+    /// What is asked together, and what cannot be asked for.
+    fn batches(
+        wanted: &HashMap<VpaKey, Option<Box<str>>>,
+        whose: Option<&Whose>,
+    ) -> (Vec<Batch>, Vec<Skipped>) {
+        let (mut batches, skipped) = Batch::all(wanted);
+        if let Some(whose) = whose {
+            batches.iter_mut().for_each(|batch| tell(batch, whose));
+        }
+        (batches, skipped)
     }
 
     /// What of this time is recorded. Where that takes too much to find out, nothing is.
@@ -204,7 +293,7 @@ impl PrometheusHistory {
         if !plan.may_be_recorded() || span.0 >= span.1 {
             return Ok(Recorded::Absent);
         }
-        match find_recorded(&self.client, schema, namespaces, span).await {
+        match find_recorded(&self.client.clone().insisting(), schema, namespaces, span).await {
             Err(failure @ (Failure::TooLarge(_) | Failure::Timeout(_) | Failure::BadQuery(_))) => {
                 tracing::debug!(server = self.place, %failure, "recorded series are not used");
                 Ok(Recorded::Absent)

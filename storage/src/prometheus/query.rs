@@ -93,7 +93,10 @@ impl Query {
     #[must_use]
     pub fn or_last_within(&self, window: Duration) -> Self {
         if self.bare {
-            return Self::built(format!("last_over_time({}[{}])", self.text, duration(window)));
+            // What is behind a sign of a comment ends with its line.
+            let end = if self.text.contains('#') { "\n" } else { "" };
+            let window = duration(window);
+            return Self::built(format!("last_over_time({}{end}[{window}])", self.text));
         }
         self.clone()
     }
@@ -260,6 +263,8 @@ mod tests {
         assert_eq!(without.as_str(), r#"max without (replica) (x{a="b"})"#);
         let last = Query::from(selector).or_last_within(hours(192));
         assert_eq!(last.as_str(), r#"last_over_time(x{a="b"}[8d])"#);
+        let noted = Query::of_user("up # note", &Matchers::default()).expect("a query");
+        assert_eq!(noted.or_last_within(hours(24)).as_str(), "last_over_time(up # note\n[1d])");
         assert_eq!(rate.or_last_within(hours(1)), rate);
     }
 

@@ -73,29 +73,31 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
 #[tokio::test]
 async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
     const DAYS: i64 = 15;
-    let (mut history, end) = hours(24 * DAYS + 1);
-    for pod in ["db-0", "db-1", "db-2"] {
-        let names = ["shop", pod, "app"];
-        let used = |now: Timestamp| Some(now.as_second() as f64 % 1e7 * 0.1);
-        history = CHART.usage(history, CPU, names, used);
-        let held = |now: Timestamp| Some((now.as_second() / 60 % 1000) as f64 * 1e6);
-        history = CHART.usage(history, MEMORY, names, held);
+    for release in [Release::Two, Release::Three] {
+        let (mut history, end) = hours(24 * DAYS + 1);
+        for pod in ["db-0", "db-1", "db-2"] {
+            let names = ["shop", pod, "app"];
+            let used = |now: Timestamp| Some(now.as_second() as f64 % 1e7 * 0.1);
+            history = CHART.usage(history, CPU, names, used);
+            let held = |now: Timestamp| Some((now.as_second() / 60 % 1000) as f64 * 1e6);
+            history = CHART.usage(history, MEMORY, names, held);
+        }
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let vpas = [("db", "apps/StatefulSet/db")];
+        let length = last(24 * DAYS as u64);
+        let few = read(&server.url(), length.clone(), end, &vpas).await;
+        let thrifty = Settings { budget: 2000, ..length };
+        let many = read(&server.url(), thrifty, end, &vpas).await;
+        assert!(many.1.queries > 10 * few.1.queries, "{} and {}", many.1.queries, few.1.queries);
+        assert!(many.0 == few.0, "a seam is nowhere to be seen");
+        let db = few.0.of("db", "app", "db-1").expect("it is there");
+        assert_eq!((db.cpu.len(), db.memory.len()), (15 * 1440, 15 * 288));
+        // By default it is eight.
+        let (eight, _) = read(&server.url(), Settings::default(), end, &vpas).await;
+        let last = eight.of("db", "app", "db-1").expect("it is there");
+        assert_eq!((last.cpu.len(), last.memory.len()), (8 * 1440, 8 * 288));
+        assert!(db.cpu.ends_with(&last.cpu) && db.memory.ends_with(&last.memory));
     }
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let vpas = [("db", "apps/StatefulSet/db")];
-    let length = last(24 * DAYS as u64);
-    let few = read(&server.url(), length.clone(), end, &vpas).await;
-    let thrifty = Settings { budget: 2000, ..length };
-    let many = read(&server.url(), thrifty, end, &vpas).await;
-    assert!(many.1.queries > 10 * few.1.queries, "{} and {}", many.1.queries, few.1.queries);
-    assert!(many.0 == few.0, "a seam is nowhere to be seen");
-    let db = few.0.of("db", "app", "db-1").expect("it is there");
-    assert_eq!((db.cpu.len(), db.memory.len()), (15 * 1440, 15 * 288));
-    // By default it is eight.
-    let (eight, _) = read(&server.url(), Settings::default(), end, &vpas).await;
-    let last = eight.of("db", "app", "db-1").expect("it is there");
-    assert_eq!((last.cpu.len(), last.memory.len()), (8 * 1440, 8 * 288));
-    assert!(db.cpu.ends_with(&last.cpu) && db.memory.ends_with(&last.memory));
 }
 
 /// What a server writes where a series ends: NaN, with bits that no calculation has.

@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use plimsoll_storage::prometheus::client::Client;
 use plimsoll_storage::prometheus::door::Wall;
-use plimsoll_storage::prometheus::history::PrometheusHistory;
+use plimsoll_storage::prometheus::history::{PodLabels, PrometheusHistory};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 
+use super::labelled::ByApp;
 use super::recorder::Recorder;
 use super::remember::{MINUTE, Remember, hours, last, wanted};
 use crate::prometheus::flavors::{Flavor, OPERATOR};
@@ -68,12 +69,16 @@ async fn every_selector_has_the_matchers_of_the_user() {
     let client = Client::new(recorder.clone(), hasty());
     let mut settings = last(2);
     settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+    let (query, prefix, namespace, pod) = ("kube_pod_labels".to_owned(), None, None, None);
+    settings.labels = Some(PodLabels { query, prefix, namespace, pod });
     let storage = PrometheusHistory::new("here", client, settings, Wall::new(move || end.into()));
+    let whose = storage.whose(&["shop"], None, &ByApp).await.expect("asked");
+    assert!(whose.is_none(), "there are none");
     let vpas = wanted(&[("web", "apps/Deployment/web")]);
     let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
     let mut remember = Remember::default();
     loading.advance(&mut remember).await.expect("read");
-    storage.throttling(&vpas, 60 * MINUTE).await.expect("answered");
+    storage.throttling(&vpas, 60 * MINUTE, None).await.expect("answered");
     assert_eq!(remember.of("web", "app", POD).expect("there").kills.len(), 1);
 
     let asked = recorder.questions();
@@ -82,6 +87,7 @@ async fn every_selector_has_the_matchers_of_the_user() {
         "max_over_time(",
         "increase(",
         "kube_pod_owner",
+        "last_over_time(kube_pod_labels{",
         "_requests",
         "topk",
         "plimsoll:",

@@ -123,30 +123,32 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
 
 #[tokio::test]
 async fn a_matcher_keeps_clusters_in_one_server_apart() {
-    let (mut history, end) = hours(3);
-    let flavor = |cluster: &'static [(&'static str, &'static str)]| Flavor {
-        usage: cluster,
-        copies: None,
-        ..OPERATOR
-    };
-    for (flavor, bytes) in [
-        (flavor(&[("job", "kubelet"), ("cluster", "qa")]), 1e8),
-        (flavor(&[("job", "kubelet"), ("cluster", "prod")]), 7e8),
-    ] {
-        history = pod(&flavor, history, FIRST, (0.5, bytes), |_| true);
-    }
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let vpas = [("web", "apps/Deployment/web")];
-    let mut settings = last(2);
-    settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
-    let (remember, _) = read(&server.url(), settings, end, &vpas).await;
-    let web = remember.of("web", "app", FIRST).expect("it is there");
-    assert!(web.memory.iter().all(|(_, bytes)| *bytes == 1e8));
+    for release in [Release::Two, Release::Three] {
+        let (mut history, end) = hours(3);
+        let flavor = |cluster: &'static [(&'static str, &'static str)]| Flavor {
+            usage: cluster,
+            copies: None,
+            ..OPERATOR
+        };
+        for (flavor, bytes) in [
+            (flavor(&[("job", "kubelet"), ("cluster", "qa")]), 1e8),
+            (flavor(&[("job", "kubelet"), ("cluster", "prod")]), 7e8),
+        ] {
+            history = pod(&flavor, history, FIRST, (0.5, bytes), |_| true);
+        }
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let vpas = [("web", "apps/Deployment/web")];
+        let mut settings = last(2);
+        settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+        let (remember, _) = read(&server.url(), settings, end, &vpas).await;
+        let web = remember.of("web", "app", FIRST).expect("it is there");
+        assert!(web.memory.iter().all(|(_, bytes)| *bytes == 1e8));
 
-    let mixed = storage(&server.url(), hasty(), last(2), end);
-    let schema = mixed.schema(&["shop"]).await.expect("a schema");
-    assert!(schema.mixes_clusters(), "{schema}");
-    assert!(schema.to_string().contains("clusters by cluster: prod, qa"), "{schema}");
+        let mixed = storage(&server.url(), hasty(), last(2), end);
+        let schema = mixed.schema(&["shop"]).await.expect("a schema");
+        assert!(schema.mixes_clusters(), "{schema}");
+        assert!(schema.to_string().contains("clusters by cluster: prod, qa"), "{schema}");
+    }
 }
 
 #[tokio::test]

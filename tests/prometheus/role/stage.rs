@@ -44,6 +44,14 @@ pub struct Stage {
 impl Stage {
     /// With so many hours of the past of `web`, whose VPA is there already, up to now.
     pub async fn new(hours: i64) -> Option<Self> {
+        Self::with(hours, |past, _, _| past).await
+    }
+
+    /// The same with more of the past of that namespace, up to then.
+    pub async fn with(
+        hours: i64,
+        more: impl FnOnce(History, &str, Timestamp) -> History,
+    ) -> Option<Self> {
         let bed = Bed::private().await.filter(Bed::is_complete)?;
         defined(&bed).await;
         bed.nodes().add("node", "8", "16Gi").await;
@@ -52,8 +60,9 @@ impl Stage {
         let (past, end) = crate::prometheus::history::remember::hours(hours);
         let past = ["web", "later"].into_iter().fold(past, |past, name| {
             let pod = format!("{name}-7d5f9c4b6d-x2x4z");
-            lived(past, &namespace, &pod, end)
+            lived(past, &namespace, &pod, CORES, end)
         });
+        let past = more(past, &namespace, end);
         let server = Prometheus::with_history(Release::Three, past).await?;
         let way = Way::to(&server.url()).await;
         let clock = Clock::stepped(Time::from(end));
@@ -139,11 +148,11 @@ pub async fn history_is(running: &Running, state: &str) {
 }
 
 /// Adds what a pod's container `main` used.
-fn lived(past: History, namespace: &str, pod: &str, end: Timestamp) -> History {
+pub fn lived(past: History, namespace: &str, pod: &str, cores: f64, end: Timestamp) -> History {
     // Names of labels live as long as the test.
     let names = [namespace, pod, "main"];
     let cores = move |at: Timestamp| {
-        Some((end.as_second() - at.as_second()) as f64).map(|left| CORES * (1e7 - left))
+        Some((end.as_second() - at.as_second()) as f64).map(|left| cores * (1e7 - left))
     };
     let past = OPERATOR.usage(past, CPU, names, cores);
     // Ten scheduling periods a second, and held back in half of them.

@@ -150,6 +150,12 @@ fn lived(
             Kind::DaemonSet => format!("{name}-{suffix}"),
             _ => format!("{name}-6d4b9c7f5d-{suffix}"),
         };
+        // Labels alone say whose it is: one of a name that nobody would give, and one that only looks like its own.
+        let (pod, app) = match noise.below(8) {
+            0 => (format!("old-{suffix}"), name.as_str()),
+            1 if number > 0 => (pod, "nobody"),
+            _ => (pod, name.as_str()),
+        };
         // The first one lives to the end: what nobody has seen for long is forgotten by both.
         let born = begin.as_second() + noise.below(all / 2) as i64;
         let dies = if number == 0 { end.as_second() } else { born + noise.below(all / 2) as i64 };
@@ -174,8 +180,7 @@ fn lived(
             past = CHART.usage(past, CPU, names(container), counter);
             past = CHART.usage(past, MEMORY, names(container), held);
         }
-        let object =
-            [("namespace", &*workload.namespace), ("pod", &*pod), ("label_app", &*workload.name)];
+        let object = [("namespace", &*workload.namespace), ("pod", &*pod), ("label_app", app)];
         past = CHART.state(past, "kube_pod_labels", &object, move |at| lives(at).then_some(1.0));
     }
     past

@@ -1,7 +1,7 @@
 //! What is asked together: workloads of one namespace, so many that a selector stays short.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -17,6 +17,8 @@ pub(super) struct Batch {
     pub(super) namespace: Arc<str>,
     pub(super) claims: Vec<Claim>,
     pub(super) proof: Proof,
+    /// Whose pods there were, where their labels tell: then nothing else does.
+    pub(super) labelled: Option<Arc<HashMap<Box<str>, usize>>>,
 }
 
 /// A workload and the VPAs that want its history.
@@ -62,8 +64,8 @@ impl Batch {
                     length += more;
                 }
                 _ => {
-                    let proof = Proof::default();
-                    batches.push(Self { namespace, claims: vec![claim], proof });
+                    let (proof, labelled) = (Proof::default(), None);
+                    batches.push(Self { namespace, claims: vec![claim], proof, labelled });
                     length = more;
                 }
             }
@@ -72,16 +74,44 @@ impl Batch {
         (batches, skipped)
     }
 
+    /// How many pods are known.
+    pub(super) fn pods(&self) -> usize {
+        self.labelled.as_ref().map_or_else(|| self.proof.pods(), |pods| pods.len())
+    }
+
     /// The names of pods that are asked for.
     pub(super) fn pattern(&self) -> Pattern {
+        if let Some(pods) = &self.labelled {
+            return self.pattern_of(pods);
+        }
         Pattern::any_of(self.claims.iter().map(|Claim { owner, .. }| {
             if self.proof.has_odd_pods_of(owner) { owner.wide_pattern() } else { owner.pattern() }
         }))
     }
 
+    /// Of these pods, by the names that their owners give where those fit. What is not one of them comes along, and is
+    /// passed over.
+    fn pattern_of(&self, pods: &HashMap<Box<str>, usize>) -> Pattern {
+        let (mut usual, mut odd) = (BTreeSet::new(), BTreeSet::new());
+        for (pod, claim) in pods {
+            if self.claims.get(*claim).is_some_and(|claim| claim.owner.fits(pod)) {
+                usual.insert(*claim);
+            } else {
+                odd.insert(&**pod);
+            }
+        }
+        let usual = usual.into_iter().map(|claim| self.claims[claim].owner.pattern());
+        let pattern = Pattern::any_of(usual.chain(odd.into_iter().map(Pattern::literal)));
+        let is_short = pattern.as_str().len() <= 2 * LONGEST_PATTERN;
+        if is_short { pattern } else { Pattern::regex(".+") }
+    }
+
     /// Whose pod this is. What is known goes before what names look like, and among those the longest name of
     /// a workload says most.
     pub(super) fn claim_of(&self, pod: &str) -> Option<usize> {
+        if let Some(pods) = &self.labelled {
+            return pods.get(pod).copied();
+        }
         let lineage = self.proof.of(pod);
         let mut likely: Option<usize> = None;
         for (index, Claim { owner, .. }) in self.claims.iter().enumerate() {
@@ -95,9 +125,10 @@ impl Batch {
         likely
     }
 
-    /// All VPAs of it.
+    /// All VPAs of it, each once.
     pub(super) fn vpas(&self) -> impl Iterator<Item = &VpaKey> {
-        self.claims.iter().flat_map(|claim| &claim.vpas)
+        let all: BTreeSet<_> = self.claims.iter().flat_map(|claim| &claim.vpas).collect();
+        all.into_iter()
     }
 }
 
@@ -137,5 +168,31 @@ mod tests {
         let pod = "web-7-7d5f9c4b6d-x2x4z";
         let batch = batches.iter().find(|batch| batch.claim_of(pod).is_some()).expect("one");
         assert!(seven(&batch.claims[batch.claim_of(pod).expect("it")]));
+    }
+
+    #[test]
+    fn where_labels_tell_names_and_owners_do_not() {
+        let owners = ["web", "db"].map(|name| {
+            let owner = format!("apps/StatefulSet/{name}");
+            (VpaKey::new("a", name), Some(owner.into()))
+        });
+        let (mut batches, _) = Batch::all(&owners.into_iter().collect());
+        let batch = &mut batches[0];
+        assert_eq!(batch.claim_of("web-0"), Some(1));
+        let told = [("web-1", 1), ("canary", 1), ("db-0", 0)];
+        let told = told.map(|(pod, claim)| (pod.into(), claim));
+        batch.labelled = Some(Arc::new(told.into_iter().collect()));
+        for (pod, claim) in
+            [("web-0", None), ("web-1", Some(1)), ("canary", Some(1)), ("db-0", Some(0))]
+        {
+            assert_eq!(batch.claim_of(pod), claim, "{pod}");
+        }
+        assert_eq!(batch.pattern().as_str(), "(?:db-[0-9]{1,10}|web-[0-9]{1,10}|canary)");
+        assert_eq!(batch.pods(), 3);
+        let many = (0..1000).map(|number| (format!("a-long-name-{number}").into(), 0));
+        batch.labelled = Some(Arc::new(many.collect()));
+        assert_eq!(batch.pattern().as_str(), ".+");
+        batch.labelled = Some(Arc::default());
+        assert!(!batch.pattern().as_str().contains("web"), "nothing is asked for");
     }
 }

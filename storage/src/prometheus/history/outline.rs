@@ -19,7 +19,8 @@ pub struct Outline {
 /// Those about what all pods of a namespace use. A history of VPAs asks for their pods alone.
 pub fn outline(weighting: Weighting, schema: &Schema, namespace: &str) -> [Outline; 2] {
     let plan = Plan::new(weighting, schema);
-    let batch = Batch { namespace: namespace.into(), claims: Vec::new(), proof: Proof::default() };
+    let (claims, proof) = (Vec::new(), Proof::default());
+    let batch = Batch { namespace: namespace.into(), claims, proof, labelled: None };
     let pods = || Pattern::regex(".+");
     [
         Outline { about: "CPU", query: plan.cpu(schema, &batch, pods()), step: plan.cpu },

@@ -327,14 +327,16 @@ impl Part {
         let mut batch = Batch::clone(&self.batch);
         let mut untold = None;
         let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-        batch.proof = match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
-            Ok(proof) => proof,
-            Err(failure) if failure.is_passing() => return Err(failure),
-            Err(failure) => {
-                untold = Some((UNTOLD_OWNERS, failure));
-                Proof::default()
-            }
-        };
+        if batch.labelled.is_none() {
+            batch.proof = match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
+                Ok(proof) => proof,
+                Err(failure) if failure.is_passing() => return Err(failure),
+                Err(failure) => {
+                    untold = Some((UNTOLD_OWNERS, failure));
+                    Proof::default()
+                }
+            };
+        }
         let pattern = batch.pattern();
         let mut killed = HashSet::new();
         if plan.has_kills() {
@@ -356,7 +358,7 @@ impl Part {
     /// may be held, and so whole where there are up to twice as many.
     fn first_steps(&self, way: &Way) -> u64 {
         let plan = &way.plan;
-        let containers = (self.batch.claims.len() * LIKELY).max(self.batch.proof.pods()) as u64;
+        let containers = (self.batch.claims.len() * LIKELY).max(self.batch.pods()) as u64;
         let each = 1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
         (way.budget / 2 / (containers * each).max(1)).clamp(1, longest(way))
     }

@@ -96,11 +96,13 @@ impl Question<'_> {
         let Self { client, schema, over, now } = *self;
         let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
         let span = (now.earlier(over), now);
-        match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
-            Ok(proof) => batch.proof = proof,
-            Err(failure) if failure.is_passing() => return Err(failure),
-            // Names of pods decide alone, as they do for their usage.
-            Err(failure) => tracing::debug!(%failure, "owners of pods cannot be asked about"),
+        if batch.labelled.is_none() {
+            match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
+                Ok(proof) => batch.proof = proof,
+                Err(failure) if failure.is_passing() => return Err(failure),
+                // Names of pods decide alone, as they do for their usage.
+                Err(failure) => tracing::debug!(%failure, "owners of pods cannot be asked about"),
+            }
         }
         let of = |metric: &Fact<String>| schema.usage_of(metric, &batch.namespace, batch.pattern());
         let [periods, throttled] =

@@ -1,0 +1,37 @@
+//! Labels of pods tell a VPA its pods of the past where somebody names the query that has them.
+
+use super::stage::{CORES, Stage, cores, lived, said};
+use crate::prometheus::flavors::OPERATOR;
+use crate::recommender::start::passed;
+
+/// Nobody could tell by its name whose it was.
+const LEGACY: &str = "legacy";
+
+#[tokio::test]
+async fn a_vpa_gets_the_history_of_the_pods_that_its_target_selects_whatever_they_were_called() {
+    let stage = Stage::with(4 * 24, |past, namespace, end| {
+        let past = lived(past, namespace, LEGACY, CORES * 4.0, end);
+        let labels = [("namespace", namespace), ("pod", LEGACY), ("label_app", "web")];
+        OPERATOR.state(past, "kube_pod_labels", &labels, |_| Some(1.0))
+    });
+    let Some(stage) = stage.await else { return };
+    for (flags, usual) in [
+        (&["--recommender-name=default"][..], CORES),
+        (&["--metric-for-pod-labels=kube_pod_labels"], CORES * 4.0),
+        (&["--metric-for-pod-labels=kube_pod_labels[4d]", "--pod-name-label=pod"], CORES * 4.0),
+        // No such series: owners and names tell.
+        (&["--metric-for-pod-labels=kube_pod_annotations"], CORES),
+    ] {
+        let running = stage.start(flags).await;
+        passed(&running, 1).await;
+        let what = format!("{usual} cores are known of with {flags:?}");
+        let vpa = stage
+            .vpa("web", &what, |vpa| {
+                let target = said(vpa).map(|said| cores(said)[1]);
+                target.is_some_and(|target| (usual..usual * 1.4).contains(&target))
+            })
+            .await;
+        assert!(said(&vpa).is_some());
+        running.stop().await;
+    }
+}
