@@ -13,7 +13,7 @@ use crate::{
         Annotated, Evicted, PodRef, Resized, annotate, evict, pod::Unwritten, resize,
         resize::ContainerResources, scale,
     },
-    api::ResourceList,
+    api::{ResourceList, ResourceName},
     compat::Compat,
     fit::{Place, Size, annotations, boost},
     metrics::UpdatedVpa,
@@ -151,7 +151,9 @@ impl Role {
     ) -> Outcome {
         match action {
             Action::Evict { .. } => self.evict(pod).await,
-            Action::Resize { sizes, .. } => self.resize(pod, sizes, &[]).await,
+            Action::Resize { sizes, .. } => {
+                self.resize(pod, sizes, &boosts_that_end(pod, sizes)).await
+            }
             Action::Unboost { containers, sizes } => {
                 let keys: Vec<String> = containers.iter().map(|name| boost::key(name)).collect();
                 self.resize(pod, sizes, &keys).await
@@ -304,6 +306,15 @@ fn place(pod: &RunningPod) -> PodRef {
         uid: pod.uid().unwrap_or_default().into(),
         resource_version: pod.resource_version().unwrap_or_default().into(),
     }
+}
+
+/// The annotations of boosts that these sizes end: who gets what is recommended has no boost any more, whoever is to take
+/// boosts back.
+fn boosts_that_end(pod: &RunningPod, sizes: &[Size]) -> Vec<String> {
+    let sized = sizes.iter().filter(|size| size.requests.get(&ResourceName::Cpu).is_some());
+    let containers = sized.filter_map(|size| pod.sizes.at(size.place));
+    let keys = containers.map(|container| boost::key(&container.name));
+    keys.filter(|key| pod.sizes.annotation(key).is_some()).collect()
 }
 
 fn texts(list: &ResourceList) -> BTreeMap<String, String> {

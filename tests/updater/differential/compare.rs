@@ -7,7 +7,7 @@ use std::fmt;
 use http::Method;
 use serde_json::Value;
 
-use super::pods::{self, Kind};
+use super::pods::Kind;
 use super::rehearsal::Asked;
 use super::scenario::{Scenario, Subject};
 
@@ -45,7 +45,7 @@ pub struct Listed {
 }
 
 /// All that are.
-pub const LISTED: [Listed; 3] = [
+pub const LISTED: [Listed; 2] = [
     Listed {
         reason: "a resize that names no amount is not sent: upstream takes a container without resources for one that \
                  gets some, and asks until the pod is gone",
@@ -56,15 +56,6 @@ pub const LISTED: [Listed; 3] = [
                  leaves the boost if that cannot be read",
         covers: |deed, kind, _| {
             kind.has_bad_boost() && matches!(&deed.act, Act::Resize(_) | Act::Annotate(_))
-        },
-    },
-    Listed {
-        reason: "what says that a pod is boosted goes when its boost is taken back: upstream's other resizes take it away, too",
-        covers: |deed, kind, unboosts| match &deed.act {
-            Act::Annotate(said) => {
-                kind.is_boosted && (!unboosts || said.keys().all(|key| key == pods::MARKER))
-            }
-            _ => false,
         },
     },
 ];
