@@ -311,8 +311,8 @@ fn place(pod: &RunningPod) -> PodRef {
 /// The annotations of boosts that these sizes end: who gets what is recommended has no boost any more, whoever is to take
 /// boosts back.
 fn boosts_that_end(pod: &RunningPod, sizes: &[Size]) -> Vec<String> {
-    let sized = sizes.iter().filter(|size| size.requests.get(&ResourceName::Cpu).is_some());
-    let containers = sized.filter_map(|size| pod.sizes.at(size.place));
+    let of_cpu = sizes.iter().filter(|size| size.requests.get(&ResourceName::Cpu).is_some());
+    let containers = of_cpu.filter_map(|size| pod.sizes.at(size.place));
     let keys = containers.map(|container| boost::key(&container.name));
     keys.filter(|key| pod.sizes.annotation(key).is_some()).collect()
 }

@@ -277,7 +277,9 @@ impl PrometheusHistory {
     ) -> (Vec<Batch>, Vec<Skipped>) {
         let (mut batches, skipped) = Batch::all(wanted);
         if let Some(whose) = whose {
-            batches.iter_mut().for_each(|batch| tell(batch, whose));
+            for batch in &mut batches {
+                tell(batch, whose);
+            }
         }
         (batches, skipped)
     }

@@ -144,16 +144,19 @@ async fn where_labels_tell_of_no_pod_owners_and_names_do() {
     }
     // Of a namespace whose pods have labels, those that have not belong to nobody.
     let prefix = Some(["label_t", "namespace", "pod"]);
-    #[derive(Debug)]
-    struct Nobody;
-    impl Selects for Nobody {
-        fn selected(&self, _: &str, _: &BTreeMap<String, String>) -> Vec<VpaKey> {
-            Vec::new()
-        }
-    }
     let nobody = storage(&server.url(), hasty(), told_by("kube_pod_labels", prefix), end);
     let remember = read_from(&nobody, &Nobody).await;
     assert!(remember.replicas.is_empty(), "{:?}", remember.replicas.keys());
+}
+
+/// No pod is of any.
+#[derive(Debug)]
+struct Nobody;
+
+impl Selects for Nobody {
+    fn selected(&self, _: &str, _: &BTreeMap<String, String>) -> Vec<VpaKey> {
+        Vec::new()
+    }
 }
 
 /// All pods are of both.
