@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use http::{Method, StatusCode};
+use http::Method;
 use kube::Client;
 use tokio::sync::watch;
 
@@ -172,13 +172,6 @@ impl Way {
     pub fn asked(&self, what: What) -> usize {
         let late = self.proxy.late(|method, path| What::of(method, path) == Some(what));
         self.tried(what).len() - late
-    }
-
-    /// What it was answered to, and how.
-    pub fn answers(&self, what: What) -> Vec<(String, StatusCode)> {
-        let answers = self.proxy.answers().into_iter();
-        let fits = answers.filter(|(method, path, _)| What::of(method, path) == Some(what));
-        fits.map(|(_, path, code)| (path, code)).collect()
     }
 
     /// The writes that were tried, those of the Lease and questions about rights left out.
