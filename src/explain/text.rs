@@ -2,7 +2,7 @@
 
 use super::{
     chain::{ago, resource},
-    report::{Container, Form, LeftOut, Report, StoredRecord},
+    report::{Container, Finding, Form, LeftOut, Report, StoredRecord},
 };
 use crate::{
     look::{BOLD, DIM, Look, RED, YELLOW, put},
@@ -18,7 +18,7 @@ pub fn render(report: &Report, look: &Look) -> String {
     }
     left_out(&mut out, report, look);
     conditions(&mut out, report, look);
-    remarks(&mut out, report, look);
+    remarks(&mut out, &report.findings, &notes(report), look);
     out
 }
 
@@ -174,30 +174,34 @@ fn conditions(out: &mut String, report: &Report, look: &Look) {
     }
 }
 
-fn remarks(out: &mut String, report: &Report, look: &Look) {
+fn notes(report: &Report) -> Vec<String> {
     let room = [("CPU", report.room.cpu), ("memory", report.room.memory)];
     let room = room.into_iter().filter_map(|(what, limit)| {
         let limit = limit?;
         Some(format!("A pod may have {} of {what} ({}).", limit.amount, limit.by))
     });
-    let notes: Vec<String> = room.chain(report.notes.iter().cloned()).collect();
+    room.chain(report.notes.iter().cloned()).collect()
+}
+
+/// What every report ends with.
+pub(super) fn remarks(out: &mut String, findings: &[Finding], notes: &[String], look: &Look) {
     let bullet = look.plain("•", "-");
-    if !report.findings.is_empty() {
+    if !findings.is_empty() {
         look.heading(out, "TO LOOK AT", "");
-        for finding in &report.findings {
+        for finding in findings {
             let text = format!("{} [{}]", finding.message, finding.code);
             bulleted(out, look, &look.paint(RED, bullet), &text);
         }
     }
     if !notes.is_empty() {
         look.heading(out, "NOTES", "");
-        for note in &notes {
+        for note in notes {
             bulleted(out, look, bullet, note);
         }
     }
 }
 
-pub(super) fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
+fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
     for (index, line) in look.wrap(text, 4).iter().enumerate() {
         put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }

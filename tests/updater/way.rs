@@ -171,7 +171,10 @@ impl Way {
     /// often that is depends on when a kubelet writes.
     pub fn asked(&self, what: What) -> usize {
         let late = self.proxy.late(|method, path| What::of(method, path) == Some(what));
-        self.tried(what).len() - late
+        let all = self.tried(what).len();
+        // Now and then, and never as a rule: who does not read before it writes would be late each time.
+        assert!(late <= (all / 3).max(1), "{late} of {all} came too late");
+        all - late
     }
 
     /// The writes that were tried, those of the Lease and questions about rights left out.

@@ -4,7 +4,7 @@ use plimsoll_storage::Time;
 
 use super::report::{Amounts, Container, Guards, Named, Need, Order, PodReport, Seen, Standing};
 use crate::{
-    explain::{chain::ago, text::bulleted},
+    explain::{chain::ago, text::remarks},
     look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
     quantity::Quantity,
 };
@@ -25,7 +25,7 @@ pub fn render(report: &PodReport, look: &Look) -> String {
         look.heading(&mut out, "GUARDS", "");
         stand(&mut out, report, guards, look);
     }
-    remarks(&mut out, report, look);
+    remarks(&mut out, &report.findings, &report.notes, look);
     out
 }
 
@@ -230,23 +230,6 @@ fn admission(seen: &Seen) -> &'static str {
         "notAsked" => "not asked for",
         "unreadable" => "you may not read its Lease",
         _ => "its Lease is not there, or cannot be read",
-    }
-}
-
-fn remarks(out: &mut String, report: &PodReport, look: &Look) {
-    let bullet = look.plain("•", "-");
-    if !report.findings.is_empty() {
-        look.heading(out, "TO LOOK AT", "");
-        for finding in &report.findings {
-            let text = format!("{} [{}]", finding.message, finding.code);
-            bulleted(out, look, &look.paint(RED, bullet), &text);
-        }
-    }
-    if !report.notes.is_empty() {
-        look.heading(out, "NOTES", "");
-        for note in &report.notes {
-            bulleted(out, look, bullet, note);
-        }
     }
 }
 
