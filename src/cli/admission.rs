@@ -164,6 +164,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
     let start = Start {
         role: "admission controller",
         name: None,
+        workers: 4,
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),

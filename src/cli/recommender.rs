@@ -266,6 +266,7 @@ pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> 
     let start = Start {
         role: "recommender",
         name: Some(config.name.clone()),
+        workers: 2,
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),

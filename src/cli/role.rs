@@ -1,5 +1,7 @@
 //! How every role runs behind its command: its log, what was odd about its flags, and the runtime that it lives in.
 
+use std::num::NonZero;
+
 use super::{
     Exit, log,
     output::{Problem, on_one_line},
@@ -13,6 +15,9 @@ pub(super) struct Start {
     pub role: &'static str,
     /// What it is called, where there may be several.
     pub name: Option<String>,
+    /// Threads that its work is spread over, at most. Each has memory of its own, and by itself the runtime would start
+    /// one for each core of the node.
+    pub workers: usize,
     /// Whose behaviour is wanted.
     pub compat: Compat,
     /// Where words about its work go.
@@ -33,7 +38,9 @@ impl Start {
         // Somebody else may have installed one, and then it is the same: there is only ring in this program.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.workers.min(cores))
             .enable_all()
             .build()
             .map_err(|error| failed(format!("cannot start: {error}")))?;

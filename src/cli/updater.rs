@@ -187,6 +187,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &Typed) -> Result<Exit, Problem> {
     let start = Start {
         role: "updater",
         name: None,
+        workers: 1,
         compat: config.settings.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),
