@@ -18,7 +18,7 @@ const VPA: &str = "vpa";
 pub const PAGE: usize = 64;
 
 /// What is told of one resource of one container.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ContainerRow<'a> {
     /// The VPA.
     pub vpa: &'a VpaKey,
@@ -28,8 +28,9 @@ pub struct ContainerRow<'a> {
     pub resource: Resource,
     /// What was decided last.
     pub figures: Figures,
-    /// The request as pods have it now, in cores or bytes, if any is known.
-    pub request: Option<f64>,
+    /// The request as pods have it now, in cores or bytes, if any is known. One family alone wants it, and it takes a
+    /// look at all pods.
+    pub request: &'a dyn Fn(Resource) -> Option<f64>,
 }
 
 /// What is told of one VPA.
@@ -213,7 +214,7 @@ static PASSES: [Pass; 10] = [
             "The request of a container as its pods have it.",
         )
         .absent("no pod with a request is known"),
-        rows: Rows::Container(|row| row.request),
+        rows: Rows::Container(|row| (row.request)(row.resource)),
     },
     Pass {
         definition: of_container(

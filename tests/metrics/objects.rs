@@ -75,7 +75,7 @@ impl Objects for Fleet {
                         confidence: 8.0,
                         reason: if restricted { Reason::MaxAllowed } else { Reason::Usage },
                     },
-                    request: (!restricted).then_some(0.1),
+                    request: &|_| (!restricted).then_some(0.1),
                 });
             }
         })

@@ -9,6 +9,7 @@ use crate::{
     metrics::{ContainerRow, HistoryState as Progress, Objects, VpaRow, objects::PAGE},
     observe::pod::Requests,
     recommend::{HistoryState, estimate::Resource},
+    units::{Bytes, MilliCpu},
 };
 
 /// The rows of a role.
@@ -61,17 +62,18 @@ impl Objects for Rows {
                 let largest = |of: fn(&Requests) -> Option<f64>| {
                     has().filter_map(|container| of(&container.requests)).reduce(f64::max)
                 };
-                for (resource, request) in [
-                    (Resource::Cpu, largest(|it| it.cpu.map(crate::units::MilliCpu::as_cores))),
-                    (Resource::Memory, largest(|it| it.memory.map(crate::units::Bytes::as_f64))),
-                ] {
+                let request = |resource| match resource {
+                    Resource::Cpu => largest(|it| it.cpu.map(MilliCpu::as_cores)),
+                    Resource::Memory => largest(|it| it.memory.map(Bytes::as_f64)),
+                };
+                for resource in [Resource::Cpu, Resource::Memory] {
                     let Some(figures) = advice.of(resource) else { continue };
                     visit(ContainerRow {
                         vpa: key,
                         container: &advice.container,
                         resource,
                         figures: *figures,
-                        request,
+                        request: &request,
                     });
                 }
             }
