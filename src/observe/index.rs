@@ -9,6 +9,7 @@
 //! ```
 
 mod namespace;
+mod read;
 #[cfg(test)]
 mod tests;
 mod vpa;
@@ -21,7 +22,10 @@ use std::{
 use plimsoll_storage::{Time, VpaKey};
 
 use self::namespace::{Entry, Namespace};
-pub use self::vpa::{Target, Vpa};
+pub use self::{
+    read::Lacking,
+    vpa::{Target, Vpa},
+};
 use super::{
     pod::{Kill, KillSource, Names, Pod, Sources},
     selector::Selector,
@@ -44,6 +48,8 @@ pub struct Index {
     sources: Sources,
     /// The list of each kind that is being read or was read last; what an older one brought is gone when it ends.
     lists: Lists,
+    /// How many whole readings of usage there were.
+    readings: u32,
     pods: usize,
     vpas: usize,
 }
@@ -79,6 +85,7 @@ impl Index {
             kills: Vec::new(),
             sources: Sources::default(),
             lists: Lists::default(),
+            readings: 0,
             pods: 0,
             vpas: 0,
         }
@@ -286,6 +293,7 @@ impl Index {
             None => (Arc::from(name), None),
         };
         let same = former.as_ref().filter(|former| former.pod.uid == pod.uid);
+        let read = same.map_or(0, |former| former.read);
         let source = if same.is_some() { KillSource::Update } else { KillSource::FirstSight };
         let kills = &mut self.kills;
         pod.find_kills(same.map(|former| &former.pod), slim, |container, at, kill| {
@@ -312,7 +320,7 @@ impl Index {
                 known.link(&name, &pod.labels)
             }
         };
-        known.pods.insert(name, Entry { pod, vpas, list });
+        known.pods.insert(name, Entry { pod, vpas, list, read });
     }
 
     /// A pod is there and cannot be read: what was known of it stays.

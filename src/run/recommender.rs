@@ -29,7 +29,10 @@ mod turn;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::{Duration, Instant},
 };
 
@@ -91,6 +94,8 @@ pub struct Role {
     /// Whether it was ready once.
     was_ready: AtomicBool,
     saver: Saver,
+    /// How many pods the last answer about usage lacked.
+    lacking: AtomicU64,
     /// Why numbers are what they are, on the way to VPAs that say it themselves.
     explanations: Explanations,
     /// A VPA appeared whose history has to be read.
@@ -302,6 +307,7 @@ impl Role {
             pulse: Pulse::default(),
             was_ready: AtomicBool::new(false),
             saver: Saver::default(),
+            lacking: AtomicU64::new(0),
             explanations: Explanations::default(),
             news: Notify::new(),
             found: Notify::new(),

@@ -29,6 +29,8 @@ pub(super) struct Entry {
     pub(super) pod: Pod,
     pub(super) vpas: Vec<Arc<str>>,
     pub(super) list: u32,
+    /// The reading of usage that had it last; 0 before the first.
+    pub(super) read: u32,
 }
 
 impl Namespace {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use crate::{
     metrics::QualitySample,
     observe::{
         external::{ExternalMetrics, PodQuery, fetch_external},
+        index::Lacking,
         pod::{Kill, KillSource},
         series::fetch_series,
         usage::{PodUsage, UsageError, UsageReport, fetch_usage},
@@ -54,6 +55,8 @@ struct Tally {
     unknown_container: u64,
     init: u64,
     unwatched: u64,
+    /// Pods that earlier readings had, if this one came whole.
+    lacking: Option<Lacking>,
 }
 
 impl Role {
@@ -158,7 +161,12 @@ impl Role {
             self.take_pod_usage(&usage, &mut tally);
         };
         let read = self.fetch(&mut sink).await;
-        Reading { tally: tally.into_inner().unwrap_or_else(PoisonError::into_inner), read }
+        let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What did not come whole says nothing of what it lacks.
+        if read.as_ref().is_ok_and(UsageReport::is_complete) {
+            tally.lacking = Some(self.state.lock().index.end_reading());
+        }
+        Reading { tally, read }
     }
 
     fn count_reading(&self, ended: Result<Reading, JoinError>, summary: &mut Summary) {
@@ -178,8 +186,12 @@ impl Role {
             ("unknown_container", tally.unknown_container),
             ("init_container", tally.init),
             ("unwatched", tally.unwatched),
+            ("missing_pod", tally.lacking.as_ref().map_or(0, |lacking| lacking.pods)),
         ] {
             self.health.count_samples(outcome, count);
+        }
+        if let Some(lacking) = &tally.lacking {
+            self.tell_lacking(lacking);
         }
         summary.samples += tally.taken;
         match read {
@@ -198,6 +210,24 @@ impl Role {
                 self.metrics.count_fetch(true);
                 tracing::warn!(%error, "no usage could be read; recommendations rest on what is known");
             }
+        }
+    }
+
+    /// Says on change how many pods the answers about usage lack.
+    fn tell_lacking(&self, lacking: &Lacking) {
+        let Lacking { pods, example } = lacking;
+        if self.lacking.swap(*pods, Ordering::Relaxed) == *pods {
+            return;
+        }
+        if let Some((namespace, pod)) = example {
+            let example = format_args!("{namespace}/{pod}");
+            tracing::warn!(
+                pods,
+                %example,
+                "usage of pods is missing that was there before; recommendations rest on what is known"
+            );
+        } else {
+            tracing::info!("usage of all pods is there again");
         }
     }
 
@@ -273,7 +303,7 @@ impl Role {
         let now = self.clock.now();
         let mut core = self.state.lock();
         let core = &mut *core;
-        let Some((pod, vpas)) = core.index.pod(&usage.namespace, &usage.pod) else {
+        let Some((_, vpas)) = core.index.pod(&usage.namespace, &usage.pod) else {
             tally.unknown_pod += usage.containers.len() as u64;
             return;
         };
@@ -284,6 +314,8 @@ impl Role {
         let Some(namespace) = core.index.namespace(&usage.namespace).cloned() else { return };
         let keys: Vec<VpaKey> =
             vpas.iter().map(|name| VpaKey::new(Arc::clone(&namespace), Arc::clone(name))).collect();
+        core.index.note_read(&usage.namespace, &usage.pod);
+        let Some((pod, _)) = core.index.pod(&usage.namespace, &usage.pod) else { return };
         let mut wanted = Vec::with_capacity(usage.containers.len());
         for container in &usage.containers {
             match pod.container(&container.name) {
