@@ -1,6 +1,6 @@
 //! A pod as an updater needs it: its sizes, and what became of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -10,7 +10,7 @@ use plimsoll_storage::Time;
 use serde::{Deserialize, de::Error as _};
 use serde_json::value::RawValue;
 
-use super::{guard::without_position, slim::lean_metadata};
+use super::{guard::without_position, selector::Labels, slim::lean_metadata};
 use crate::{
     fit,
     update::{
@@ -26,9 +26,11 @@ const READ: [&str; 2] = ["vpa", "plimsoll.dev/"];
 #[derive(kube::Resource, Clone, Debug)]
 #[resource(inherit = "Pod")]
 pub struct RunningPod {
-    /// Without annotations and labels, which the sizes have.
+    /// Without labels, and without annotations, which the sizes have.
     pub metadata: ObjectMeta,
-    /// Its containers, and what they have.
+    /// Its labels: one piece of text in place of a map.
+    pub labels: Labels,
+    /// Its containers, and what they have; without labels.
     pub sizes: fit::Pod,
     /// What became of it.
     pub life: Life,
@@ -43,13 +45,22 @@ impl<'de> Deserialize<'de> for RunningPod {
         let mut lives: Lives = serde_json::from_str(text).map_err(wrong)?;
         if let Some(annotations) = &mut sizes.annotations {
             annotations.retain(|key, _| READ.iter().any(|read| key.starts_with(read)));
+            if annotations.is_empty() {
+                // A map that was emptied keeps its room.
+                *annotations = BTreeMap::new();
+            }
         }
+        let labels = Labels::from(std::mem::take(&mut sizes.labels));
         sizes.containers.shrink_to_fit();
         sizes.init_containers.shrink_to_fit();
-        let life = lives.life();
+        let mut life = lives.life();
+        life.containers.shrink_to_fit();
         lives.metadata.labels = None;
         lives.metadata.annotations = None;
-        Ok(Self { metadata: lives.metadata, sizes, life })
+        if let Some(owners) = &mut lives.metadata.owner_references {
+            owners.shrink_to_fit();
+        }
+        Ok(Self { metadata: lives.metadata, labels, sizes, life })
     }
 }
 
@@ -256,6 +267,8 @@ mod tests {
         assert_eq!(annotations.keys().collect::<Vec<_>>(), ["vpaObservedContainers"]);
         assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
         assert_eq!((&pod.metadata.labels, &pod.metadata.annotations), (&None, &None));
+        assert_eq!(pod.labels.iter().collect::<Vec<_>>(), [("app", "web")]);
+        assert!(pod.sizes.labels.is_empty(), "they are kept once");
         let life = &pod.life;
         let owner = life.owner.as_ref().expect("a controller");
         assert_eq!((&*owner.kind, &*owner.name), ("ReplicaSet", "web"));

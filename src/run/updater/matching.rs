@@ -13,7 +13,7 @@ use crate::{
         controllers::Owner,
         running::RunningPod,
         scale::ObjectKey,
-        selector::{Labels, Selector},
+        selector::Selector,
         target::{Outcome, Top},
     },
     run::admission::{goes_before, has_boost, is_off},
@@ -109,8 +109,7 @@ impl Role {
             }
             let Some(Some(top)) = tops.get(&owner) else { continue };
             let Some(found) = candidates.get(top) else { continue };
-            let labels = Labels::from(&pod.sizes.labels);
-            let matching = found.iter().filter(|one| one.selector.matches(&labels));
+            let matching = found.iter().filter(|one| one.selector.matches(&pod.labels));
             let chosen = matching
                 .reduce(|one, other| if goes_before(&other.vpa, &one.vpa) { other } else { one });
             let Some(chosen) = chosen else { continue };

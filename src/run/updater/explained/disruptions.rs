@@ -5,10 +5,7 @@ use kube::{Api, Client, api::ListParams};
 
 use super::leases::Read;
 use crate::{
-    observe::{
-        running::RunningPod,
-        selector::{Labels, Selector},
-    },
+    observe::{running::RunningPod, selector::Selector},
     update::{Outcome, Phase},
 };
 
@@ -38,8 +35,7 @@ impl Disruptions {
         if pod.life.phase == Phase::Pending {
             return Outcome::Done;
         }
-        let labels = Labels::from(&pod.sizes.labels);
-        let mut of_it = self.0.iter_mut().filter(|budget| budget.selector.matches(&labels));
+        let mut of_it = self.0.iter_mut().filter(|budget| budget.selector.matches(&pod.labels));
         let Some(budget) = of_it.next() else { return Outcome::Done };
         if of_it.next().is_some() {
             // The server does not know which of them counts, and fails.

@@ -12,7 +12,6 @@ use crate::{
     api::VerticalPodAutoscaler,
     observe::{
         running::RunningPod,
-        selector::Labels,
         target::{Outcome, Top},
     },
     update::Phase,
@@ -121,9 +120,7 @@ impl Role {
                 let message = format!("the target of VPA {name} cannot be read: {message}");
                 Unmatched::of("target_unavailable", message).with_vpa(vpa, true)
             }
-            Outcome::Found { selector, .. }
-                if !selector.matches(&Labels::from(&pod.sizes.labels)) =>
-            {
+            Outcome::Found { selector, .. } if !selector.matches(&pod.labels) => {
                 let message = format!(
                     "its labels are not those that its controller selects ({})",
                     selector.as_str()
