@@ -46,6 +46,8 @@ pub enum Fix {
     OomBumpRestsOnObservation,
     /// Kills that a pod shows when it is first seen count too (W6).
     KillsInDowntimeCount,
+    /// CPU that is used with a startup boost is not part of the history (W14).
+    BoostSamplesStayOut,
     /// A LimitRange for pods changes nothing about containers that nothing is recommended for.
     PodRangeSparesOthers,
     /// A LimitRange for pods is met wherever it can be: to the byte, and after all other rules.
@@ -88,7 +90,7 @@ pub enum Fix {
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -98,6 +100,7 @@ impl Fix {
         Self::OomKeepsSampleOrder,
         Self::OomBumpRestsOnObservation,
         Self::KillsInDowntimeCount,
+        Self::BoostSamplesStayOut,
         Self::PodRangeSparesOthers,
         Self::PodRangeIsMet,
         Self::UnlimitedContainersObeyRangeMax,
@@ -131,6 +134,7 @@ impl Fix {
             Self::OomKeepsSampleOrder => "oom-keeps-sample-order",
             Self::OomBumpRestsOnObservation => "oom-bump-rests-on-observation",
             Self::KillsInDowntimeCount => "kills-in-downtime-count",
+            Self::BoostSamplesStayOut => "boost-samples-stay-out",
             Self::PodRangeSparesOthers => "pod-range-spares-others",
             Self::PodRangeIsMet => "pod-range-is-met",
             Self::UnlimitedContainersObeyRangeMax => "unlimited-containers-obey-range-max",

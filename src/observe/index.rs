@@ -30,6 +30,7 @@ use super::{
     pod::{Kill, KillSource, Names, Pod, Sources},
     selector::Selector,
     slim::SlimPod,
+    startup::Boosts,
 };
 use crate::{
     api::vpa::VerticalPodAutoscaler,
@@ -152,6 +153,7 @@ impl Index {
             entry.target = Target::Unknown;
         }
         entry.mode = vpa.spec.update_policy.as_ref().and_then(|policy| policy.update_mode);
+        entry.boosts = Boosts::new(vpa);
         entry.reported = Reported::new(vpa.status.as_ref());
         let annotations = vpa.metadata.annotations.as_ref();
         let explanation = annotations.and_then(|all| all.get(annotation::KEY));

@@ -7,6 +7,7 @@ use plimsoll_storage::Time;
 use super::{
     selector::Labels,
     slim::{self, SlimPod},
+    startup::Startup,
 };
 pub use crate::fit::Part;
 use crate::{
@@ -36,6 +37,8 @@ pub struct Pod {
     pub is_daemon: bool,
     /// Whether it ended for good.
     pub is_finished: bool,
+    /// The boosts that it was created with, if any.
+    pub startup: Option<Box<Startup>>,
 }
 
 /// A container of a pod.
@@ -210,6 +213,7 @@ impl Pod {
             tolerations: names.share_tolerations(&spec.tolerations),
             is_daemon: Self::is_of_daemon(slim),
             is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            startup: Startup::of(slim),
         }
     }
 

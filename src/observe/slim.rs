@@ -7,14 +7,14 @@ use k8s_openapi::{
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-use crate::quantity::Quantity;
+use crate::{fit::annotations::BOOST, quantity::Quantity};
 
 /// A pod.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
 pub struct SlimPod {
-    /// Without annotations, and of the owners only the controller.
-    #[serde(default, deserialize_with = "bare_metadata")]
+    /// Of the annotations only those of startup boosts, and of the owners only the controller.
+    #[serde(default, deserialize_with = "boost_metadata")]
     pub metadata: ObjectMeta,
     /// What was asked for.
     #[serde(default)]
@@ -94,6 +94,9 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
     /// Of the init containers.
     pub init_container_statuses: Vec<ContainerStatus>,
+    /// Since when it is ready, if it is.
+    #[serde(rename = "conditions", deserialize_with = "ready_since")]
+    pub ready_since: Option<plimsoll_storage::Time>,
 }
 
 /// What became of a container.
@@ -285,6 +288,32 @@ pub(super) fn lean_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Object
         owner_references: read.owner_references,
         ..ObjectMeta::default()
     })
+}
+
+/// As [`lean_metadata`], and of the annotations only those of startup boosts.
+fn boost_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let mut read = lean_metadata(from)?;
+    if let Some(annotations) = &mut read.annotations {
+        annotations.retain(|key, _| key.starts_with(BOOST));
+    }
+    Ok(read)
+}
+
+/// Since when a pod is ready, by its conditions.
+fn ready_since<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<plimsoll_storage::Time>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Told {
+        #[serde(rename = "type")]
+        kind: Box<str>,
+        status: Box<str>,
+        last_transition_time: Option<plimsoll_storage::Time>,
+    }
+    let mut told = Vec::<Told>::deserialize(from)?.into_iter();
+    let ready = told.find(|one| &*one.kind == "Ready" && &*one.status == "True");
+    Ok(ready.map(|one| one.last_transition_time.unwrap_or_default()))
 }
 
 /// As [`lean_metadata`], without annotations.

@@ -30,7 +30,7 @@ use super::{
     remembered::BadSnapshot,
     settings::{Rules, Settings},
 };
-use crate::compat::Compat;
+use crate::compat::{Compat, Fix};
 
 /// What the recommender knows and decides, for all of its VPAs.
 #[derive(Debug)]
@@ -352,6 +352,11 @@ impl Fleet {
     /// Whether the mode is upstream's.
     pub fn is_upstream(&self) -> bool {
         self.compat == Compat::Upstream
+    }
+
+    /// Whether a fix is on.
+    pub fn has(&self, fix: Fix) -> bool {
+        self.settings.fixes.has(fix)
     }
 
     /// The rules by which a container's samples are taken.

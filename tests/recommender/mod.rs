@@ -10,4 +10,5 @@ mod life;
 mod scraped;
 mod shards;
 pub mod start;
+mod startup;
 pub mod upstream_rights;

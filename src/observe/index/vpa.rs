@@ -6,7 +6,7 @@ use plimsoll_storage::Time;
 
 use crate::{
     api::vpa::{TargetRef, UpdateMode},
-    observe::selector::Selector,
+    observe::{selector::Selector, startup::Boosts},
     recommend::status::Reported,
 };
 
@@ -25,6 +25,8 @@ pub struct Vpa {
     pub target_ref: TargetRef,
     /// When pods get what is recommended, as far as it says.
     pub mode: Option<UpdateMode>,
+    /// How long its startup boosts last, if it has any.
+    pub boosts: Option<Box<Boosts>>,
     /// Its status as it was last read.
     pub reported: Reported,
     /// The hash of the recommendation that the annotation beside it explains, if there is one.
@@ -79,6 +81,7 @@ impl Default for Vpa {
             created: Time::EPOCH,
             target_ref: TargetRef::default(),
             mode: None,
+            boosts: None,
             reported: Reported::default(),
             explained: None,
             last_written: None,

@@ -15,6 +15,7 @@ use tokio::{
 use super::{Role, pass::Summary, state::Core};
 use crate::{
     api::vpa::UpdateMode,
+    compat::Fix,
     metrics::QualitySample,
     observe::{
         external::{ExternalMetrics, PodQuery, fetch_external},
@@ -55,6 +56,7 @@ struct Tally {
     unknown_container: u64,
     init: u64,
     unwatched: u64,
+    boosted: u64,
     /// Pods that earlier readings had, if this one came whole.
     lacking: Option<Lacking>,
 }
@@ -186,6 +188,7 @@ impl Role {
             ("unknown_container", tally.unknown_container),
             ("init_container", tally.init),
             ("unwatched", tally.unwatched),
+            ("boosted", tally.boosted),
             ("missing_pod", tally.lacking.as_ref().map_or(0, |lacking| lacking.pods)),
         ] {
             self.health.count_samples(outcome, count);
@@ -327,14 +330,19 @@ impl Role {
         // Upstream takes what is missing for nothing used, unless the reading itself failed.
         let fill = core.fleet.is_upstream() && !usage.is_incomplete;
         for (name, container) in wanted {
-            let sample = Usage {
+            let mut sample = Usage {
                 pod: &usage.pod,
                 container: &name,
                 at: usage.at,
                 cpu: container.cpu.or(fill.then_some(MilliCpu(0))),
                 memory: container.memory.or(fill.then_some(Bytes(0))),
             };
+            let cpu = sample.cpu;
             for key in &keys {
+                let is_starting = core.index.is_starting(key, sample.pod, &name, sample.at);
+                let is_boosted = is_starting && core.fleet.has(Fix::BoostSamplesStayOut);
+                sample.cpu = cpu.filter(|_| !is_boosted);
+                tally.boosted += u64::from(sample.cpu != cpu);
                 let Some(taken) = core.fleet.take_usage(key, sample, now) else { continue };
                 tally.count(taken);
                 if taken.cpu == Some(Ok(())) {

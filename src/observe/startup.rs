@@ -1,0 +1,170 @@
+//! Startup boosts as samples of usage need them: what a container uses while it is boosted tells nothing of later (W14).
+
+use std::time::Duration;
+
+use plimsoll_storage::Time;
+
+use super::slim::SlimPod;
+use crate::{
+    api::VerticalPodAutoscaler,
+    fit::{annotations, boost, plan::Plan},
+};
+
+/// The boosts that a pod was created with: few pods have any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Startup {
+    /// Since when it is ready, if it is.
+    ready: Option<Time>,
+    /// The containers that its annotations name.
+    containers: Box<[Box<str>]>,
+}
+
+/// How long a VPA's boosts last after a pod became ready: by container policy, the last one for all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Boosts {
+    by_policy: Box<[(Box<str>, Duration)]>,
+    others: Duration,
+}
+
+// === impl Startup ===
+
+impl Startup {
+    /// What a pod says, if it says anything.
+    pub fn of(slim: &SlimPod) -> Option<Box<Self>> {
+        let annotations = slim.metadata.annotations.iter().flatten();
+        let containers: Box<[Box<str>]> = annotations
+            .filter_map(|(key, _)| Some(key.strip_prefix(annotations::BOOST)?.into()))
+            .collect();
+        (!containers.is_empty())
+            .then(|| Box::new(Self { ready: slim.status.ready_since, containers }))
+    }
+
+    /// Whether a container had its boost then. It has it until it was ready for as long as the VPA says: an annotation
+    /// that nobody takes away does not keep usage out for ever.
+    pub fn covers(&self, container: &str, boosts: &Boosts, at: Time) -> bool {
+        if !self.containers.iter().any(|one| **one == *container) {
+            return false;
+        }
+        let Some(ready) = self.ready else { return true };
+        let lasts = i64::try_from(boosts.of(container).as_nanos()).unwrap_or(i64::MAX);
+        at.nanos_since(ready) <= lasts
+    }
+}
+
+// === impl Boosts ===
+
+impl Boosts {
+    /// What a VPA says; none if it boosts nothing.
+    pub fn new(vpa: &VerticalPodAutoscaler) -> Option<Box<Self>> {
+        let plan = Plan::of(vpa);
+        if !boost::boosts(&plan) {
+            return None;
+        }
+        let policies =
+            vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
+        let names = policies.map(|policy| policy.container_name.as_str());
+        let by_policy = names.map(|name| (name.into(), boost::duration(&plan, name))).collect();
+        let cpu = vpa.spec.startup_boost.as_ref().and_then(|boost| boost.cpu.as_ref());
+        let seconds = cpu.and_then(|cpu| u64::try_from(cpu.duration_seconds?).ok());
+        Some(Box::new(Self { by_policy, others: Duration::from_secs(seconds.unwrap_or(0)) }))
+    }
+
+    fn of(&self, container: &str) -> Duration {
+        let find = |name: &str| self.by_policy.iter().find(|(known, _)| **known == *name);
+        find(container).or_else(|| find("*")).map_or(self.others, |(_, lasts)| *lasts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn startup(ready: &Value) -> Option<Box<Startup>> {
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "namespace": "web", "name": "a-1",
+                "annotations": {"vpaCpuStartupBoost/main": "{}", "vpaCpuStartupBoost/side": "{}", "else": "long"},
+            },
+            "spec": {"containers": [{"name": "main"}, {"name": "side"}, {"name": "plain"}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "True"}, ready]},
+        }));
+        Startup::of(&pod.expect("a pod"))
+    }
+
+    fn boosts(spec: &Value) -> Option<Box<Boosts>> {
+        let mut object = json!({
+            "metadata": {"namespace": "web", "name": "a"},
+            "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}},
+        });
+        if let (Some(into), Some(from)) = (object["spec"].as_object_mut(), spec.as_object()) {
+            into.extend(from.clone());
+        }
+        Boosts::new(&serde_json::from_value(object).expect("a VPA"))
+    }
+
+    fn boost(seconds: u32) -> Value {
+        json!({"cpu": {"type": "Factor", "factor": 2, "durationSeconds": seconds}})
+    }
+
+    fn at(seconds: i64) -> Time {
+        Time::from_secs(1_790_000_000 + seconds)
+    }
+
+    fn ready() -> Value {
+        json!({"type": "Ready", "status": "True", "lastTransitionTime": at(0)})
+    }
+
+    #[test]
+    fn a_boosted_container_is_starting_until_it_was_ready_for_as_long_as_its_vpa_says() {
+        let lasting = boosts(&json!({"startupBoost": boost(60)})).expect("it boosts");
+        let startup = startup(&ready()).expect("it is boosted");
+        for (container, seconds, expected) in [
+            ("main", -5, true),
+            ("main", 60, true),
+            ("main", 61, false),
+            ("side", 30, true),
+            ("plain", -5, false),
+            ("plain", 30, false),
+        ] {
+            let covers = startup.covers(container, &lasting, at(seconds));
+            assert_eq!(covers, expected, "{container} after {seconds} s");
+        }
+        let none = Boosts::default();
+        assert!(startup.covers("main", &none, at(-1)) && !startup.covers("main", &none, at(1)));
+    }
+
+    #[test]
+    fn a_boosted_pod_that_is_not_ready_is_starting_however_long_it_takes() {
+        let lasting = boosts(&json!({"startupBoost": boost(1)})).expect("it boosts");
+        let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": at(0)});
+        for unready in [unready, json!({"type": "Initialized", "status": "True"})] {
+            let startup = startup(&unready).expect("it is boosted");
+            assert!(startup.covers("main", &lasting, at(1_000_000)));
+        }
+    }
+
+    #[test]
+    fn the_boost_of_a_policy_goes_before_that_of_its_vpa() {
+        let policies = json!({"containerPolicies": [
+            {"containerName": "main", "startupBoost": boost(10)},
+            {"containerName": "plain"},
+            {"containerName": "*", "startupBoost": boost(20)},
+        ]});
+        let all = boosts(&json!({"startupBoost": boost(60), "resourcePolicy": policies}));
+        let all = all.expect("it boosts");
+        let lasts = ["main", "plain", "side"].map(|name| all.of(name).as_secs());
+        assert_eq!(lasts, [10, 60, 20]);
+        assert_eq!(boosts(&json!({})), None);
+    }
+
+    #[test]
+    fn a_pod_without_boosts_keeps_nothing() {
+        let pod = serde_json::from_value(json!({
+            "metadata": {"namespace": "web", "name": "a-1", "annotations": {"else": "long"}},
+            "status": {"conditions": [ready()]},
+        }));
+        assert_eq!(Startup::of(&pod.expect("a pod")), None);
+    }
+}
