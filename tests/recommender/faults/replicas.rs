@@ -1,17 +1,25 @@
-//! Two replicas: one that freezes while it leads, and both restarted at once.
+//! Two replicas: one that freezes while it leads, one that cannot renew its Lease, and both restarted at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::Method;
 use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
 use kube::api::Api;
+use plimsoll::cli::recommender_config;
+use plimsoll::clock::Clock;
+use plimsoll::run::recommender::{self, Running};
 
 use super::process::{Process, Processes};
-use super::stage::{Stage, assert_alive, targets};
+use super::stage::{HOUR, Stage, assert_alive, metric, metric_is, targets};
 use crate::support::clock::wall_now;
 use crate::support::fetch::fetch;
+use crate::support::proxy::{self, Proxy};
 use crate::support::usage::Use;
-use crate::support::{Bed, wait};
+use crate::support::{Bed, log, wait};
 
 const NAMES: &[&str] = &["front", "worker"];
 const LEASES: &[&str] = &[
@@ -19,6 +27,7 @@ const LEASES: &[&str] = &[
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
+const LEASE: &str = "vpa-recommender-lease";
 const LEADER: &str = "plimsoll_leader";
 
 async fn leads(process: &Process<'_>, yes: bool) {
@@ -33,18 +42,17 @@ async fn is_ready(process: &Process<'_>) {
     .await;
 }
 
-/// Everything that a process has written: statuses, heartbeats and histories.
-async fn writes(process: &Process<'_>) -> f64 {
-    let mut sum = process.metric("plimsoll_checkpoints_total", &["\"written\""]).await;
-    for kind in ["kind=\"status\"", "kind=\"heartbeat\""] {
-        sum += process.metric("plimsoll_writes_total", &[kind, "outcome=\"200\""]).await;
-    }
-    sum
+/// What a process has written: statuses and histories, and its beats.
+async fn writes(process: &Process<'_>) -> (f64, f64) {
+    let of = |kind| process.metric("plimsoll_writes_total", kind);
+    let said = of(&["kind=\"status\"", "outcome=\"200\""]).await;
+    let saved = process.metric("plimsoll_checkpoints_total", &["\"written\""]).await;
+    (said + saved, of(&["kind=\"heartbeat\"", "outcome=\"200\""]).await)
 }
 
 async fn holder(bed: &Bed) -> String {
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
-    let lease = leases.get("vpa-recommender-lease").await.expect("there is a lease");
+    let lease = leases.get(LEASE).await.expect("there is a lease");
     lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
 }
 
@@ -58,8 +66,9 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     is_ready(&second).await;
     processes.live(4).await;
     first.passes(2).await;
+    first.metric_is("plimsoll_write_queue", &["kind=\"checkpoint\""], |left| left == 0.0).await;
     assert_eq!(second.metric(LEADER, &[]).await, 0.0, "a standby is ready, and does not lead");
-    assert_eq!(writes(&second).await, 0.0);
+    assert_eq!(writes(&second).await, (0.0, 0.0));
     let (was_holder, before) = (holder(&stage.bed).await, writes(&first).await);
     let said = stage.said().await;
 
@@ -76,18 +85,20 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     for (name, (cpu, memory)) in targets(&risen) {
         assert_ne!(targets(&said)[name], (cpu, memory), "{name} rises");
     }
-    assert!(writes(&second).await > 0.0);
+    assert!(writes(&second).await.0 > 0.0);
     let (samples, now_holder) = (stage.samples().await, holder(&stage.bed).await);
 
     first.signal("CONT");
     leads(&first, false).await;
-    // The one request that was under way when it froze, or none. Beats between the look and the freeze are its own.
+    // The one request that was under way when it froze, or none. What it wrote between the look and the freeze cannot be
+    // told from it, and samples were as before: there was nothing to say or save. Beats are made by the pass.
     let thawed = writes(&first).await;
     processes.live(3).await;
     first.passes(3).await;
     second.passes(2).await;
     assert_eq!(writes(&first).await, thawed, "who was frozen writes nothing");
-    assert!(thawed <= before + 6.0, "before it froze {before}, after {thawed}");
+    assert!(thawed.0 <= before.0 + 1.0, "before it froze {before:?}, after {thawed:?}");
+    assert!(thawed.1 <= before.1 + 4.0, "before it froze {before:?}, after {thawed:?}");
     first.assert_line(&["no longer leading"]);
     second.assert_line(&["leading"]);
     assert_eq!(holder(&stage.bed).await, now_holder, "the second one keeps the lease");
@@ -169,4 +180,87 @@ async fn either_leads<'a, 'b>(one: &'a Process<'b>, other: &'a Process<'b>) -> &
         None
     })
     .await
+}
+
+/// One of two that run in this process, on real time.
+async fn start(client: Client, name: &str) -> Running {
+    let mut flags = vec!["--address=127.0.0.1:0", "--recommender-interval=500ms"];
+    flags.extend(["--checkpoint-interval=500ms", "--bounds-dead-band=0"]);
+    flags.extend(LEASES);
+    let config = recommender_config(&flags).expect("flags that make sense");
+    let running = recommender::start(config, client, Clock::wall()).await;
+    running.unwrap_or_else(|error| panic!("{name} starts: {error}"))
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_stands_by() {
+    let (log, _guard) = log::keep();
+    let Some(stage) = Stage::set(NAMES).await else { return };
+    let mut hour = wall_now() - SignedDuration::from_hours(72);
+    stage.usage.at(hour);
+    let is_deaf = Arc::new(AtomicBool::new(false));
+    let proxy = Proxy::start(stage.client(), {
+        let is_deaf = Arc::clone(&is_deaf);
+        move |method, path| {
+            let renews = *method != Method::GET && path.ends_with(&format!("/leases/{LEASE}"));
+            let refuses = renews && is_deaf.load(Ordering::Relaxed);
+            if refuses { proxy::refuse(503, None) } else { proxy::pass() }
+        }
+    })
+    .await;
+    let vpas = "/apis/autoscaling.k8s.io/v1/";
+    let first = start(proxy.client.clone(), "the first").await;
+    metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
+    let second = start(stage.client(), "the second").await;
+    let mut live = async |hours: usize| {
+        for _ in 0..hours {
+            hour += HOUR;
+            stage.usage.at(hour);
+            two_passes(&first).await;
+            two_passes(&second).await;
+        }
+    };
+    live(4).await;
+    let said = stage.said().await;
+    assert_eq!(targets(&said).len(), NAMES.len());
+    assert!(!proxy.writes(vpas).is_empty(), "the first one writes");
+    assert_eq!(metric(second.address(), LEADER, &[]).await, 0.0);
+
+    // It hears of everything, and only the Lease cannot be written.
+    is_deaf.store(true, Ordering::Relaxed);
+    metric_is(first.address(), LEADER, &[], |leads| leads == 0.0).await;
+    log.assert_line(&["no longer leading"]);
+    let changes = || {
+        let requests = proxy.requests().into_iter();
+        requests.filter(|(method, path)| *method != Method::GET && path.starts_with(vpas)).count()
+    };
+    let until_then = changes();
+    metric_is(second.address(), LEADER, &[], |leads| leads == 1.0).await;
+    for name in NAMES {
+        stage.use_from(name, Use { cpu: 4.0, memory: 4 << 30 });
+    }
+    live(6).await;
+    for (name, target) in targets(&stage.said().await) {
+        assert_ne!(targets(&said)[name], target, "{name} rises: the second one says so");
+    }
+    is_deaf.store(false, Ordering::Relaxed);
+    live(6).await;
+    assert_eq!(changes(), until_then, "who does not lead writes nothing");
+    assert_eq!(metric(first.address(), LEADER, &[]).await, 0.0, "it stands by");
+    assert_alive(first.address()).await;
+
+    // It has seen the samples that the other one saw.
+    let last = stage.said().await;
+    second.stop().await;
+    metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
+    two_passes(&first).await;
+    assert_eq!(targets(&stage.said().await), targets(&last));
+    first.stop().await;
+}
+
+async fn two_passes(running: &Running) {
+    let mut passes = running.passes();
+    let from = passes.borrow().0;
+    let made = passes.wait_for(|(count, _)| *count >= from + 2);
+    tokio::time::timeout(wait::PATIENCE, made).await.expect("passes").expect("it runs");
 }

@@ -1,0 +1,89 @@
+//! Lists that come late: before all that is needed is read, no history is asked for and nothing is written (W5).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Method;
+
+use super::stage::{MINUTE, Stage, targets};
+use crate::support::fetch::fetch;
+use crate::support::proxy::{self, Proxy};
+use crate::support::wait;
+
+const NAMES: &[&str] = &["front", "worker"];
+const CHECKPOINTS: &str = "/verticalpodautoscalercheckpoints";
+
+/// Whether it asks for a stored history, or writes anything.
+fn is_early(method: &Method, path: &str) -> bool {
+    *method != Method::GET && *method != Method::POST || path.contains(CHECKPOINTS)
+}
+
+#[tokio::test]
+async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_complete() {
+    let Some(stage) = Stage::set(NAMES).await else { return };
+    let clock = stage.clock();
+    let running = stage.start(&clock, &[]).await;
+    stage.live(&running, &clock, 5, MINUTE).await;
+    running.stop().await;
+    let (said, stored) = (stage.said().await, stage.samples().await);
+    assert_eq!(targets(&said).len(), NAMES.len());
+
+    for late in ["/pods", "/deployments", "/verticalpodautoscalers"] {
+        let is_held = Arc::new(AtomicBool::new(true));
+        let proxy = Proxy::start(stage.client(), {
+            let is_held = Arc::clone(&is_held);
+            move |method, path| {
+                if *method != Method::GET || !path.ends_with(late) {
+                    return proxy::pass();
+                }
+                let is_held = Arc::clone(&is_held);
+                Box::pin(async move {
+                    while is_held.load(Ordering::Relaxed) {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    None
+                })
+            }
+        })
+        .await;
+        let flags = ["--address=127.0.0.1:0", "--leader-elect=false", "--checkpoint-interval=0s"];
+        let config = plimsoll::cli::recommender_config(&flags).expect("flags that make sense");
+        let running =
+            plimsoll::run::recommender::start(config, proxy.client.clone(), clock.clone());
+        let running = running.await.expect("starts");
+        let address = running.address();
+        // All other lists are read, and it is only this one that is waited for.
+        let kind = late.trim_start_matches('/');
+        wait::until(&format!("only {kind} are waited for"), || async {
+            let answer = fetch(&format!("http://{address}/readyz")).await?;
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            let others = ["pods", "deployments", "statefulsets", "verticalpodautoscalers"];
+            let others = others.into_iter().filter(|other| *other != kind);
+            (text.contains(kind) && others.into_iter().all(|other| !text.contains(other)))
+                .then_some(())
+        })
+        .await;
+        // What would be asked at once without it was asked by then.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let early: Vec<_> = proxy.requests();
+        let early: Vec<_> = early.iter().filter(|(method, path)| is_early(method, path)).collect();
+        assert!(early.is_empty(), "{late}: {early:?}");
+        assert_eq!(running.passes().borrow().0, 0, "{late}: no pass");
+
+        is_held.store(false, Ordering::Relaxed);
+        wait::until("it is ready", || async {
+            let answer = fetch(&format!("http://{address}/readyz")).await?;
+            (&*answer == b"ok\n").then_some(())
+        })
+        .await;
+        stage.live(&running, &clock, 1, MINUTE).await;
+        running.stop().await;
+        let after = stage.samples().await;
+        assert!(stored.iter().all(|(name, count)| after[name] > *count), "{late}: {after:?}");
+        let asked = proxy.requests();
+        assert!(asked.iter().any(|(_, path)| path.contains(CHECKPOINTS)), "{late}");
+    }
+    let (remembered, _) = stage.remembered(clock.now()).await;
+    assert_eq!(targets(&remembered), targets(&stage.said().await));
+}
