@@ -12,5 +12,6 @@ mod referee;
 mod resizes;
 mod rights;
 pub mod stage;
+mod storm;
 mod way;
 mod webhook;

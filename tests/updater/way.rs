@@ -167,6 +167,15 @@ impl Way {
         fits.map(|(_, path)| path).collect()
     }
 
+    /// The paths of those that the server let pass.
+    pub fn done(&self, what: What) -> Vec<String> {
+        let answers = self.proxy.answers().into_iter();
+        let fits = answers.filter(|(method, path, code)| {
+            code.is_success() && What::of(method, path) == Some(what)
+        });
+        fits.map(|(_, path, _)| path).collect()
+    }
+
     /// How often it was tried while nobody else wrote to the same object: who comes too late has to ask again, so how
     /// often that is depends on when a kubelet writes.
     pub fn asked(&self, what: What) -> usize {

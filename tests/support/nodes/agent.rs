@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{NodeStatus, Pod, PodStatus};
@@ -17,11 +18,16 @@ use super::amounts::Amounts;
 use super::behaviour::{Behaviour, Run, Stop};
 use super::lifecycle::{self, Surroundings};
 use super::process::Processes;
+use super::resize;
 use crate::support::clock::Clock;
 use crate::support::control_plane::ControlPlane;
 
 /// Requests in flight; more would only queue up in the API server.
 const AT_ONCE: usize = 16;
+
+/// How often a server that has no time is asked, and the pause between.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
 
 type Key = (String, String);
 
@@ -136,9 +142,11 @@ impl Agent {
             }
             Event::Delete(pod) => {
                 known.pods.remove(&key(&pod));
-                // Its room is free now: a deferred resize may fit.
+                // Its room is free now: a deferred resize may fit. To look at all others would cost pods times pods in
+                // a storm.
                 let node = node(&pod);
-                let neighbours = known.pods.iter().filter(|(_, other)| self::node(other) == node);
+                let waits = |other: &Pod| self::node(other) == node && resize::is_pending(other);
+                let neighbours = known.pods.iter().filter(|(_, other)| waits(other));
                 changed.extend(neighbours.map(|(key, _)| key.clone()));
             }
         }
@@ -221,11 +229,9 @@ impl Agent {
         let _turn = self.requests.acquire().await.expect("never closed");
         let api = Api::<Pod>::namespaced(self.client(), &pod.namespace().unwrap_or_default());
         let changed = Pod { status: Some(status), ..pod.clone() };
-        let Ok(stored) =
-            api.replace_status(&pod.name_any(), &PostParams::default(), &changed).await
-        else {
-            return false;
-        };
+        let (name, plain) = (pod.name_any(), PostParams::default());
+        let stored = insist(|| api.replace_status(&name, &plain, &changed)).await;
+        let Some(stored) = stored else { return false };
         // Known at once, so that the next look does not start from the old one. The watch may have been faster.
         let mut known = self.lock();
         if let Some(found) = known.pods.get_mut(&key(&stored))
@@ -246,7 +252,8 @@ impl Agent {
             ..DeleteParams::default()
         };
         // A pod that is gone already is what was wanted.
-        let _ = api.delete(&pod.name_any(), &at_once).await;
+        let name = pod.name_any();
+        insist(|| api.delete(&name, &at_once)).await;
     }
 
     pub async fn end(
@@ -313,6 +320,18 @@ impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent").finish_non_exhaustive()
     }
+}
+
+/// Asks again while the server has no time, as a kubelet does. `None` when it refuses, or is away for long.
+async fn insist<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> Option<T> {
+    for _ in 0..TRIES {
+        match ask().await {
+            Ok(done) => return Some(done),
+            Err(kube::Error::Api(refusal)) if (400..429).contains(&refusal.code) => return None,
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    None
 }
 
 fn key(pod: &Pod) -> Key {

@@ -50,6 +50,11 @@ pub fn advance(pod: &Pod, status: &mut PodStatus, around: &Surroundings) {
     }
 }
 
+/// Whether a pod waits for room.
+pub fn is_pending(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| has(status, PENDING))
+}
+
 /// Why a resize is not taken up, in the words of a kubelet.
 fn refusal(pod: &Pod, around: &Surroundings) -> Option<(&'static str, String)> {
     let desired = Amounts::desired(pod);

@@ -1,0 +1,156 @@
+//! 500 pods that need an update at once: how many of them move, and whether each moves once.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use plimsoll::clock::Clock;
+
+use super::{
+    referee::Referee,
+    stage,
+    way::{Way, What},
+    webhook::Webhook,
+};
+use crate::{
+    storage::objects::defined,
+    support::{Bed, nodes::is_ready, objects, wait},
+};
+
+const WORKLOADS: usize = 10;
+const REPLICAS: usize = 50;
+const ALL: usize = WORKLOADS * REPLICAS;
+const MINUTE: Duration = Duration::from_mins(1);
+/// 500 pods take a while on two cores.
+const PATIENCE: Duration = Duration::from_mins(6);
+
+/// Workloads whose pods are up and ask for 100m, and a VPA of each that wants 250m.
+struct Scene {
+    bed: Bed,
+    namespace: String,
+    referees: Vec<Referee>,
+}
+
+impl Scene {
+    async fn set(name: &str, mode: &str) -> Option<Self> {
+        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        bed.nodes().add("node", "1000", "1000Gi").await;
+        let namespace = bed.namespace(name).await;
+        let client = bed.client();
+        for number in 0..WORKLOADS {
+            let name = format!("web{number}");
+            let replicas = u32::try_from(REPLICAS).expect("some");
+            let yaml = objects::deployment(&name, replicas, "100m", "64Mi");
+            objects::create::<Deployment>(client.clone(), &namespace, &yaml).await;
+        }
+        let mut referees = Vec::new();
+        for number in 0..WORKLOADS {
+            let name = format!("web{number}");
+            wait::within(PATIENCE, "its pods are up", || async {
+                let pods = stage::pods(&client, &namespace, &name).await;
+                let up = pods.iter().filter(|pod| is_ready(pod));
+                (up.count() == REPLICAS).then_some(())
+            })
+            .await;
+            referees.push(Referee::watch(client.clone(), &namespace, &name).await);
+            stage::vpa(&bed, &namespace, &name, mode, "250m").await;
+        }
+        Some(Self { bed, namespace, referees })
+    }
+
+    fn with(&self, cpu: &str) -> usize {
+        self.referees.iter().map(|referee| referee.with(cpu)).sum()
+    }
+
+    fn ever(&self) -> usize {
+        self.referees.iter().map(Referee::ever).sum()
+    }
+
+    fn up(&self) -> usize {
+        self.referees.iter().map(Referee::up).sum()
+    }
+}
+
+#[tokio::test]
+async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
+    let Some(scene) = Scene::set("storm", "Recreate").await else { return };
+    let (bed, namespace) = (&scene.bed, &scene.namespace);
+    let _webhook = Webhook::start(bed, namespace, "web0", "250m").await;
+
+    // With all guards: one of each is tried, and watched for two minutes.
+    let guarded = Way::to(bed, "guarded").await;
+    let running = stage::start(guarded.client(), namespace, &[]).await;
+    wait::within(PATIENCE, "one of each has gone", || async {
+        (guarded.done(What::Eviction).len() >= WORKLOADS).then_some(())
+    })
+    .await;
+    stage::passes(&running, 10).await;
+    assert_eq!(guarded.done(What::Eviction).len(), WORKLOADS, "and no other one");
+    running.stop().await;
+    wait::within(PATIENCE, "all are up again", || async { (scene.up() == ALL).then_some(()) })
+        .await;
+    let first = scene.ever() - ALL;
+    assert_eq!(first, WORKLOADS);
+    for referee in &scene.referees {
+        assert!(referee.least() >= REPLICAS - 1, "{} of {REPLICAS} were up", referee.least());
+    }
+
+    // Without: half of each workload may be away, and nobody goes twice.
+    let way = Way::to(bed, "upstream").await;
+    let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
+    let running = stage::start(way.client(), namespace, &flags).await;
+    wait::within(PATIENCE, "all have more, and are up", || async {
+        (scene.with("250m") == ALL && scene.up() == ALL).then_some(())
+    })
+    .await;
+    stage::passes(&running, 5).await;
+    running.stop().await;
+    let done = way.done(What::Eviction);
+    let once: BTreeSet<&String> = done.iter().collect();
+    assert_eq!((done.len(), once.len()), (ALL - first, ALL - first), "each went once");
+    assert_eq!(scene.ever(), 2 * ALL, "and was replaced once");
+    for referee in &scene.referees {
+        assert!(referee.least() >= REPLICAS / 2, "{} of {REPLICAS} were up", referee.least());
+    }
+}
+
+#[tokio::test]
+async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
+    const AN_HOUR: usize = 150;
+    let Some(scene) = Scene::set("tide", "InPlaceOrRecreate").await else { return };
+    let way = Way::to(&scene.bed, "tide").await;
+    let clock = Clock::stepped(Clock::wall().now().later(MINUTE * 5));
+    let budget = format!("--max-namespace-resizes-per-hour={AN_HOUR}");
+    let more = [
+        "--updater-interval=1s",
+        "--leader-elect=false",
+        // Kubelets are on another clock here.
+        "--resize-timeout=48h",
+        &*budget,
+    ];
+    let running =
+        stage::start_with(way.client(), &scene.namespace, &more, clock.clone(), |_| {}).await;
+    // How many had been resized by each minute.
+    let mut resized = Vec::new();
+    let mut made = running.passes();
+    while resized.last() != Some(&ALL) {
+        assert!(resized.len() < 10 * 60, "not done after ten hours: {resized:?}");
+        let before = made.borrow_and_update().0;
+        clock.step(MINUTE);
+        let pass = made.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(PATIENCE, pass).await.expect("a pass").expect("it runs");
+        resized.push(way.done(What::Resize).len());
+    }
+    let first = resized.iter().find(|count| **count > 0).copied();
+    assert_eq!(first, Some(WORKLOADS), "one of each first: {resized:?}");
+    for (minute, count) in resized.iter().enumerate() {
+        let hour_ago = minute.checked_sub(60).map_or(0, |minute| resized[minute]);
+        assert!(count - hour_ago <= AN_HOUR, "until minute {minute}: {resized:?}");
+    }
+    assert!(resized.len() > 3 * 60, "500 at 150 an hour take more than three: {resized:?}");
+    wait::within(PATIENCE, "all have more", || async { (scene.with("250m") == ALL).then_some(()) })
+        .await;
+    running.stop().await;
+    assert_eq!(way.tried(What::Eviction), Vec::<String>::new());
+    assert_eq!(scene.ever(), ALL, "none was replaced");
+}
