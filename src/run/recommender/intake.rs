@@ -327,6 +327,7 @@ impl Role {
                 Some(known) => wanted.push((Arc::clone(&known.name), container)),
             }
         }
+        let may_boost = pod.startup.is_some() && core.fleet.has(Fix::BoostSamplesStayOut);
         // Upstream takes what is missing for nothing used, unless the reading itself failed.
         let fill = core.fleet.is_upstream() && !usage.is_incomplete;
         for (name, container) in wanted {
@@ -339,8 +340,8 @@ impl Role {
             };
             let cpu = sample.cpu;
             for key in &keys {
-                let is_starting = core.index.is_starting(key, sample.pod, &name, sample.at);
-                let is_boosted = is_starting && core.fleet.has(Fix::BoostSamplesStayOut);
+                let is_boosted =
+                    may_boost && core.index.is_starting(key, sample.pod, &name, sample.at);
                 sample.cpu = cpu.filter(|_| !is_boosted);
                 tally.boosted += u64::from(sample.cpu != cpu);
                 let Some(taken) = core.fleet.take_usage(key, sample, now) else { continue };
