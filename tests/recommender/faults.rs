@@ -12,6 +12,7 @@ mod outage;
 mod process;
 mod refusals;
 mod replicas;
+mod slow;
 pub mod stage;
 mod target;
 mod unread;

@@ -37,6 +37,7 @@ async fn usage_is_taken_from_where_it_is_and_bounds_drift_in_silence() {
     usage::external_metrics_are_taken_also_one_alone(&stage).await;
     usage::drifting_bounds_are_not_written_unless_upstreams_writes_are_wanted(&stage).await;
     caps::a_pod_is_kept_within_the_largest_node_and_within_a_limit(&stage).await;
+    caps::whatever_holds_a_recommendation_is_told_by_its_own_reason(&stage).await;
 }
 
 #[tokio::test]

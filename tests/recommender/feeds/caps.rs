@@ -51,3 +51,47 @@ pub async fn a_pod_is_kept_within_the_largest_node_and_within_a_limit(stage: &St
         play.stop().await;
     }
 }
+
+/// What a policy says, flags, cores that are used, the reason, and what CPU and memory come to.
+type Held = (Value, &'static [&'static str], f64, &'static str, [&'static str; 2]);
+
+pub async fn whatever_holds_a_recommendation_is_told_by_its_own_reason(stage: &Stage) {
+    const GLOBAL: &[&str] = &[
+        "--container-recommendation-max-allowed-cpu=900m",
+        "--container-recommendation-max-allowed-memory=900Mi",
+    ];
+    // What is used lies above each maximum and below each minimum; a policy goes before what holds for all.
+    let (max, min) =
+        (json!({"cpu": "500m", "memory": "600Mi"}), json!({"cpu": "7", "memory": "4Gi"}));
+    let cases: [Held; 4] = [
+        (json!({ "maxAllowed": max }), GLOBAL, 3.0, "max_allowed", ["500m", "600Mi"]),
+        (json!({ "minAllowed": min }), &[], 3.0, "min_allowed", ["7", "4Gi"]),
+        (json!({}), GLOBAL, 3.0, "global_max_allowed", ["900m", "900Mi"]),
+        (json!({}), &[], 0.001, "floor", ["25m", "250Mi"]),
+    ];
+    for (mut policy, flags, cpu, reason, amounts) in cases {
+        let namespace = stage.bed.namespace("held").await;
+        stage.deploy(&namespace, "web").await;
+        policy["containerName"] = "*".into();
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let policies = json!({ "containerPolicies": [policy] });
+        let spec = json!({ "targetRef": target, "resourcePolicy": policies });
+        stage.autoscale_by(&namespace, "web", &spec).await;
+        stage.uses(&namespace, "web-", cpu, (cpu * 1000.0) as u64);
+        let play = stage.play(&namespace, flags).await;
+        play.on(stage).await;
+        for (resource, amount) in ["cpu", "memory"].into_iter().zip(amounts) {
+            if reason != "floor" || resource == "cpu" {
+                stage.says(&namespace, "web", "main", resource, amount).await;
+            }
+            for other in ["floor", "min_allowed", "max_allowed", "global_max_allowed"] {
+                let holds = u8::from(other == reason);
+                play.tells(&format!(
+                    "plimsoll_restricted_scaling{{container=\"main\",kind=\"vpa\",name=\"web\",namespace=\"{namespace}\",reason=\"{other}\",resource=\"{resource}\"}} {holds}"
+                ))
+                .await;
+            }
+        }
+        play.stop().await;
+    }
+}
