@@ -19,8 +19,8 @@ pub struct Startup {
     containers: Box<[Box<str>]>,
 }
 
-/// How long a VPA's boosts last after a pod became ready: by container policy, the last one for all others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How long a VPA's boosts last after a pod became ready: of containers that have a policy, and of all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boosts {
     by_policy: Box<[(Box<str>, Duration)]>,
     others: Duration,
@@ -41,13 +41,14 @@ impl Startup {
 
     /// Whether a container had its boost then. It has it until it was ready for as long as the VPA says: an annotation
     /// that nobody takes away does not keep usage out for ever.
-    pub fn covers(&self, container: &str, boosts: &Boosts, at: Time) -> bool {
+    /// Where a VPA boosts nothing any more, that is until it is ready.
+    pub fn covers(&self, container: &str, boosts: Option<&Boosts>, at: Time) -> bool {
         if !self.containers.iter().any(|one| **one == *container) {
             return false;
         }
         let Some(ready) = self.ready else { return true };
-        let lasts = i64::try_from(boosts.of(container).as_nanos()).unwrap_or(i64::MAX);
-        at.nanos_since(ready) <= lasts
+        let lasts = boosts.map_or(Duration::ZERO, |boosts| boosts.of(container));
+        at.nanos_since(ready) <= i64::try_from(lasts.as_nanos()).unwrap_or(i64::MAX)
     }
 }
 
@@ -64,14 +65,13 @@ impl Boosts {
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let names = policies.map(|policy| policy.container_name.as_str());
         let by_policy = names.map(|name| (name.into(), boost::duration(&plan, name))).collect();
-        let cpu = vpa.spec.startup_boost.as_ref().and_then(|boost| boost.cpu.as_ref());
-        let seconds = cpu.and_then(|cpu| u64::try_from(cpu.duration_seconds?).ok());
-        Some(Box::new(Self { by_policy, others: Duration::from_secs(seconds.unwrap_or(0)) }))
+        // No container has this name, so that it is of those without a policy of their own.
+        Some(Box::new(Self { by_policy, others: boost::duration(&plan, "") }))
     }
 
     fn of(&self, container: &str) -> Duration {
-        let find = |name: &str| self.by_policy.iter().find(|(known, _)| **known == *name);
-        find(container).or_else(|| find("*")).map_or(self.others, |(_, lasts)| *lasts)
+        let own = self.by_policy.iter().find(|(name, _)| **name == *container);
+        own.map_or(self.others, |(_, lasts)| *lasts)
     }
 }
 
@@ -128,11 +128,10 @@ mod tests {
             ("plain", -5, false),
             ("plain", 30, false),
         ] {
-            let covers = startup.covers(container, &lasting, at(seconds));
+            let covers = startup.covers(container, Some(&lasting), at(seconds));
             assert_eq!(covers, expected, "{container} after {seconds} s");
         }
-        let none = Boosts::default();
-        assert!(startup.covers("main", &none, at(-1)) && !startup.covers("main", &none, at(1)));
+        assert!(startup.covers("main", None, at(-1)) && !startup.covers("main", None, at(1)));
     }
 
     #[test]
@@ -141,7 +140,7 @@ mod tests {
         let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": at(0)});
         for unready in [unready, json!({"type": "Initialized", "status": "True"})] {
             let startup = startup(&unready).expect("it is boosted");
-            assert!(startup.covers("main", &lasting, at(1_000_000)));
+            assert!(startup.covers("main", Some(&lasting), at(1_000_000)));
         }
     }
 

@@ -1,11 +1,8 @@
-//! What a reading of usage is to know: which pods it had, which it should have had, and which were still starting.
+//! Which pods a reading of usage had, and which it should have had.
 
 use std::sync::Arc;
 
-use plimsoll_storage::{Time, VpaKey};
-
 use super::Index;
-use crate::observe::startup::Boosts;
 
 /// A pod that one whole reading does not have may be on its way out, or new on its node.
 const IN_A_ROW: u32 = 2;
@@ -20,14 +17,6 @@ pub struct Lacking {
 }
 
 impl Index {
-    /// Whether what a container used until then was used with a startup boost.
-    pub fn is_starting(&self, vpa: &VpaKey, pod: &str, container: &str, at: Time) -> bool {
-        let startup = self.pod(&vpa.namespace, pod).and_then(|(pod, _)| pod.startup.as_deref());
-        let Some(startup) = startup else { return false };
-        let boosts = self.vpa(vpa).and_then(|vpa| vpa.boosts.as_deref());
-        startup.covers(container, boosts.unwrap_or(&Boosts::default()), at)
-    }
-
     /// A reading under way has this pod.
     pub fn note_read(&mut self, namespace: &str, pod: &str) {
         let known = self.namespaces.get_mut(namespace);

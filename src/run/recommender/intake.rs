@@ -327,7 +327,8 @@ impl Role {
                 Some(known) => wanted.push((Arc::clone(&known.name), container)),
             }
         }
-        let may_boost = pod.startup.is_some() && core.fleet.has(Fix::BoostSamplesStayOut);
+        let stays_out = core.fleet.has(Fix::BoostSamplesStayOut);
+        let startup = pod.startup.as_deref().filter(|_| stays_out);
         // Upstream takes what is missing for nothing used, unless the reading itself failed.
         let fill = core.fleet.is_upstream() && !usage.is_incomplete;
         for (name, container) in wanted {
@@ -340,8 +341,10 @@ impl Role {
             };
             let cpu = sample.cpu;
             for key in &keys {
-                let is_boosted =
-                    may_boost && core.index.is_starting(key, sample.pod, &name, sample.at);
+                let is_boosted = startup.is_some_and(|startup| {
+                    let boosts = core.index.vpa(key).and_then(|vpa| vpa.boosts.as_deref());
+                    startup.covers(&name, boosts, sample.at)
+                });
                 sample.cpu = cpu.filter(|_| !is_boosted);
                 tally.boosted += u64::from(sample.cpu != cpu);
                 let Some(taken) = core.fleet.take_usage(key, sample, now) else { continue };
