@@ -1,12 +1,12 @@
 //! Lists that come late: before all that is needed is read, no history is asked for and nothing is written (W5).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
+use tokio::sync::watch;
 
-use super::stage::{MINUTE, Stage, targets};
+use super::stage::{MINUTE, Stage, ready, targets};
+use crate::recommender::clients::start_with;
 use crate::support::fetch::fetch;
 use crate::support::proxy::{self, Proxy};
 use crate::support::wait;
@@ -30,28 +30,20 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
     assert_eq!(targets(&said).len(), NAMES.len());
 
     for late in ["/pods", "/deployments", "/verticalpodautoscalers"] {
-        let is_held = Arc::new(AtomicBool::new(true));
-        let proxy = Proxy::start(stage.client(), {
-            let is_held = Arc::clone(&is_held);
-            move |method, path| {
-                if *method != Method::GET || !path.ends_with(late) {
-                    return proxy::pass();
-                }
-                let is_held = Arc::clone(&is_held);
-                Box::pin(async move {
-                    while is_held.load(Ordering::Relaxed) {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
-                    None
-                })
+        let (release, held) = watch::channel(false);
+        let proxy = Proxy::start(stage.client(), move |method, path| {
+            if *method != Method::GET || !path.ends_with(late) {
+                return proxy::pass();
             }
+            let mut held = held.clone();
+            Box::pin(async move {
+                held.wait_for(|is_released| *is_released).await.ok();
+                None
+            })
         })
         .await;
-        let flags = ["--address=127.0.0.1:0", "--leader-elect=false", "--checkpoint-interval=0s"];
-        let config = plimsoll::cli::recommender_config(&flags).expect("flags that make sense");
-        let running =
-            plimsoll::run::recommender::start(config, proxy.client.clone(), clock.clone());
-        let running = running.await.expect("starts");
+        let flags = ["--leader-elect=false", "--checkpoint-interval=0s"];
+        let running = start_with(proxy.client.clone(), &clock, &flags).await;
         let address = running.address();
         // All other lists are read, and it is only this one that is waited for.
         let kind = late.trim_start_matches('/');
@@ -66,17 +58,13 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
         .await;
         // What would be asked at once without it was asked by then.
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let early: Vec<_> = proxy.requests();
-        let early: Vec<_> = early.iter().filter(|(method, path)| is_early(method, path)).collect();
+        let mut early = proxy.requests();
+        early.retain(|(method, path)| is_early(method, path));
         assert!(early.is_empty(), "{late}: {early:?}");
         assert_eq!(running.passes().borrow().0, 0, "{late}: no pass");
 
-        is_held.store(false, Ordering::Relaxed);
-        wait::until("it is ready", || async {
-            let answer = fetch(&format!("http://{address}/readyz")).await?;
-            (&*answer == b"ok\n").then_some(())
-        })
-        .await;
+        release.send_replace(true);
+        ready(address).await;
         stage.live(&running, &clock, 1, MINUTE).await;
         running.stop().await;
         let after = stage.samples().await;

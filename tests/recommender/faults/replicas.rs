@@ -9,14 +9,14 @@ use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::cli::recommender_config;
 use plimsoll::clock::Clock;
-use plimsoll::run::recommender::{self, Running};
+use plimsoll::run::recommender::Running;
 
 use super::process::{Process, Processes};
-use super::stage::{HOUR, Stage, assert_alive, metric, metric_is, targets};
+use super::stage::{HOUR, Stage, assert_alive, metric, metric_is, ready, targets};
+use crate::recommender::clients::start_with;
+use crate::recommender::start::passed;
 use crate::support::clock::wall_now;
-use crate::support::fetch::fetch;
 use crate::support::proxy::{self, Proxy};
 use crate::support::usage::Use;
 use crate::support::{Bed, log, wait};
@@ -35,11 +35,7 @@ async fn leads(process: &Process<'_>, yes: bool) {
 }
 
 async fn is_ready(process: &Process<'_>) {
-    wait::until("it is ready", || async {
-        let answer = fetch(&format!("http://{}/readyz", process.address())).await?;
-        (&*answer == b"ok\n").then_some(())
-    })
-    .await;
+    ready(&*process.address()).await;
 }
 
 /// What a process has written: statuses and histories, and its beats.
@@ -90,8 +86,8 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
 
     first.signal("CONT");
     leads(&first, false).await;
-    // The one request that was under way when it froze, or none. What it wrote between the look and the freeze cannot be
-    // told from it, and samples were as before: there was nothing to say or save. Beats are made by the pass.
+    // The one request that was under way when it froze, or none: with the same samples there was nothing more to say or
+    // save. Each pass has a beat, and some passes lie between the look and the freeze.
     let thawed = writes(&first).await;
     processes.live(3).await;
     first.passes(3).await;
@@ -183,13 +179,11 @@ async fn either_leads<'a, 'b>(one: &'a Process<'b>, other: &'a Process<'b>) -> &
 }
 
 /// One of two that run in this process, on real time.
-async fn start(client: Client, name: &str) -> Running {
-    let mut flags = vec!["--address=127.0.0.1:0", "--recommender-interval=500ms"];
-    flags.extend(["--checkpoint-interval=500ms", "--bounds-dead-band=0"]);
+async fn start(client: Client) -> Running {
+    let mut flags = vec!["--recommender-interval=500ms", "--checkpoint-interval=500ms"];
+    flags.push("--bounds-dead-band=0");
     flags.extend(LEASES);
-    let config = recommender_config(&flags).expect("flags that make sense");
-    let running = recommender::start(config, client, Clock::wall()).await;
-    running.unwrap_or_else(|error| panic!("{name} starts: {error}"))
+    start_with(client, &Clock::wall(), &flags).await
 }
 
 #[tokio::test]
@@ -209,9 +203,9 @@ async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_s
     })
     .await;
     let vpas = "/apis/autoscaling.k8s.io/v1/";
-    let first = start(proxy.client.clone(), "the first").await;
+    let first = start(proxy.client.clone()).await;
     metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
-    let second = start(stage.client(), "the second").await;
+    let second = start(stage.client()).await;
     let mut live = async |hours: usize| {
         for _ in 0..hours {
             hour += HOUR;
@@ -259,8 +253,6 @@ async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_s
 }
 
 async fn two_passes(running: &Running) {
-    let mut passes = running.passes();
-    let from = passes.borrow().0;
-    let made = passes.wait_for(|(count, _)| *count >= from + 2);
-    tokio::time::timeout(wait::PATIENCE, made).await.expect("passes").expect("it runs");
+    let from = running.passes().borrow().0;
+    passed(running, from + 2).await;
 }

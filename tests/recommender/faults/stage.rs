@@ -287,6 +287,15 @@ pub async fn assert_alive(address: impl Display) {
     assert_eq!(&*answer, b"ok\n");
 }
 
+/// Waits until the process says that it is ready.
+pub async fn ready(address: impl Display + Copy) {
+    wait::until("it is ready", || async {
+        let answer = fetch(&format!("http://{address}/readyz")).await?;
+        (&*answer == b"ok\n").then_some(())
+    })
+    .await;
+}
+
 /// Usage that goes up and down from hour to hour, and otherwise for each workload.
 pub fn wave(number: u64) -> Curve {
     Curve::new(move |time: Timestamp| {
