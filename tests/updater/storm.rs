@@ -71,10 +71,6 @@ impl Scene {
     }
 }
 
-fn is_workload(word: &str) -> bool {
-    word.strip_prefix("web").is_some_and(|number| number.parse::<usize>().is_ok())
-}
-
 #[tokio::test]
 async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
     let Some(scene) = Scene::set("storm", "Recreate").await else { return };
@@ -109,7 +105,8 @@ async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_
     .await;
     stage::passes(&running, 5).await;
     running.stop().await;
-    // One that is on its way out already may be asked to go once more, which changes nothing.
+    // The last one of a pass may be asked to go once more by the first look of the next, which is made while the watch has
+    // not told of the first: without guards nobody remembers it. It replaces nothing.
     let gone: BTreeSet<String> = way.done(What::Eviction).into_iter().collect();
     assert_eq!(gone.len(), ALL - first, "all of the others went");
     assert_eq!(scene.ever(), 2 * ALL, "and each was replaced once");
@@ -145,13 +142,11 @@ async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_worklo
         tokio::time::timeout(PATIENCE, pass).await.expect("a pass").expect("it runs");
         resized.push(way.done(What::Resize).len());
     }
+    let done = way.done(What::Resize);
     // `/api/v1/namespaces/NAMESPACE/pods/WORKLOAD-…`
-    let workload = |path: &'_ String| -> Option<String> {
-        path.split(['/', '-']).find(|word| is_workload(word)).map(str::to_owned)
-    };
-    let first: Vec<String> = way.done(What::Resize).into_iter().take(WORKLOADS).collect();
-    let of: BTreeSet<String> = first.iter().filter_map(workload).collect();
-    assert_eq!(of.len(), WORKLOADS, "one of each first: {first:?}");
+    let workload = |path: &String| path.split('/').nth(6)?.split('-').next().map(str::to_owned);
+    let first: BTreeSet<String> = done.iter().take(WORKLOADS).filter_map(workload).collect();
+    assert_eq!(first.len(), WORKLOADS, "one of each first: {done:?}");
     for (minute, count) in resized.iter().enumerate() {
         let hour_ago = minute.checked_sub(60).map_or(0, |minute| resized[minute]);
         assert!(count - hour_ago <= AN_HOUR, "until minute {minute}: {resized:?}");
