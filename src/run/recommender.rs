@@ -13,6 +13,7 @@ mod feeds;
 mod fetching;
 mod history;
 mod intake;
+mod kills;
 mod lead;
 mod pass;
 mod probes;

@@ -1,4 +1,4 @@
-//! What was measured on its way into the histories: usage from a metrics API, and kills that were found.
+//! Usage on its way into the histories, from wherever it is measured.
 
 use std::{
     collections::BTreeSet,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_storage::VpaKey;
 use tokio::{
     task::{JoinError, JoinSet},
     time::timeout,
@@ -20,13 +20,12 @@ use crate::{
     observe::{
         external::{ExternalMetrics, PodQuery, fetch_external},
         index::Lacking,
-        pod::{Kill, KillSource},
         series::fetch_series,
         usage::{PodUsage, UsageError, UsageReport, fetch_usage},
     },
     recommend::{
         estimate::Resource,
-        fleet::{KillOutcome, Taken, Usage},
+        fleet::{Taken, Usage},
         window::Rejected,
     },
     run::config::UsageSource,
@@ -62,76 +61,6 @@ struct Tally {
 }
 
 impl Role {
-    /// Counts the kills that were found: those that a pod showed at first sight before its next samples, the
-    /// others after them. What belongs to a history that is not loaded yet waits for it.
-    pub(super) fn take_kills(&self, now: Time, first_sight: bool) -> u64 {
-        let mut core = self.state.lock();
-        let core = &mut *core;
-        let mut counted = 0;
-        for kill in core.index.take_kills() {
-            if (kill.source == KillSource::FirstSight) != first_sight {
-                core.index.add_kill(kill);
-                continue;
-            }
-            counted += self.take_kill(core, kill, now);
-        }
-        counted
-    }
-
-    fn take_kill(&self, core: &mut Core, kill: Kill, now: Time) -> u64 {
-        let source = kill.source.name();
-        let mut vpas = kill.vpas.clone();
-        if let Some((pod, all)) = core.index.pod(&kill.namespace, &kill.pod) {
-            let part = pod.container(&kill.container).map(|container| container.part);
-            if part.is_some_and(|part| !core.counts(part)) {
-                return 0;
-            }
-            if vpas.is_empty() {
-                vpas = all.to_vec();
-            } else {
-                // One that waited may have been pointed elsewhere meanwhile.
-                vpas.retain(|name| all.contains(name));
-            }
-        }
-        let key = |name: &Arc<str>| VpaKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
-        let (waiting, ready): (Vec<_>, Vec<_>) =
-            vpas.into_iter().partition(|name| core.is_waiting(&key(name)));
-        let mut counted = 0;
-        for key in ready.iter().map(key) {
-            let (pod, container) = (&*kill.pod, &*kill.container);
-            let (whose, told) = ((pod, container), (kill.at, kill.kill));
-            let outcome = match kill.source {
-                KillSource::FirstSight => {
-                    core.fleet.take_kill_at_first_sight(&key, whose, told, now)
-                }
-                KillSource::Update => core.fleet.take_kill(&key, whose, told, false, now),
-                KillSource::Eviction => core.fleet.take_kill(&key, whose, told, true, now),
-            };
-            let word = match outcome {
-                KillOutcome::Counted(_) => "counted",
-                KillOutcome::Known => "known",
-                KillOutcome::Expired => "expired",
-                KillOutcome::Ignored => "ignored",
-                KillOutcome::Refused(_) => "refused",
-                KillOutcome::Untracked => "untracked",
-            };
-            self.health.count_oom_kill(source, word);
-            if let KillOutcome::Counted(credit) = outcome {
-                counted += 1;
-                let request = kill.kill.request.0;
-                let (at, vpa) = (kill.at, &key);
-                tracing::info!(%vpa, pod, container, %at, request, source, "OOM kill counted");
-                // As upstream does: what the container is given credit for is compared, not what it had.
-                let used = credit.as_f64();
-                self.observe_quality(core, &key, container, Resource::Memory, true, used);
-            }
-        }
-        if !waiting.is_empty() {
-            core.index.add_kill(Kill { vpas: waiting, ..kill });
-        }
-        counted
-    }
-
     /// Takes usage into the histories. It is read beside the passes: one waits for it only so long, and what comes later
     /// is taken when it comes, as samples of the next pass. There is one read at a time.
     pub(super) async fn take_usage(
@@ -362,7 +291,7 @@ impl Role {
     }
 
     /// How far what was used is from what is recommended.
-    fn observe_quality(
+    pub(super) fn observe_quality(
         &self,
         core: &Core,
         key: &VpaKey,
