@@ -113,7 +113,7 @@ pub struct GuardArgs {
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_WORKLOADS")]
     circuit_breaker_workloads: u32,
-    /// Evictions in a row without a sign that new pods get what is recommended; 0 is any number
+    /// Evictions in a row without a sign that new pods get what is recommended; one until the first such sign; 0 is any number
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = value::whole(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_MAX_UNPROVEN_EVICTIONS", hide_short_help = true, hide_env = true)]
     max_unproven_evictions: u32,

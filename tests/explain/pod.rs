@@ -167,6 +167,13 @@ async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written
     assert_eq!((word(&second), code), ("cool_down", Some(1)), "{second:#?}");
     assert_eq!(second.order.expect("has a place").before[0].pod, names[0]);
     let third = asker.report(&names[2], &["--cool-down=0"]).0;
+    assert_eq!(
+        word(&third),
+        "unproven",
+        "no eviction was ever seen to have its effect: {third:#?}"
+    );
+    let hasty = ["--cool-down=0", "--max-unproven-evictions=0"];
+    let third = asker.report(&names[2], &hasty).0;
     assert_eq!(word(&third), "budget", "two of four may be down: {third:#?}");
     assert_eq!(third.order.expect("has a place").before.len(), 2);
     assert_eq!(asker.versions().await, versions);

@@ -114,13 +114,16 @@ pub struct Case {
 impl Case {
     /// So many pods, all of which request `cpu 1, memory 100M` and should have twice that (section 6.12).
     pub fn new(compat: Compat, mode: &str, pods: usize) -> Self {
+        let mut recall = Recall::default();
+        // Evictions are known to have an effect.
+        recall.ledger.prove(ago(1));
         Self {
             settings: Settings::of(compat),
             spec: spec(mode),
             recommendation: Some(recommended(&["cpu 2, memory 200M"])),
             pods: (0..pods).map(|number| pod(number, &["cpu 1, memory 100M"])).collect(),
             wanted: Wanted::Pods(pods as u32),
-            recall: Recall::default(),
+            recall,
             is_admission_ready: true,
             can_resize: true,
             heartbeat: Heartbeat::Fresh { history_loaded: true },

@@ -10,6 +10,8 @@ pub const BRISK: &[&str] = &[
     "--updater-interval=300ms",
     "--cool-down=0",
     "--canary-watch=0",
+    // What is booked and never made would hold up the others for a quarter of an hour.
+    "--max-unproven-evictions=0",
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",

@@ -25,8 +25,13 @@ const VERSION: u32 = 1;
 const SLOT: i64 = 300;
 const SLOTS: i64 = 12;
 
-/// How long an eviction may take to show an effect.
+/// How long an eviction may take to show an effect, and how long nothing more is tried when it shows none. That doubles
+/// from one to the next.
 const PROOF_WITHIN: Duration = Duration::from_mins(15);
+const MOST_DOUBLINGS: u32 = 4;
+
+/// How long an effect that was seen says that the next evictions will have theirs.
+const PROVES_FOR: Duration = Duration::from_hours(1);
 
 /// What a change is charged as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,9 +185,19 @@ impl Ledger {
     /// Whether one more pod may be evicted for all that is known of the effect of the last ones. Where they had none,
     /// one is tried now and then.
     pub fn is_effective(&self, settings: &GuardSettings, now: Time) -> Result<(), Skip> {
-        let too_many = settings.unproven.is_some_and(|most| self.unproven >= most);
-        let waited = self.last_eviction.is_none_or(|last| last.later(PROOF_WITHIN) <= now);
-        if too_many && !waited { Err(Skip::Unproven) } else { Ok(()) }
+        let Some(allowed) = self.unproven_allowed(settings, now) else { return Ok(()) };
+        let doublings = self.unproven.saturating_sub(allowed).min(MOST_DOUBLINGS);
+        let pause = PROOF_WITHIN.saturating_mul(1 << doublings);
+        let waited = self.last_eviction.is_none_or(|last| last.later(pause) <= now);
+        if self.unproven >= allowed && !waited { Err(Skip::Unproven) } else { Ok(()) }
+    }
+
+    /// How many evictions may be without a sign of their effect, if there is a limit. The first one is seen to have had
+    /// its effect before there is another: a webhook that answers for itself and sizes no pods costs one pod, not one of
+    /// each workload.
+    pub fn unproven_allowed(&self, settings: &GuardSettings, now: Time) -> Option<u32> {
+        let is_proven = self.proven.is_some_and(|made| made.later(PROVES_FOR) > now);
+        settings.unproven.map(|most| if is_proven { most } else { most.min(1) })
     }
 
     /// Evictions since one was last seen to have an effect.
@@ -271,116 +286,4 @@ fn within_an_hour(counts: &[Count], now: Time) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const NOW: Time = Time::from_secs(1_800_000_000);
-    const SIZES: Sizes = Sizes { cluster: 50, namespace: 10 };
-
-    fn settings(cluster: u32, namespace: u32) -> GuardSettings {
-        let of = |at_least| Some(Allowance { at_least, share: 0.0 });
-        GuardSettings {
-            cluster_disruptions: of(cluster),
-            namespace_disruptions: of(namespace),
-            ..GuardSettings::default()
-        }
-    }
-
-    #[test]
-    fn a_namespace_and_the_cluster_run_out_each_by_itself_and_resizes_are_counted_apart() {
-        let settings = settings(3, 2);
-        let mut ledger = Ledger::default();
-        let allows =
-            |ledger: &Ledger, name| ledger.allows(name, Charge::Disruption, SIZES, &settings, NOW);
-        for name in ["a", "a"] {
-            assert_eq!(allows(&ledger, name), Ok(()));
-            ledger.book(name, Charge::Disruption, true, NOW);
-        }
-        assert_eq!(allows(&ledger, "a"), Err(Skip::NamespaceBudget));
-        assert_eq!(allows(&ledger, "b"), Ok(()));
-        ledger.book("b", Charge::Disruption, true, NOW);
-        assert_eq!(allows(&ledger, "c"), Err(Skip::ClusterBudget));
-        assert_eq!(ledger.allows("a", Charge::Resize, SIZES, &settings, NOW), Ok(()));
-        ledger.refund("b", Charge::Disruption, true, NOW);
-        assert_eq!(allows(&ledger, "c"), Ok(()));
-        let later = NOW.later(Duration::from_mins(66));
-        assert_eq!(ledger.allows("a", Charge::Disruption, SIZES, &settings, later), Ok(()));
-    }
-
-    #[test]
-    fn evictions_without_effect_end_until_one_has_it() {
-        let settings = GuardSettings { unproven: Some(2), ..GuardSettings::default() };
-        let mut ledger = Ledger::default();
-        for _ in 0..2 {
-            assert_eq!(ledger.is_effective(&settings, NOW), Ok(()));
-            ledger.book("a", Charge::Disruption, true, NOW);
-        }
-        assert_eq!(ledger.is_effective(&settings, NOW), Err(Skip::Unproven));
-        let later = NOW.later(PROOF_WITHIN);
-        assert_eq!(ledger.is_effective(&settings, later), Ok(()), "one is tried");
-        ledger.book("a", Charge::Disruption, true, later);
-        assert_eq!(ledger.is_effective(&settings, later), Err(Skip::Unproven));
-        ledger.prove(later);
-        assert_eq!(ledger.is_effective(&settings, later), Ok(()));
-    }
-
-    #[test]
-    fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
-        let settings = GuardSettings::default();
-        let breaker = settings.breaker.expect("is on");
-        let mut ledger = Ledger::default();
-        for name in ["a", "a", "b", "c", "d"] {
-            assert!(!ledger.trip(name, &breaker, NOW), "{name}");
-        }
-        assert!(ledger.trip("e", &breaker, NOW));
-        let until = NOW.later(breaker.open_for);
-        let allows = |at| ledger.allows("z", Charge::Resize, SIZES, &settings, at);
-        assert_eq!(allows(NOW), Err(Skip::ClusterBreakerOpen { until }));
-        assert_eq!(allows(until), Ok(()));
-    }
-
-    #[test]
-    fn what_was_written_is_read_and_what_does_not_fit_counts_longer() {
-        let mut ledger = Ledger::default();
-        for minute in 0..60 {
-            for name in 0..300 {
-                let at = NOW.later(Duration::from_mins(minute));
-                ledger.book(&format!("namespace-{name}"), Charge::Disruption, true, at);
-            }
-        }
-        let now = NOW.later(Duration::from_mins(59));
-        let text = ledger.write().expect("it fits");
-        assert!(text.len() <= LIMIT, "{} bytes", text.len());
-        let read = Ledger::read(&text).expect("is read");
-        let counted = |ledger: &Ledger, at| ledger.in_cluster(Charge::Disruption, at);
-        assert_eq!(counted(&read, now), counted(&ledger, now));
-        let later = now.later(Duration::from_mins(30));
-        assert!(counted(&read, later) > counted(&ledger, later));
-        let small = Ledger::default();
-        assert_eq!(Ledger::read(&small.write().expect("fits")), Ok(small));
-        assert_eq!(Ledger::read("{\"v\":2}"), Err(Unreadable::Version(2)));
-        assert!(matches!(Ledger::read("{}"), Err(Unreadable::Text(_))));
-    }
-
-    proptest! {
-        #[test]
-        fn no_hour_has_more_than_is_allowed(steps in prop::collection::vec(0_u64..900, 1..200)) {
-            let settings = settings(7, 7);
-            let (mut ledger, mut now, mut made) = (Ledger::default(), NOW, Vec::new());
-            for step in steps {
-                now = now.later(Duration::from_secs(step));
-                if ledger.allows("a", Charge::Disruption, SIZES, &settings, now).is_ok() {
-                    ledger.book("a", Charge::Disruption, true, now);
-                    made.push(now);
-                    // Whoever takes over knows what was written.
-                    ledger = Ledger::read(&ledger.write().expect("fits")).expect("is read");
-                }
-                let hour = now.earlier(Duration::from_hours(1));
-                let of_late = made.iter().filter(|at| **at > hour).count();
-                prop_assert!(of_late <= 7, "{of_late} within an hour");
-            }
-        }
-    }
-}
+mod tests;

@@ -14,9 +14,15 @@ use crate::updater::{
     webhook::Webhook,
 };
 
-/// No rest and no canary: only what is booked keeps a pod from being changed twice.
-const FLAGS: &[&str] =
-    &["--leader-elect=false", "--updater-interval=300ms", "--cool-down=0", "--canary-watch=0"];
+/// No rest and no canary, and nobody waits for an eviction to show its effect: only what is booked keeps a pod from being
+/// changed twice.
+const FLAGS: &[&str] = &[
+    "--leader-elect=false",
+    "--updater-interval=300ms",
+    "--cool-down=0",
+    "--canary-watch=0",
+    "--max-unproven-evictions=0",
+];
 
 /// Kills an updater at each of these moments, and starts another one, which is let alone in the end.
 async fn killed_at(bed: &Bed, namespace: &str, way: &Way, moments: &[Moment]) -> Process {

@@ -345,6 +345,6 @@ fn guards_of(
         ],
         cluster_stopped_until: recall.ledger.open_until(now),
         unproven: recall.ledger.unproven(),
-        unproven_allowed: settings.unproven,
+        unproven_allowed: recall.ledger.unproven_allowed(settings, now),
     }
 }
