@@ -92,7 +92,7 @@ fn updater(registry: &mut Registry) {
     updater.count_resized(of);
     updater.count_failed_eviction(of, "EvictionError");
     updater.count_failed_resize(of, "InPlaceUpdateError");
-    updater.count_infeasible(of);
+    updater.count_infeasible(of, 1);
     updater.count_no_admission("invalid");
     updater.observe_step("total", Duration::from_millis(15));
     updater.count_action("evict", "done");

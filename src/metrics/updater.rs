@@ -271,10 +271,12 @@ impl UpdaterMetrics {
         self.updates_failed.with([reason, name, namespace, &log2(of.pods)]).increment();
     }
 
-    /// A pod was left alone because a resize to no less is impossible.
-    pub fn count_infeasible(&self, of: Sized<'_>) {
-        let VpaKey { namespace, name } = of.vpa;
-        self.infeasible.with([name, namespace, &log2(of.pods)]).increment();
+    /// So many pods were left alone because a resize to no less is impossible.
+    pub fn count_infeasible(&self, of: Sized<'_>, pods: usize) {
+        if pods > 0 {
+            let VpaKey { namespace, name } = of.vpa;
+            self.infeasible.with([name, namespace, &log2(of.pods)]).add(pods as u64);
+        }
     }
 
     /// A pass found no admission controller: `invalid` or `error`.

@@ -138,15 +138,22 @@ impl RunningPod {
     }
 }
 
+/// What kubelets say of a resize: that it waits, and that it is made.
+const RESIZES: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
 // === impl Lives ===
 
 impl Lives {
     fn life(&self) -> Life {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| &*condition.kind == kind);
-        let in_force = |kind: &str| {
-            find(kind).filter(|condition| &*condition.status == "True").map(Condition::resize)
-        };
+        let is_true = |condition: &&Condition| &*condition.status == "True";
+        // Kubelets take away what no longer holds. Where one of the two stands there and does not hold, upstream goes by
+        // the first of them alone.
+        let first = conditions.iter().find(|condition| RESIZES.contains(&&*condition.kind));
+        let is_resizing = first.as_ref().is_some_and(is_true);
+        let in_force =
+            |kind| find(kind).filter(|_| is_resizing).filter(is_true).map(Condition::resize);
         let statuses = [&self.status.container_statuses, &self.status.init_container_statuses];
         let containers = statuses.into_iter().flatten().flatten().map(Container::life);
         Life {
@@ -171,8 +178,8 @@ impl Lives {
                 _ => Readiness::Unknown,
             },
             generation: self.metadata.generation,
-            resize_pending: in_force("PodResizePending"),
-            resize_in_progress: in_force("PodResizeInProgress"),
+            resize_pending: in_force(RESIZES[0]),
+            resize_in_progress: in_force(RESIZES[1]),
             containers: containers.collect(),
         }
     }
@@ -290,5 +297,26 @@ mod tests {
         let pod: RunningPod = serde_json::from_str(text).expect("a pod");
         assert_eq!((pod.life.phase, pod.life.readiness), (Phase::Pending, Readiness::Unknown));
         assert_eq!((pod.life.owner, pod.life.started), (None, None));
+    }
+
+    #[test]
+    fn of_two_conditions_of_a_resize_the_first_says_whether_there_is_one() {
+        let resizing = |statuses: [(usize, &str); 2]| {
+            let conditions = statuses.map(|(kind, status)| {
+                serde_json::json!({"type": RESIZES[kind], "status": status, "reason": "Deferred"})
+            });
+            let pod = serde_json::json!({
+                "metadata": {"name": "web-0", "namespace": "shop"},
+                "spec": {"containers": []},
+                "status": {"conditions": conditions},
+            });
+            let pod: RunningPod = serde_json::from_str(&pod.to_string()).expect("a pod");
+            (pod.life.resize_pending.is_some(), pod.life.resize_in_progress.is_some())
+        };
+        assert_eq!(resizing([(0, "True"), (1, "True")]), (true, true));
+        assert_eq!(resizing([(0, "True"), (1, "False")]), (true, false));
+        assert_eq!(resizing([(1, "True"), (0, "False")]), (false, true));
+        assert_eq!(resizing([(0, "False"), (1, "True")]), (false, false));
+        assert_eq!(resizing([(1, "False"), (0, "True")]), (false, false));
     }
 }

@@ -19,6 +19,8 @@ pub enum Action {
         need: Need,
         /// What is written.
         sizes: Vec<Size>,
+        /// Containers whose boost is over with it, by their names.
+        unboosted: Vec<Arc<str>>,
         /// Whether a container is restarted for it.
         restarts: bool,
     },

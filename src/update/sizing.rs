@@ -67,10 +67,14 @@ impl Sizing<'_> {
             if mode == UpdateMode::Off {
                 size = Size::none(size.place);
             }
-            if size.is_empty() && is_over {
+            // Upstream reads what it had before even where it does not need it, and leaves the pod if it cannot.
+            let is_asked = size.is_empty() || !self.rules.fixes.has(Fix::OnlyPossibleResizes);
+            if is_over && is_asked {
                 let before = Originals::read(pod, &container.name).map_err(Skip::from)?;
-                let Originals { requests, limits } = before.unwrap_or_default();
-                size = Size { requests, limits, ..size };
+                if size.is_empty() {
+                    let Originals { requests, limits } = before.unwrap_or_default();
+                    size = Size { requests, limits, ..size };
+                }
             }
             if !size.is_empty() {
                 wish.push(size);

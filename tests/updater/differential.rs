@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use self::compare::{Findings, LISTED, Urgencies};
 use self::rehearsal::{Asked, Passes, Rehearsal};
-use self::scenario::Scenario;
+use self::scenario::{Scenario, Subject};
 use self::told::{families, is_counted_more, urgencies, values};
 use crate::support::fetch::fetch;
 use crate::support::keeper::State;
@@ -29,7 +29,7 @@ use crate::support::upstream::{Role, Upstream};
 use crate::support::{Bed, fleet, noise, wait};
 
 const NAMESPACES: usize = 8;
-const WORKLOADS: usize = 96;
+const WORKLOADS: usize = 112;
 /// From pass to pass, which is also what a pass may take. The longer ones are for machines on which it takes more.
 const INTERVALS: [Duration; 3] =
     [Duration::from_secs(8), Duration::from_secs(24), Duration::from_secs(72)];
@@ -119,7 +119,9 @@ async fn upstreams_updater_and_ours_touch_the_same_pods_in_the_same_order() {
     }
     for (listed, found) in LISTED.iter().zip(listed) {
         println!("{found} times: {}", listed.reason);
-        assert!(found > 0 || !is_ours(), "is not found any more: {}", listed.reason);
+        // Another seed need not draw it.
+        let is_drawn = is_ours() && std::env::var_os(noise::SEED).is_none();
+        assert!(found > 0 || !is_drawn, "is not found any more: {}", listed.reason);
     }
 }
 
@@ -148,12 +150,28 @@ async fn upstreams_updater_and_ours_tell_prometheus_the_same() {
             .filter(|(series, one, other)| one != other && !is_counted_more(series, *one, *other))
             .collect();
         assert!(one.len() > WORKLOADS / 2, "only {} series", one.len());
-        assert!(differ.is_empty(), "{flags:?}: {} differ\n{differ:#?}", differ.len());
+        let of: Vec<String> = run
+            .scenario
+            .subjects
+            .iter()
+            .filter(|subject| {
+                let name = format!("vpa_name=\"{}", subject.workload.name);
+                differ.iter().any(|(series, ..)| series.contains(&name))
+            })
+            .map(Subject::described)
+            .collect();
+        assert!(
+            differ.is_empty(),
+            "{flags:?}: {} differ\n{differ:#?}\n{}",
+            differ.len(),
+            of.concat()
+        );
     }
     let [theirs, ours] =
         [0, 1].map(|side| families(run.plays.iter().map(move |play| &*play[side].metrics)));
     assert_eq!(theirs, ours);
-    assert_eq!(theirs.len(), 14, "{theirs:#?}");
+    // One is about resizes that are known to be impossible, which not every seed draws.
+    assert!(theirs.len() >= 13, "{theirs:#?}");
 }
 
 fn is_ours() -> bool {

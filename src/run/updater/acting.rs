@@ -13,7 +13,7 @@ use crate::{
         Annotated, Evicted, PodRef, Resized, annotate, evict, pod::Unwritten, resize,
         resize::ContainerResources, scale,
     },
-    api::{ResourceList, ResourceName},
+    api::{ResourceList, vpa::UpdateMode},
     compat::Compat,
     fit::{Place, Size, annotations, boost},
     metrics::UpdatedVpa,
@@ -113,7 +113,10 @@ impl Role {
             (Action::Resize { .. } | Action::Unboost { .. }, Outcome::Done) => {
                 self.metrics.count_resized(of);
             }
-            (Action::Resize { .. }, Outcome::NoCapacity) => {
+            // Upstream's word for it in the one mode that has nothing else to try.
+            (Action::Resize { .. }, Outcome::NoCapacity)
+                if workload.vpa.spec.update_mode() == UpdateMode::InPlace =>
+            {
                 self.metrics.count_failed_resize(of, "InPlaceUpdateInfeasible");
             }
             (Action::Resize { .. }, _) => {
@@ -151,10 +154,8 @@ impl Role {
     ) -> Outcome {
         match action {
             Action::Evict { .. } => self.evict(pod).await,
-            Action::Resize { sizes, .. } => {
-                self.resize(pod, sizes, &boosts_that_end(pod, sizes)).await
-            }
-            Action::Unboost { containers, sizes } => {
+            Action::Resize { sizes, unboosted: containers, .. }
+            | Action::Unboost { containers, sizes } => {
                 let keys: Vec<String> = containers.iter().map(|name| boost::key(name)).collect();
                 self.resize(pod, sizes, &keys).await
             }
@@ -306,15 +307,6 @@ fn place(pod: &RunningPod) -> PodRef {
         uid: pod.uid().unwrap_or_default().into(),
         resource_version: pod.resource_version().unwrap_or_default().into(),
     }
-}
-
-/// The annotations of boosts that these sizes end: who gets what is recommended has no boost any more, whoever is to take
-/// boosts back.
-fn boosts_that_end(pod: &RunningPod, sizes: &[Size]) -> Vec<String> {
-    let of_cpu = sizes.iter().filter(|size| size.requests.get(&ResourceName::Cpu).is_some());
-    let containers = of_cpu.filter_map(|size| pod.sizes.at(size.place));
-    let keys = containers.map(|container| boost::key(&container.name));
-    keys.filter(|key| pod.sizes.annotation(key).is_some()).collect()
 }
 
 fn texts(list: &ResourceList) -> BTreeMap<String, String> {

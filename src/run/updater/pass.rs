@@ -21,8 +21,7 @@ use crate::{
     fit::{Ranges, Rules, Wishes, quota::Quota},
     metrics::{PassTotals, Tally},
     update::{
-        self, Action, Decision, Outcome, Pass, Recall, Sizing, Skip, Subject, Verdict, Wanted,
-        World,
+        self, Action, Decision, Outcome, Pass, Recall, Sizing, Subject, Verdict, Wanted, World,
         guard::{Charge, Heartbeat, Windows, ledger::Sizes},
     },
 };
@@ -292,11 +291,9 @@ impl Role {
         for verdict in &decision.verdicts {
             if let Verdict::Skipped(skip) = verdict {
                 totals.skip(skip.word());
-                if *skip == Skip::Infeasible {
-                    self.metrics.count_infeasible(of);
-                }
             }
         }
+        self.metrics.count_infeasible(of, decision.known_infeasible);
         if decision.recall.memory.open_until(now).is_some() {
             totals.breaker();
         }

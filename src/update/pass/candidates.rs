@@ -168,7 +168,10 @@ impl Pass<'_> {
                 Ok(())
             }
             (InPlace::Deferred(why), _) => Err(why),
-            (InPlace::InfeasibleCached | InPlace::Evict, _) => Err(Skip::Infeasible),
+            (InPlace::InfeasibleCached | InPlace::Evict, _) => {
+                self.known_infeasible += 1;
+                Err(Skip::Infeasible)
+            }
         }
     }
 

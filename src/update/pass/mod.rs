@@ -6,6 +6,7 @@
 
 mod candidates;
 mod gate;
+mod resizing;
 mod told;
 mod view;
 mod walk;
@@ -88,6 +89,8 @@ pub struct Decision {
     pub verdicts: Vec<Verdict>,
     /// Pods that could have been changed: those that were worth it and might have been.
     pub candidates: usize,
+    /// Pods that were left alone because a resize of them is known to be impossible, where nothing else may be tried.
+    pub known_infeasible: usize,
     /// What got worse by the last changes, if that was found in this pass.
     pub harm: Option<Harm>,
     /// Whether it was found in this pass that somebody else writes other values.
@@ -110,6 +113,7 @@ pub struct Pass<'a> {
     worth: Vec<Option<Worth>>,
     verdicts: Vec<Option<Verdict>>,
     candidates: usize,
+    known_infeasible: usize,
     /// Owners whose pods the server does not let go.
     held: BTreeSet<Owner>,
     current: Option<Current>,
@@ -165,6 +169,7 @@ impl<'a> Pass<'a> {
             progress: Progress::default(),
             queue: VecDeque::new(),
             candidates: 0,
+            known_infeasible: 0,
             held: BTreeSet::new(),
             current: None,
             steps: Vec::new(),
@@ -202,6 +207,7 @@ impl<'a> Pass<'a> {
             steps: self.steps,
             verdicts: self.verdicts.into_iter().map(left).collect(),
             candidates: self.candidates,
+            known_infeasible: self.known_infeasible,
             harm: self.harm,
             rewritten: self.rewritten,
             recall: self.recall,

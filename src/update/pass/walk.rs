@@ -14,19 +14,17 @@ use crate::{
         guard::{
             Charge, Touch, Touched,
             memory::{Surge, spec_hash},
-            refusals::{RefusedBy, Wanted, is_lower, wanted},
+            refusals::{RefusedBy, wanted},
             rollout::Entry,
         },
-        in_place::InPlace,
         life::{Owner, Phase},
         rests::Asked,
-        sizing::Sizing,
         skip::Skip,
     },
 };
 
 /// What is decided about a pod whose turn it is.
-enum Turn {
+pub(super) enum Turn {
     Take(Action),
     /// It is looked at once more, among those that are evicted.
     Evict,
@@ -155,69 +153,6 @@ impl Pass<'_> {
         allowed.then_some(Action::Unboost { containers, sizes })
     }
 
-    fn resize(&mut self, pod: usize) -> Result<Turn, Skip> {
-        let mode = self.subject.sizing.plan.mode();
-        let only_in_place = mode == UpdateMode::InPlace;
-        let fixes = self.settings.fixes;
-        match self.in_place(pod) {
-            InPlace::Approved => {}
-            InPlace::Deferred(_) if only_in_place && !fixes.has(Fix::DeferredResizesWait) => {
-                self.groups.of(&self.views[pod].pod.life)?;
-            }
-            InPlace::Deferred(Skip::BelowMinReplicas { .. })
-                if !only_in_place && self.may_surge(pod) =>
-            {
-                return Ok(Turn::Evict);
-            }
-            InPlace::Deferred(why) => return Err(why),
-            InPlace::Evict => return Ok(Turn::Evict),
-            InPlace::InfeasibleCached => return Err(Skip::Infeasible),
-            InPlace::Infeasible => self.remember_infeasible(pod)?,
-        }
-        if !self.world.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
-            return if only_in_place { Err(Skip::NoResize) } else { Ok(Turn::Evict) };
-        }
-        let (size, sizing) = (&self.views[pod].pod.size, &self.subject.sizing);
-        let standing = boost::standing(size, &sizing.plan, self.world.now);
-        let sizes = match sizing.resize(size, &standing) {
-            Ok(sizes) => sizes,
-            Err(Skip::QosWouldChange) if !only_in_place => return Ok(Turn::Evict),
-            Err(why) => return Err(why),
-        };
-        let restarts = Sizing::restarts(size, &sizes);
-        let need = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?.need;
-        let charge = if restarts { Charge::Disruption } else { Charge::Resize };
-        self.rests(&Asked::Resize(size.uid.as_ref().into()))?;
-        self.guard(pod, charge, false)?;
-        Ok(Turn::Take(Action::Resize { need, sizes, restarts }))
-    }
-
-    /// A node said no: that is remembered. Ours tries no more unless less is wanted than what was refused, upstream once
-    /// more in any case.
-    fn remember_infeasible(&mut self, pod: usize) -> Result<(), Skip> {
-        let now = self.world.now;
-        let size = &self.views[pod].pod.size;
-        if !self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
-            let raw = self.raw().unwrap_or_default();
-            self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, raw, now);
-            return Ok(());
-        }
-        // What was refused is what the spec asks for.
-        let refused: Vec<Wanted> = size
-            .sized(self.subject.sizing.rules.sidecars)
-            .map(|(_, one)| Wanted {
-                container: one.name.clone(),
-                target: one.spec.requests().clone(),
-            })
-            .collect();
-        let worth = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?;
-        if is_lower(&wanted(&worth.recommendation), &refused) {
-            return Ok(());
-        }
-        self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, refused, now);
-        Err(Skip::Infeasible)
-    }
-
     fn evict(&mut self, pod: usize) -> Result<Turn, Skip> {
         let fixes = self.settings.fixes;
         let ours = self.settings.compat == Compat::Plimsoll;
@@ -276,7 +211,7 @@ impl Pass<'_> {
     }
 
     /// Whether the same was asked for a short while ago, and not done. Upstream asks in every pass.
-    fn rests(&self, asked: &Asked) -> Result<(), Skip> {
+    pub(super) fn rests(&self, asked: &Asked) -> Result<(), Skip> {
         if self.settings.compat == Compat::Upstream {
             return Ok(());
         }

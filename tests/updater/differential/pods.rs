@@ -97,12 +97,6 @@ impl Kind {
         Self { name: name.to_owned(), owner, is_boosted, pod, status }
     }
 
-    /// Whether what they had before a boost cannot be read.
-    pub fn has_bad_boost(&self) -> bool {
-        let said = self.pod["metadata"]["annotations"].as_object();
-        said.is_some_and(|said| said.values().any(|value| value == BAD))
-    }
-
     /// Creates one of these pods.
     pub fn create(&self, workload: &Workload, number: u64) -> Write {
         let mut pod = workload.pod_object(number);
