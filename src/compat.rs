@@ -86,11 +86,29 @@ pub enum Fix {
     OnlyPossibleResizes,
     /// Without a recommendation nothing is updated, whatever policy and LimitRange say (defect 39).
     NoRecommendationNoUpdate,
+    /// An autoscaler without any metric or recommender changes nothing (B1).
+    NoSourceHolds,
+    /// Replicas are brought inside their bounds while metrics say nothing (B3).
+    BoundsHoldWithoutMetrics,
+    /// A pod that got ready sooner than its delay counts once the delay is over (B4).
+    ReadinessDelayEnds,
+    /// Pods that are not ready count where their share is asked for (B6).
+    UnreadyPodsAreUnavailable,
+    /// A metric of zero that says nothing keeps the replicas, not the ready ones of them (B7).
+    ZeroKeepsReplicas,
+    /// What a proposal ran into is shown as long as it does, and no longer (B9 and B10).
+    CappingIsShownRight,
+    /// Replicas that were never changed are not "changed" to what they are (B19).
+    FirstPassIsNoChange,
+    /// A workload whose pods are not there yet is not scaled to one (B20).
+    MissingPodsForceNothing,
+    /// What a metric asks for is divided in whole numbers (B38 and B45).
+    ReplicasAreCountedExactly,
 }
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 38] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -120,6 +138,15 @@ impl Fix {
         Self::RequirementsHoldEvictionsOnly,
         Self::OnlyPossibleResizes,
         Self::NoRecommendationNoUpdate,
+        Self::NoSourceHolds,
+        Self::BoundsHoldWithoutMetrics,
+        Self::ReadinessDelayEnds,
+        Self::UnreadyPodsAreUnavailable,
+        Self::ZeroKeepsReplicas,
+        Self::CappingIsShownRight,
+        Self::FirstPassIsNoChange,
+        Self::MissingPodsForceNothing,
+        Self::ReplicasAreCountedExactly,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -154,6 +181,15 @@ impl Fix {
             Self::RequirementsHoldEvictionsOnly => "requirements-hold-evictions-only",
             Self::OnlyPossibleResizes => "only-possible-resizes",
             Self::NoRecommendationNoUpdate => "no-recommendation-no-update",
+            Self::NoSourceHolds => "no-source-holds",
+            Self::BoundsHoldWithoutMetrics => "bounds-hold-without-metrics",
+            Self::ReadinessDelayEnds => "readiness-delay-ends",
+            Self::UnreadyPodsAreUnavailable => "unready-pods-are-unavailable",
+            Self::ZeroKeepsReplicas => "zero-keeps-replicas",
+            Self::CappingIsShownRight => "capping-is-shown-right",
+            Self::FirstPassIsNoChange => "first-pass-is-no-change",
+            Self::MissingPodsForceNothing => "missing-pods-force-nothing",
+            Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
         }
     }
 }
@@ -177,7 +213,7 @@ impl FromStr for Fix {
 
 /// The fixes that are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixes(u32);
+pub struct Fixes(u64);
 
 impl Fixes {
     /// None: upstream's numbers.

@@ -28,3 +28,4 @@ pub mod serve;
 pub mod sim;
 pub mod units;
 pub mod update;
+pub mod watermark;

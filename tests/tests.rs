@@ -35,4 +35,5 @@ mod support;
 mod target;
 mod update;
 mod updater;
+mod watermark;
 mod webhook;

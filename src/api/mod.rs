@@ -5,6 +5,7 @@ pub mod crds;
 pub mod resources;
 mod schema;
 pub mod vpa;
+pub mod wpa;
 
 pub use crds::{crds, crds_yaml};
 pub use resources::{ResourceList, ResourceName};

@@ -1,0 +1,249 @@
+//! What all sources of an object ask for together: each one's proposal or why it has none, and the one that holds.
+
+use plimsoll_storage::Time;
+
+use super::{
+    band::{Band, Milli, Position},
+    converge::Convergence,
+    pods::{Pod, Readiness},
+    propose::Proposal,
+    rules::Rules,
+    source::{Answer, Source, SourceKind, Unknown},
+};
+use crate::compat::{Fix, Fixes};
+
+/// What the target has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scale {
+    /// Replicas that are asked for.
+    pub wanted: i32,
+    /// Pods that there are, those of a rolling update included.
+    pub current: i32,
+}
+
+/// What came of one source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What kind of source it is.
+    pub kind: SourceKind,
+    /// Its name, as labels have it.
+    pub label: String,
+    /// Its name with its selector.
+    pub name: String,
+    /// Its marks.
+    pub band: Option<Band>,
+    /// What it asks for, or why nothing is known.
+    pub outcome: Result<Asked, Unknown>,
+    /// Whether it is the one that holds.
+    pub is_chosen: bool,
+}
+
+/// What a source asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    /// What follows from its value.
+    pub proposal: Proposal,
+    /// Pods that counted as ready.
+    pub ready: u32,
+    /// The value is zero, which says nothing here.
+    pub is_silent: bool,
+}
+
+/// What all of them ask for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Combined {
+    /// So many replicas, before any limit.
+    pub replicas: i32,
+    /// Whether some metric is above its band.
+    pub is_above: bool,
+    /// Whether some metric is below its band.
+    pub is_below: bool,
+    /// Pods that counted as ready for the source that holds.
+    pub ready: u32,
+    /// The name of that source.
+    pub name: String,
+    /// Why a recommender recommends it.
+    pub reason: String,
+    /// What came of going towards a mark, for the source that was looked at last.
+    pub convergence: Option<Convergence>,
+}
+
+impl Combined {
+    /// Whether no metric is outside of its band.
+    pub const fn is_stable(&self) -> bool {
+        !self.is_above && !self.is_below
+    }
+}
+
+/// Why nothing can be computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Uncomputable {
+    /// There is nothing to look at.
+    #[error("neither metrics nor a recommender are set, so there is nothing to follow")]
+    NoSource,
+    /// A source says nothing.
+    #[error("{text}")]
+    Source {
+        /// Which one.
+        place: usize,
+        /// Upstream's reason for it.
+        reason: &'static str,
+        /// What is wrong with it.
+        why: Unknown,
+        /// The whole story.
+        text: String,
+    },
+}
+
+/// What proposals hang on.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// What the object asks for.
+    pub rules: &'a Rules,
+    /// How pods are counted.
+    pub readiness: Readiness<'a>,
+    /// The pods that the target's selector finds.
+    pub pods: &'a [Pod],
+    /// What the target has.
+    pub scale: Scale,
+    /// Values of longer ago say nothing.
+    pub oldest: Option<Time>,
+    /// Which of upstream's defects are mended.
+    pub fixes: Fixes,
+}
+
+impl Setting<'_> {
+    /// What all sources ask for, in their order. One that says nothing leaves the others without a say.
+    pub fn combine(&self, sources: &[Source]) -> (Vec<Row>, Result<Combined, Uncomputable>) {
+        let mut rows: Vec<Row> = Vec::with_capacity(sources.len());
+        let mut combined = Combined::default();
+        let mut chosen: Option<usize> = None;
+        let mut failed = None;
+        for (place, source) in sources.iter().enumerate() {
+            let outcome = self.ask(source);
+            match &outcome {
+                Ok(asked) => {
+                    let proposal = &asked.proposal;
+                    combined.is_above |= proposal.position == Position::Above;
+                    combined.is_below |= proposal.position == Position::Below;
+                    if !asked.is_silent {
+                        combined.convergence = Some(proposal.convergence);
+                    }
+                    // A proposal of nothing is no reason to stay there.
+                    if combined.replicas == 0 || proposal.replicas > combined.replicas {
+                        combined.replicas = proposal.replicas;
+                        combined.ready = asked.ready;
+                        combined.name.clone_from(&source.name);
+                        combined.reason = reason(source);
+                        chosen = Some(place);
+                    }
+                }
+                Err(why) => {
+                    failed.get_or_insert_with(|| self.uncomputable(place, source, why));
+                }
+            }
+            rows.push(Row {
+                kind: source.kind,
+                label: source.label.clone(),
+                name: source.name.clone(),
+                band: source.band,
+                outcome,
+                is_chosen: false,
+            });
+        }
+        if sources.is_empty() && self.fixes.has(Fix::NoSourceHolds) {
+            failed = Some(Uncomputable::NoSource);
+        }
+        if let Some(failed) = failed {
+            return (rows, Err(failed));
+        }
+        if let Some(row) = chosen.and_then(|place| rows.get_mut(place)) {
+            row.is_chosen = true;
+        }
+        (rows, Ok(combined))
+    }
+
+    fn ask(&self, source: &Source) -> Result<Asked, Unknown> {
+        let answer = source.asked.clone()?;
+        if let Answer::Usage { usage, is_cpu } = &answer {
+            let (sum, ready) = self.readiness.usage(self.pods, *is_cpu, usage)?;
+            let band = source.band.ok_or(Unknown::NotANumber)?;
+            return Ok(Asked {
+                proposal: self
+                    .rules
+                    .question(self.scale.wanted, ready, self.fixes)
+                    .propose(sum, &band),
+                ready,
+                is_silent: false,
+            });
+        }
+        let ready = self.readiness.count(self.pods, self.scale.current)?;
+        let question = self.rules.question(self.scale.wanted, ready, self.fixes);
+        let is_zero = match &answer {
+            Answer::Sum { sum, .. } => *sum == 0,
+            Answer::Advice(advice) => advice.replicas == 0,
+            Answer::Usage { .. } => false,
+        };
+        if is_zero && !self.rules.tolerates_zero {
+            return Ok(Asked { proposal: self.silent(ready), ready, is_silent: true });
+        }
+        let proposal = match &answer {
+            Answer::Sum { at: Some(at), .. } if self.oldest.is_some_and(|oldest| *at < oldest) => {
+                return Err(Unknown::Stale { at: *at });
+            }
+            Answer::Sum { sum, .. } => {
+                question.propose(*sum, &source.band.ok_or(Unknown::NotANumber)?)
+            }
+            Answer::Advice(advice) => question.follow(advice),
+            Answer::Usage { .. } => return Err(Unknown::NotANumber),
+        };
+        Ok(Asked { proposal, ready, is_silent: false })
+    }
+
+    /// A zero says nothing. Upstream takes it for as many replicas as are ready.
+    fn silent(&self, ready: u32) -> Proposal {
+        let replicas = if self.fixes.has(Fix::ZeroKeepsReplicas) {
+            self.scale.wanted
+        } else {
+            i32::try_from(ready).unwrap_or(i32::MAX)
+        };
+        Proposal {
+            replicas,
+            position: Position::Inside,
+            value: 0.0,
+            utilisation: 0 as Milli,
+            convergence: Convergence::Off,
+        }
+    }
+
+    fn uncomputable(&self, place: usize, source: &Source, why: &Unknown) -> Uncomputable {
+        let object = self.readiness.object;
+        let Source { kind, label, name, .. } = source;
+        let text = match (kind, why) {
+            (SourceKind::External, Unknown::Unready(_)) => format!(
+                "failed to compute replicas based on external metric {label}: unable to get the number of ready pods \
+                 across all namespaces for {name}: {why}"
+            ),
+            (SourceKind::External, _) => format!(
+                "failed to compute replicas based on external metric {label}: unable to get external metric \
+                 {}/{label}/{name}: {why}",
+                object.namespace
+            ),
+            (SourceKind::Resource | SourceKind::ContainerResource, _) => format!(
+                "failed to get resource metric {label}: unable to get resource metric {}/{label}/{name}: {why}",
+                object.namespace
+            ),
+            (SourceKind::Recommender, _) => {
+                format!("failed to get the recommendation from {label}: {why}")
+            }
+        };
+        Uncomputable::Source { place, reason: kind.failure(), why: why.clone(), text }
+    }
+}
+
+fn reason(source: &Source) -> String {
+    match &source.asked {
+        Ok(Answer::Advice(advice)) => advice.reason.clone(),
+        _ => String::new(),
+    }
+}

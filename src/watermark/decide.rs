@@ -1,0 +1,277 @@
+//! One decision about one workload: what its sources ask for, within limits, past the gate; and why.
+
+use plimsoll_storage::Time;
+
+use super::{
+    combine::{Combined, Row, Scale, Setting, Uncomputable},
+    conditions::{Fact, Said, since},
+    gate::{Gate, Hold, Passage, Since},
+    pods::Unready,
+    restriction::Restriction,
+    rules::Rules,
+    source::{Source, Unknown},
+    velocity::{Limited, Normal},
+};
+use crate::{
+    api::wpa::WatermarkPodAutoscalerStatus,
+    compat::{Fix, Fixes},
+};
+
+/// Why replicas are changed whatever the metrics say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forced {
+    /// There are more than the most.
+    AboveMax,
+    /// There are fewer than the fewest.
+    BelowMin,
+    /// There is no pod at all.
+    NoPods,
+}
+
+impl Forced {
+    /// Upstream's sentence for it.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::AboveMax => "Current number of replicas above Spec.MaxReplicas",
+            Self::BelowMin => "Current number of replicas below Spec.MinReplicas",
+            Self::NoPods => "Current number of replicas must be greater than 0",
+        }
+    }
+}
+
+/// A change of replicas, to be made unless nothing is to be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// So many there are to be. Upstream also "changes" to what there is, when it never changed anything before.
+    pub to: i32,
+    /// Why, in a sentence; upstream has none for the latter.
+    pub reason: String,
+    /// What forces it, if it is not the metrics.
+    pub forced: Option<Forced>,
+}
+
+/// What was decided, with all that led to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// What the target had.
+    pub scale: Scale,
+    /// What came of each source.
+    pub rows: Vec<Row>,
+    /// What all of them ask for, or why that is not known.
+    pub combined: Result<Combined, Uncomputable>,
+    /// The same within its limits.
+    pub normal: Option<Normal>,
+    /// What the gate says.
+    pub passage: Option<Passage>,
+    /// What is changed, if anything is.
+    pub change: Option<Change>,
+    /// What there is to be after this.
+    pub desired: i32,
+    /// What is to be said of the object, in order.
+    pub said: Vec<Said>,
+}
+
+/// What a decision is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What the object asks for.
+    pub rules: &'a Rules,
+    /// How its sources are combined.
+    pub setting: Setting<'a>,
+    /// Its sources, with what came of asking.
+    pub sources: &'a [Source],
+    /// What was written about it last.
+    pub status: &'a WatermarkPodAutoscalerStatus,
+    /// The time.
+    pub now: Time,
+    /// Which of upstream's defects are mended.
+    pub fixes: Fixes,
+}
+
+impl Question<'_> {
+    /// Decides.
+    pub fn decide(&self) -> Decision {
+        let scale = self.setting.scale;
+        let (rows, combined) = self.setting.combine(self.sources);
+        let mut decision = Decision {
+            scale,
+            rows,
+            combined,
+            normal: None,
+            passage: None,
+            change: None,
+            desired: scale.wanted,
+            said: Vec::new(),
+        };
+        decision.say(Said::dry_run(self.rules.dry_run));
+        let able = "the WPA controller was able to get the target's current scale";
+        decision.say(Said::new(Fact::AbleToScale, true, "SucceededGetScale", able));
+        match decision.combined.clone() {
+            Ok(combined) => self.follow(&combined, &mut decision),
+            Err(why) => self.hold(&why, &mut decision),
+        }
+        decision
+    }
+
+    fn follow(&self, combined: &Combined, decision: &mut Decision) {
+        let because = match combined.reason.as_str() {
+            "" => String::new(),
+            reason => format!(" because: {reason}"),
+        };
+        let found = format!(
+            "the WPA was able to successfully calculate a replica count from {}{because}",
+            combined.name
+        );
+        decision.say(Said::new(Fact::ScalingActive, true, "ValidMetricFound", found));
+        decision.say(Said::above(combined.is_above));
+        decision.say(Said::below(combined.is_below));
+        if let Some(convergence) = combined.convergence {
+            decision.say(Said::convergence(convergence));
+        }
+        let wanted = decision.scale.wanted;
+        let proposed = combined.replicas.max(0);
+        let normal = self.rules.limits.normalise(wanted, proposed, combined.ready, self.fixes);
+        let is_limited = normal.replicas != proposed;
+        let (reason, message) = (normal.limited.reason(), normal.limited.message());
+        decision.say(Said::new(Fact::ScalingLimited, is_limited, reason, message));
+        decision.normal = Some(normal);
+
+        let passage = self.gate(combined).passage(wanted, normal.replicas);
+        if let Some(backoff) = passage.left.and_then(|left| left.backoff()) {
+            decision.say(Said::backoff(backoff));
+        }
+        decision.passage = Some(passage);
+        let may_change = passage.held.is_none();
+        if let Some(change) = self.forced(decision) {
+            decision.desired = change.to;
+            decision.change = Some(change);
+        } else if wanted != 0 && may_change {
+            let to = normal.replicas;
+            decision.desired = to;
+            decision.change = Some(Change { to, reason: why(combined, wanted, to), forced: None });
+        }
+        if decision.change.is_some() {
+            let message = "the last scaling time was sufficiently old as to warrant a new scale";
+            decision.say(Said::new(Fact::AbleToScale, true, "ReadyForScale", message));
+        }
+    }
+
+    /// Without a number of replicas none are changed, except to bring them inside the bounds.
+    fn hold(&self, why: &Uncomputable, decision: &mut Decision) {
+        let reason = match why {
+            Uncomputable::NoSource => "FailedProcessWPA",
+            Uncomputable::Source { reason, .. } => reason,
+        };
+        let message = format!("the WPA was unable to compute the replica count: {why}");
+        decision.say(Said::new(Fact::ScalingActive, false, reason, message));
+        if self.fixes.has(Fix::BoundsHoldWithoutMetrics)
+            && let Some(change) = self.forced(decision)
+        {
+            decision.desired = change.to;
+            decision.change = Some(change);
+        }
+    }
+
+    /// What is changed whatever the metrics, windows and delays say.
+    fn forced(&self, decision: &mut Decision) -> Option<Change> {
+        let Scale { wanted, current } = decision.scale;
+        let limits = &self.rules.limits;
+        let force = |to, forced: Forced| {
+            Some(Change { to, reason: forced.reason().to_owned(), forced: Some(forced) })
+        };
+        if wanted == 0 {
+            let message = "scaling is disabled since the replica count of the target is zero";
+            decision.say(Said::new(Fact::ScalingActive, false, "ScalingDisabled", message));
+            decision.desired = 0;
+            None
+        } else if wanted > limits.max {
+            force(limits.max, Forced::AboveMax)
+        } else if wanted < limits.min {
+            force(limits.min, Forced::BelowMin)
+        } else if current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
+            force(1, Forced::NoPods)
+        } else {
+            None
+        }
+    }
+
+    fn gate(&self, combined: &Combined) -> Gate {
+        // What is said in this pass counts already: a value that is outside for the first time begins to wait now.
+        let now = |holds, fact| {
+            let before = since(self.status, fact);
+            if before.holds == holds { before } else { Since { holds, at: self.now } }
+        };
+        Gate {
+            last: self.status.last_scale_time.as_ref().map(super::conditions::time),
+            up_window: self.rules.up_window,
+            down_window: self.rules.down_window,
+            up_delay: self.rules.up_delay,
+            down_delay: self.rules.down_delay,
+            above: now(combined.is_above, Fact::AboveHighWatermark),
+            below: now(combined.is_below, Fact::BelowLowWatermark),
+            is_stable: combined.is_stable(),
+            now: self.now,
+            fixes: self.fixes,
+        }
+    }
+}
+
+/// Upstream's sentence for a change that metrics ask for.
+fn why(combined: &Combined, from: i32, to: i32) -> String {
+    let proposed = combined.replicas.max(0);
+    if combined.is_stable() && to != from {
+        return "Metric within watermarks, attempting to scale to converge towards watermark"
+            .to_owned();
+    }
+    match proposed.cmp(&from) {
+        std::cmp::Ordering::Greater => format!("{} above target", combined.name),
+        std::cmp::Ordering::Less => "All metrics below target".to_owned(),
+        std::cmp::Ordering::Equal => String::new(),
+    }
+}
+
+impl Decision {
+    fn say(&mut self, said: Said) {
+        self.said.push(said);
+    }
+
+    /// Why the workload has not the replicas that its metrics ask for.
+    pub fn restrictions(&self, rules: &Rules) -> Vec<Restriction> {
+        let mut found = Vec::new();
+        if self.scale.wanted == 0 {
+            found.push(Restriction::Disabled);
+        }
+        match &self.combined {
+            Ok(combined) if combined.is_stable() => found.push(Restriction::WithinBounds),
+            Ok(_) | Err(Uncomputable::NoSource) => {}
+            Err(Uncomputable::Source { why, .. }) => found.push(match why {
+                Unknown::Unready(Unready::NoneReady { .. } | Unready::TooFewReady { .. }) => {
+                    Restriction::Availability
+                }
+                _ => Restriction::MetricUnknown,
+            }),
+        }
+        if let Some(normal) = self.normal {
+            if normal.upscale_capping == Some(true) {
+                found.push(Restriction::UpscaleCapping);
+            }
+            if normal.downscale_capping == Some(true) {
+                found.push(Restriction::DownscaleCapping);
+            }
+            match normal.limited {
+                Limited::TooFew | Limited::BelowOne => found.push(Restriction::Min),
+                Limited::TooMany => found.push(Restriction::Max),
+                Limited::Not | Limited::DownscaleSpeed | Limited::UpscaleSpeed => {}
+            }
+        }
+        match self.passage.and_then(|passage| passage.held) {
+            Some(Hold::Window { .. }) => found.push(Restriction::ForbiddenWindow),
+            Some(Hold::Delay { .. }) => found.push(Restriction::Delay),
+            Some(Hold::Same) | None => {}
+        }
+        if rules.dry_run && self.change.is_some() {
+            found.push(Restriction::DryRun);
+        }
+        found
+    }
+}

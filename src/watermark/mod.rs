@@ -1,0 +1,39 @@
+//! How many replicas a workload gets, so that its metrics stay between two marks. Pure: plain data and `now` in, a decision
+//! with its reasons out.
+//!
+//! ```text
+//! Source (answer, or why there is none) ─ pods ─ band ─ propose | advised | converge ─▶ combine
+//!                                                                                        │
+//!                        velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
+//!                                                                                        ▼
+//!                                                Decision: a change, or why not (Restriction)
+//! ```
+
+pub mod advised;
+pub mod band;
+pub mod combine;
+pub mod conditions;
+pub mod converge;
+pub mod decide;
+pub mod gate;
+pub mod outcome;
+pub mod pods;
+pub mod propose;
+pub mod restriction;
+pub mod rules;
+pub mod source;
+pub mod validation;
+pub mod velocity;
+pub mod whole;
+
+pub use advised::Advice;
+pub use band::{Band, Position};
+pub use combine::{Combined, Row, Scale, Setting, Uncomputable};
+pub use converge::{Convergence, Direction};
+pub use decide::{Change, Decision, Forced, Question};
+pub use gate::{Gate, Hold, Way};
+pub use pods::{Pod, Readiness, Unready};
+pub use restriction::Restriction;
+pub use rules::Rules;
+pub use source::{Answer, Source, SourceKind, Unknown};
+pub use velocity::{Limited, Limits};

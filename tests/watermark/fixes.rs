@@ -1,0 +1,132 @@
+//! Each fix three ways: what upstream does, what ours does, and ours with the fix switched off.
+
+use plimsoll::{
+    compat::{Compat, Fix, Fixes},
+    watermark::{Source, Unknown, conditions::Fact},
+};
+use serde_json::json;
+
+use super::{Case, ago, cpu, external, last, source};
+
+/// Upstream's, ours, and ours without the fix.
+fn ways(fix: Fix) -> [Fixes; 3] {
+    let ours = Fixes::of(Compat::Plimsoll);
+    [Fixes::of(Compat::Upstream), ours, ours.without(fix)]
+}
+
+fn shown<T: PartialEq + std::fmt::Debug>(fix: Fix, of: impl Fn(Fixes) -> T, expected: [T; 2]) {
+    let [theirs, ours] = expected;
+    let [upstream, plimsoll, without] = ways(fix).map(of);
+    assert_eq!(upstream, theirs, "upstream");
+    assert_eq!(plimsoll, ours, "plimsoll");
+    assert_eq!(without, theirs, "switched off");
+}
+
+#[test]
+fn no_source_holds() {
+    let of = |fixes| {
+        let decision =
+            Case::new(fixes, json!({"maxReplicas": 20}), 10, Vec::new()).scaled(900).decide();
+        decision.desired
+    };
+    shown(Fix::NoSourceHolds, of, [8, 10]);
+}
+
+#[test]
+fn bounds_hold_without_metrics() {
+    let of = |fixes| {
+        let silent: Source = source("requests", Err(Unknown::Empty("external")), (1, 2));
+        let decision = Case::new(fixes, json!({"maxReplicas": 10}), 18, vec![silent]).decide();
+        let active = last(&decision, Fact::ScalingActive).expect("said").holds;
+        (decision.desired, active)
+    };
+    shown(Fix::BoundsHoldWithoutMetrics, of, [(18, false), (10, false)]);
+}
+
+#[test]
+fn readiness_delay_ends() {
+    let of = |fixes| {
+        let fields =
+            json!({"readinessDelaySeconds": 30, "algorithm": "average", "maxReplicas": 20});
+        let mut case = Case::new(fixes, fields, 2, vec![cpu(&[90_000; 2], 20_000, 40_000)]);
+        case.pods[0].started = Some(ago(3_610));
+        case.pods[1].started = case.pods[0].started;
+        case.decide().combined.map(|combined| combined.ready).ok()
+    };
+    shown(Fix::ReadinessDelayEnds, of, [None, Some(2)]);
+}
+
+#[test]
+fn unready_pods_are_unavailable() {
+    let of = |fixes| {
+        let fields = json!({"minAvailableReplicaPercentage": 50, "algorithm": "average"});
+        let mut case = Case::new(fixes, fields, 8, vec![cpu(&[90_000; 8], 20_000, 40_000)]);
+        for pod in case.pods.iter_mut().skip(2) {
+            pod.ready = Some((false, ago(5)));
+        }
+        case.decide().combined.is_ok()
+    };
+    shown(Fix::UnreadyPodsAreUnavailable, of, [true, false]);
+}
+
+#[test]
+fn zero_keeps_replicas() {
+    let of = |fixes| {
+        let fields = json!({"maxReplicas": 20, "downscaleDelayBelowWatermarkSeconds": 600});
+        let mut case = Case::new(fixes, fields, 10, vec![external(0, 1_000, 2_000)]).scaled(900);
+        case.pods.truncate(9);
+        case.decide().desired
+    };
+    shown(Fix::ZeroKeepsReplicas, of, [9, 10]);
+}
+
+#[test]
+fn capping_is_shown_right() {
+    let of = |fixes| {
+        let limits =
+            Case::new(fixes, json!({"scaleUpLimitFactor": 30}), 10, Vec::new()).rules.limits;
+        let normal = limits.normalise(10, 12, 10, fixes);
+        (normal.downscale_capping, normal.upscale_capping)
+    };
+    shown(Fix::CappingIsShownRight, of, [(Some(false), None), (Some(false), Some(false))]);
+}
+
+#[test]
+fn first_pass_is_no_change() {
+    let of = |fixes| {
+        let case = Case::new(fixes, json!({}), 3, vec![external(1_500, 1_000, 2_000)]);
+        let change = case.decide().change;
+        change.map(|change| (change.to, change.reason))
+    };
+    shown(Fix::FirstPassIsNoChange, of, [Some((3, String::new())), None]);
+}
+
+#[test]
+fn missing_pods_force_nothing() {
+    let of = |fixes| {
+        let fields = json!({"maxReplicas": 20});
+        let usage = cpu(&[1_500, 1_500], 1_000, 4_000);
+        let mut case = Case::new(fixes, fields, 12, vec![usage]).scaled(30);
+        // The quota was away: the workload has none yet, and the selector finds those of another.
+        case.scale.current = 0;
+        case.decide().desired
+    };
+    shown(Fix::MissingPodsForceNothing, of, [1, 12]);
+}
+
+/// Vectors X31 to X33.
+#[test]
+fn replicas_are_counted_exactly() {
+    for (sum, wanted, marks, theirs, ours) in [
+        (3_600, 7, (100, 400), 10, 9),
+        (2_000, 19, (400, 4_000), 4, 5),
+        (59_000, 7, (500, 1_000), 60, 59),
+    ] {
+        let of = |fixes| {
+            let fields = json!({"algorithm": "average", "tolerance": "20m"});
+            let case = Case::new(fixes, fields, wanted, vec![external(sum, marks.0, marks.1)]);
+            case.decide().combined.expect("computed").replicas
+        };
+        shown(Fix::ReplicasAreCountedExactly, of, [theirs, ours]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Which pods count as ready: vectors P1 to P20 and O1 to O7.
+
+use std::time::Duration;
+
+use plimsoll::{
+    compat::Fixes,
+    watermark::{
+        Pod, Readiness, Unready,
+        pods::{Phase, Usage, is_owner_by_name},
+    },
+};
+
+use super::{NOW, OBJECT, ago, both, pending, pod, pods};
+
+const fn readiness(fixes: Fixes) -> Readiness<'static> {
+    let delay = Duration::from_secs(10);
+    Readiness { object: OBJECT, delay, least_percent: 0, now: NOW, fixes }
+}
+
+fn usage(pods: &[Pod]) -> Usage {
+    pods.iter().map(|pod| (pod.name.clone(), 1)).collect()
+}
+
+/// Started so many seconds ago, and since then ready or not.
+fn life(number: usize, started: u64, ready: bool, since: u64) -> Pod {
+    Pod { started: Some(ago(started)), ready: Some((ready, ago(since))), ..pod(number) }
+}
+
+#[test]
+fn what_a_starting_pod_uses_of_cpu_does_not_count() {
+    for fixes in both() {
+        let unknown = Pod { ready: None, ..pod(0) };
+        for (name, pods, is_cpu, samples, expected) in [
+            ("P1", vec![], true, 0, (0, 0)),
+            ("P2", vec![Pod { phase: Phase::Succeeded, ..pod(0) }], false, 1, (1, 0)),
+            ("P3", vec![unknown.clone()], true, 1, (0, 1)),
+            ("P4", vec![life(0, 60, true, 30)], true, 1, (1, 0)),
+            ("P5", vec![life(0, 600, false, 594)], true, 1, (0, 1)),
+            ("P6", vec![life(0, 180, true, 150)], true, 1, (1, 0)),
+            ("P7", vec![life(0, 600, false, 540)], true, 1, (0, 1)),
+            ("P8", vec![life(0, 600, false, 595)], true, 1, (0, 1)),
+            ("P9", vec![pod(0)], true, 0, (0, 0)),
+            ("P12", vec![pending(0, 5)], true, 1, (0, 1)),
+            ("P13", vec![Pod { is_own: false, ..pod(0) }], true, 1, (0, 0)),
+        ] {
+            let samples = usage(&pods[..samples]);
+            let grouped = readiness(fixes).group(&pods, is_cpu, &samples);
+            assert_eq!((grouped.ready, grouped.ignored.len()), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
+    // P10: one that says nothing, one that was ready at its start, and one without a sample.
+    let three = vec![Pod { ready: None, ..pod(0) }, life(1, 60, true, 60), pod(2)];
+    let grouped = |fixes| {
+        let grouped = readiness(fixes).group(&three, true, &usage(&three[..2]));
+        (grouped.ready, grouped.ignored.len())
+    };
+    assert_eq!(both().map(grouped), [(0, 2), (1, 1)]);
+    let young = vec![life(0, 9, true, 9)];
+    let grouped = |fixes| readiness(fixes).group(&young, true, &usage(&young)).ready;
+    assert_eq!(both().map(grouped), [0, 0], "it still has a second to go");
+    // P11: pods of another ReplicaSet are nobody's concern.
+    let other = |number| Pod { is_own: false, ..pod(number) };
+    let mixed = vec![other(0), other(1), life(2, 60, true, 60)];
+    let grouped = readiness(both()[0]).group(&mixed, true, &usage(&mixed));
+    assert_eq!((grouped.ready, grouped.ignored.len()), (0, 1));
+}
+
+#[test]
+fn pods_are_counted_as_upstream_counts_them() {
+    for fixes in both() {
+        let count = |pods: &[Pod]| readiness(fixes).count(pods, 100);
+        assert_eq!(count(&pods(3)), Ok(3), "P14");
+        assert_eq!(count(&[pending(0, 5), pending(1, 20), pod(2)]), Ok(2), "P15");
+        let failed: Vec<Pod> =
+            pods(3).into_iter().map(|pod| Pod { phase: Phase::Failed, ..pod }).collect();
+        assert_eq!(count(&failed), Err(Unready::NoneReady { among: 3 }), "P16");
+        assert_eq!(
+            Unready::NoneReady { among: 3 }.to_string(),
+            "among the 3 pods, none is ready. Skipping recommendation"
+        );
+        let waiting: Vec<Pod> = (0..3).map(|number| pending(number, 120)).collect();
+        assert_eq!(count(&waiting), Err(Unready::NoneReady { among: 3 }), "P17");
+        assert_eq!(count(&[pod(0), pending(1, 5), pending(2, 120)]), Ok(2), "P18");
+        let mut four = pods(4);
+        four[0].is_leaving = true;
+        four[1].is_leaving = true;
+        assert_eq!(count(&four), Ok(2), "P19");
+        let foreign: Vec<Pod> =
+            pods(2).into_iter().map(|pod| Pod { is_own: false, ..pod }).collect();
+        assert_eq!(count(&foreign), Err(Unready::NoneReady { among: 2 }), "P20");
+        assert_eq!(readiness(fixes).count(&pods(4), 3), Ok(3), "no more than the workload has");
+        assert_eq!(count(&[]), Err(Unready::NoPods));
+    }
+}
+
+#[test]
+fn owners_go_by_their_names_as_upstream_has_it() {
+    for (name, kind, owner, target, expected) in [
+        ("O1", "StatefulSet", "foo", "foo", true),
+        ("O2", "StatefulSet", "foo-ssdsdd", "foo", false),
+        ("O3", "ReplicaSet", "foo-eyruwey", "foo", true),
+        ("O4", "ReplicaSet", "foo-bar-ssdsdd", "foo", false),
+        ("O5", "Custom", "foo", "foo", true),
+        ("O6", "Custom", "foo-1", "foo", false),
+        ("O7", "ReplicaSet", "foo", "foo", true),
+        ("P13", "ReplicaSet", "foo-bar-123-base", "foo-bar-123-345", false),
+    ] {
+        assert_eq!(is_owner_by_name(kind, owner, target), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
+    // Two of eight use something and are ready; six are starting.
+    let mut eight = pods(8);
+    for pod in eight.iter_mut().skip(2) {
+        pod.ready = Some((false, ago(5)));
+    }
+    let asked = |fixes| {
+        let readiness = Readiness { least_percent: 50, ..readiness(fixes) };
+        readiness.usage(&eight, true, &usage(&eight))
+    };
+    let [theirs, ours] = both().map(asked);
+    assert_eq!(theirs, Ok((2, 2)), "upstream sees two of two");
+    assert_eq!(ours, Err(Unready::TooFewReady { percent: 25, object: "shop/web".to_owned() }));
+}
