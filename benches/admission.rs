@@ -2,7 +2,8 @@
 //!
 //! A real control plane holds VPAs with recommendations, and the Deployments and ReplicaSets that pods belong to. Both
 //! admission controllers run on it as processes of their own, and are asked about new pods over TLS, by turns, as fast as
-//! they answer: by one connection, by eight, and over HTTP/2 as API servers ask. Every answer has to carry a patch.
+//! they answer: by one connection, by eight, and over HTTP/2 as API servers ask; and by eight at half the rate that the
+//! slower of them can answer. Every answer has to carry a patch.
 //!
 //! ```text
 //! cargo xtask bench admission                        1,000 VPAs in 20 namespaces, and in one
@@ -139,8 +140,9 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
     }
     let mut columns = Columns::default();
     for way in Way::ALL {
+        let rate = columns.pace();
         for side in &sides {
-            load::run(&side.address, way, WARM_UP, &questions).await;
+            load::run(&side.address, way, WARM_UP, &questions, rate).await;
         }
         for round in 0..arguments.rounds.max(1) {
             // Whoever is first meets caches as the other left them, so they take turns at that too.
@@ -151,7 +153,7 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
             for side in order {
                 let before = side.process().cpu;
                 let time = Duration::from_secs(arguments.seconds);
-                let asked = load::run(&side.address, way, time, &questions).await;
+                let asked = load::run(&side.address, way, time, &questions, rate).await;
                 let figures = Round::of(asked, side.process().cpu - before);
                 println!("{:>8} {}: {figures}", side.name, way.words());
                 columns.add(side.whose, way, figures);

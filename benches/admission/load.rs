@@ -1,4 +1,4 @@
-//! Whoever asks: each connection is a thread of its own that asks again as soon as it was answered.
+//! Whoever asks: each connection is a thread of its own that asks again as soon as it was answered, or at a pace.
 
 use std::{
     sync::{Arc, Barrier},
@@ -37,6 +37,8 @@ pub enum Way {
     One,
     /// The same on eight connections.
     Eight,
+    /// The same on eight connections that ask at a pace, the same for whoever answers.
+    Paced,
     /// HTTP/2: eight at once on one connection.
     Streams,
 }
@@ -66,13 +68,14 @@ enum Caller {
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::One, Self::Eight, Self::Streams];
+    pub const ALL: [Self; 4] = [Self::One, Self::Eight, Self::Paced, Self::Streams];
 
     /// For people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::One => "1 connection",
-            Self::Eight => "8 connections",
+            Self::Eight => "8 connections, without a pause",
+            Self::Paced => "8 connections, at one pace",
             Self::Streams => "HTTP/2, 8 at once",
         }
     }
@@ -153,14 +156,17 @@ pub async fn each(address: &Address, questions: &[Question]) -> Result<Vec<Bytes
     Ok(answers)
 }
 
-/// Asks for some time. Panics when an answer carries no patch: who counts what went wrong as answers, lies.
+/// Asks for some time; so often a second, all connections together, where there is a pace. Panics when an answer carries no patch: who counts what went wrong as answers, lies.
 pub async fn run(
     address: &Address,
     way: Way,
     time: Duration,
     questions: &Arc<[Question]>,
+    rate: f64,
 ) -> Asked {
-    let threads = if way == Way::Eight { 8 } else { 1 };
+    let threads = if matches!(way, Way::Eight | Way::Paced) { 8 } else { 1 };
+    let pause = Duration::from_secs_f64(threads as f64 / rate);
+    let pace = (way == Way::Paced).then_some(pause);
     let connected = Arc::new(Barrier::new(threads));
     let tasks: Vec<_> = (0..threads)
         .map(|thread| {
@@ -173,7 +179,7 @@ pub async fn run(
                     let caller = address.connect(way).await;
                     // Also when it failed: the others would wait for this one for ever.
                     connected.wait();
-                    on(caller.expect("it listens"), time, &questions, first).await
+                    on(caller.expect("it listens"), time, &questions, first, pace).await
                 })
             })
         })
@@ -186,7 +192,13 @@ pub async fn run(
 }
 
 /// Asks on one connection: one at a time, or as many as it can carry at once.
-async fn on(caller: Caller, time: Duration, questions: &[Question], first: usize) -> Asked {
+async fn on(
+    caller: Caller,
+    time: Duration,
+    questions: &[Question],
+    first: usize,
+    pace: Option<Duration>,
+) -> Asked {
     let mut lanes = match caller {
         Caller::One(_) => vec![caller],
         Caller::Two(sender) => (0..8).map(|_| Caller::Two(sender.clone())).collect(),
@@ -195,9 +207,22 @@ async fn on(caller: Caller, time: Duration, questions: &[Question], first: usize
     let lanes = lanes.iter_mut().enumerate().map(|(lane, caller)| async move {
         let mut latencies = Vec::with_capacity(1 << 15);
         let mut questions = questions.iter().cycle().skip(first + lane * questions.len() / count);
+        let mut due = begun;
         while begun.elapsed() < time {
             let question = questions.next().expect("there are some");
-            let asked = Instant::now();
+            let mut asked = Instant::now();
+            if let Some(pause) = pace {
+                due += pause;
+                match due.checked_duration_since(asked) {
+                    // This thread has nothing else to do, and timers of the runtime are too coarse.
+                    Some(early) => {
+                        std::thread::sleep(early);
+                        asked = Instant::now();
+                    }
+                    // Whoever is answered late waits from when it was to ask.
+                    None => asked = due,
+                }
+            }
             let answer = caller.ask(question).await.expect("an answer");
             latencies.push(asked.elapsed().as_nanos().try_into().unwrap_or(u32::MAX));
             assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
