@@ -94,7 +94,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 pub fn fixes() -> impl Strategy<Value = Fixes> {
-    any::<u32>().prop_map(|bits| {
+    any::<u64>().prop_map(|bits| {
         let on = |index: usize| bits & (1 << index) != 0;
         Fix::ALL
             .into_iter()
