@@ -13,6 +13,7 @@ pub mod advised;
 pub mod band;
 pub mod combine;
 pub mod conditions;
+pub mod consult;
 pub mod converge;
 pub mod decide;
 pub mod gate;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{cache, parts, say};
 
-/// What has figures to compare; cargo has the soak among its benchmarks too.
+/// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
 const BENCHES: [&str; 6] = ["admission", "answers", "history", "model", "scale", "updater"];
 
 /// Set-up, tests and benchmarks of Plimsoll.
@@ -45,6 +45,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Have autoscalers follow recorded load, by the code and by the formulas that the tests have
+    Replay {
+        /// A folder of series, and arguments of benches/replay.rs, such as `--objects 20`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
     /// Remove all built and fetched parts from the user's cache folder
     Clean,
 }
@@ -70,6 +76,7 @@ fn perform(task: Task) -> Result<bool> {
             bench(&name.map_or(all, |name| vec![name]), &arguments)
         }
         Task::Soak { arguments } => bench(&["soak".to_owned()], &arguments),
+        Task::Replay { arguments } => bench(&["replay".to_owned()], &arguments),
         Task::Clean => {
             let megabytes = cache::clean()? / 1_000_000;
             say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));

@@ -1,0 +1,237 @@
+//! What a recommender is asked, and what it answers: protobuf's JSON, as upstream writes and reads it.
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value, json};
+
+use super::{advised::Advice, combine::Scale, source::Unknown};
+use crate::api::wpa::WatermarkPodAutoscalerSpec;
+
+/// What a recommender is told beside what the object says.
+#[derive(Clone, Copy, Debug)]
+pub struct Occasion<'a> {
+    /// Namespace of the object.
+    pub namespace: &'a str,
+    /// Name of the cluster, if it has one.
+    pub cluster: &'a str,
+    /// What the target has.
+    pub scale: Scale,
+    /// Pods that count as ready.
+    pub ready: u32,
+}
+
+/// The body of a request. What is zero or empty is left out, but for what has to be known.
+pub fn request(spec: &WatermarkPodAutoscalerSpec, occasion: &Occasion<'_>) -> Value {
+    let target = &spec.scale_target_ref;
+    let target_ref = filled([
+        ("cluster", occasion.cluster.into()),
+        ("namespace", occasion.namespace.into()),
+        ("kind", target.kind.as_str().into()),
+        ("name", target.name.as_str().into()),
+        ("apiVersion", target.api_version.as_str().into()),
+    ]);
+    let constraints = filled([
+        ("minReplicas", spec.min_replicas.unwrap_or(0).into()),
+        ("maxReplicas", spec.max_replicas.into()),
+    ]);
+    // Both are the wanted ones: pods of a rolling update are nobody's doing.
+    let mut state = filled([("desiredReplicas", occasion.scale.wanted.into())]);
+    state.insert("currentReplicas".to_owned(), occasion.scale.wanted.into());
+    state.insert("readyReplicas".to_owned(), occasion.ready.into());
+    let mut request = Map::new();
+    request.insert("targetRef".to_owned(), target_ref.into());
+    request.insert("constraints".to_owned(), constraints.into());
+    request.insert("state".to_owned(), state.into());
+    if let Some(recommender) = &spec.recommender {
+        let units = |mark: Option<crate::quantity::Quantity>| {
+            mark.map_or(0.0, |mark| mark.milli_value() as f64 / 1000.0)
+        };
+        let target = filled([
+            ("type", recommender.target_type.as_str().into()),
+            ("lowerBound", units(recommender.low_watermark).into()),
+            ("upperBound", units(recommender.high_watermark).into()),
+        ]);
+        request.insert("targets".to_owned(), json!([target]));
+        if !recommender.settings.is_empty() {
+            request.insert("settings".to_owned(), json!(recommender.settings));
+        }
+    }
+    request.into()
+}
+
+fn filled<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
+    let is_empty = |value: &Value| {
+        value.as_str() == Some("") || value.as_f64().is_some_and(|number| number == 0.0)
+    };
+    let kept = fields.into_iter().filter(|(_, value)| !is_empty(value));
+    kept.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What came back, field by field. Anything else is not understood, as upstream has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Reply {
+    error: Option<Failure>,
+    /// It has to be a text; nobody asks which.
+    timestamp: Option<String>,
+    #[serde(alias = "target_replicas", deserialize_with = "whole")]
+    target_replicas: i32,
+    #[serde(alias = "lower_bound_replicas", deserialize_with = "whole")]
+    lower_bound_replicas: i32,
+    #[serde(alias = "upper_bound_replicas", deserialize_with = "whole")]
+    upper_bound_replicas: i32,
+    #[serde(alias = "observed_targets")]
+    observed_targets: Vec<Observed>,
+    reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Failure {
+    #[serde(deserialize_with = "whole")]
+    code: i32,
+    message: String,
+}
+
+/// One target as it was observed. Only its value is looked at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Observed {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(alias = "target_value")]
+    target_value: f64,
+    #[serde(alias = "lower_bound")]
+    lower_bound: f64,
+    #[serde(alias = "upper_bound")]
+    upper_bound: f64,
+}
+
+/// A whole number, or a text of one; null is none.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let not_whole = || D::Error::custom("it is no whole number of replicas");
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(0),
+        Value::String(text) => text.parse().map_err(|_| not_whole()),
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0);
+            let fits =
+                whole.filter(|number| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(number));
+            fits.map(|number| number as i32).ok_or_else(not_whole)
+        }
+        _ => Err(not_whole()),
+    }
+}
+
+/// What a reply says.
+pub fn reply(text: &[u8]) -> Result<Advice, Unknown> {
+    let unreadable =
+        |why: serde_json::Error| Unknown::Failed(format!("error unmarshaling response: {why}"));
+    // An empty list would read as a reply that says nothing.
+    let object: Map<String, Value> = serde_json::from_slice(text).map_err(unreadable)?;
+    let reply: Reply = serde_json::from_value(object.into()).map_err(unreadable)?;
+    if let Some(Failure { code, message }) = reply.error {
+        return Err(Unknown::Failed(format!("error from recommender: {code} {message}")));
+    }
+    let observed = reply.observed_targets.first().map_or(0.0, |first| first.target_value);
+    if !observed.is_finite() {
+        return Err(Unknown::NotANumber);
+    }
+    Ok(Advice {
+        replicas: reply.target_replicas,
+        lower: reply.lower_bound_replicas,
+        upper: reply.upper_bound_replicas,
+        observed,
+        reason: reply.reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(recommender: &Value) -> WatermarkPodAutoscalerSpec {
+        serde_json::from_value(json!({
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "front"},
+            "minReplicas": 3, "maxReplicas": 100, "recommender": recommender,
+        }))
+        .expect("a spec")
+    }
+
+    const OCCASION: Occasion<'_> = Occasion {
+        namespace: "web",
+        cluster: "prod-1",
+        scale: Scale { wanted: 18, current: 19 },
+        ready: 17,
+    };
+
+    /// Vectors H3, H4 and R6.
+    #[test]
+    fn what_is_zero_is_left_out_and_what_has_to_be_known_is_not() {
+        let recommender = json!({
+            "url": "http://any", "targetType": "cpu", "lowWatermark": "100m", "highWatermark": "300m",
+            "settings": {"lookbackWindowSeconds": "600"},
+        });
+        assert_eq!(
+            request(&spec(&recommender), &OCCASION),
+            json!({
+                "targetRef": {
+                    "cluster": "prod-1", "namespace": "web", "kind": "Deployment", "name": "front",
+                    "apiVersion": "apps/v1",
+                },
+                "constraints": {"minReplicas": 3, "maxReplicas": 100},
+                "state": {"desiredReplicas": 18, "currentReplicas": 18, "readyReplicas": 17},
+                "targets": [{"type": "cpu", "lowerBound": 0.1, "upperBound": 0.3}],
+                "settings": {"lookbackWindowSeconds": "600"},
+            })
+        );
+        let bounds = |low: &str, high: &str| {
+            let recommender = json!({
+                "url": "http://any", "targetType": "memory", "lowWatermark": low, "highWatermark": high,
+            });
+            let targets = request(&spec(&recommender), &OCCASION)["targets"].clone();
+            (targets[0]["lowerBound"].as_f64(), targets[0]["upperBound"].as_f64())
+        };
+        assert_eq!(bounds("200m", "800m"), (Some(0.2), Some(0.8)));
+        assert_eq!(bounds("100", "2500"), (Some(100.0), Some(2500.0)));
+        assert_eq!(bounds("0", "0"), (None, None));
+        let nothing = Occasion { scale: Scale::default(), ready: 0, ..OCCASION };
+        let state = request(&spec(&json!({"url": "http://any"})), &nothing)["state"].clone();
+        assert_eq!(state, json!({"currentReplicas": 0, "readyReplicas": 0}));
+    }
+
+    /// Vectors H6, H11 and H12.
+    #[test]
+    fn a_reply_is_read_strictly_and_only_the_first_target_counts() {
+        let read = |value: &Value| reply(value.to_string().as_bytes());
+        let advice = read(&json!({
+            "timestamp": "2026-11-23T00:00:00Z", "targetReplicas": 6, "lowerBoundReplicas": "4",
+            "upperBoundReplicas": 6.0, "reason": "because",
+            "observedTargets": [
+                {"type": "cpu", "targetValue": 0.438}, {"targetValue": 0.223}, {"targetValue": 0.585},
+            ],
+        }));
+        let expected = Advice {
+            replicas: 6,
+            lower: 4,
+            upper: 6,
+            observed: 0.438,
+            reason: "because".to_owned(),
+        };
+        assert_eq!(advice, Ok(expected));
+        assert_eq!(read(&json!({})), Ok(Advice::default()));
+        for (value, start) in [
+            (
+                json!({"error": {"code": 7, "message": "no idea"}}),
+                "error from recommender: 7 no idea",
+            ),
+            (json!({"targetReplicas": 6, "other": 1}), "error unmarshaling response: "),
+            (json!({"targetReplicas": 6.5}), "error unmarshaling response: "),
+            (json!({"targetReplicas": 3_000_000_000_i64}), "error unmarshaling response: "),
+            (json!([]), "error unmarshaling response: "),
+        ] {
+            let why = read(&value).expect_err("is refused").to_string();
+            assert!(why.starts_with(start), "{why}");
+        }
+        assert!(reply(b"no JSON").is_err());
+    }
+}
