@@ -109,15 +109,10 @@ impl Columns {
             let words = way.words();
             let figure =
                 |of: fn(&Round) -> f64| [self.ours.median(way, of), self.upstream.median(way, of)];
-            // Without a pause the faster side is asked more: each of eight waits for the other seven, however many more
-            // answers there are, so half of them says how evenly they are served. With a pace both do the same work.
-            let (half, rate) = match way {
-                Way::Eight => (Bound::None, Bound::AtLeast(1.0)),
-                Way::Paced => (Bound::AtMost(1.0), Bound::None),
-                Way::One | Way::Streams => (Bound::AtMost(1.0), Bound::AtLeast(1.0)),
-            };
+            // At one pace both do the same work, so that only how long it takes tells them apart.
+            let rate = if way == Way::Paced { Bound::None } else { Bound::AtLeast(1.0) };
             rows.extend([
-                (format!("{words}: p50, ms"), figure(|it| it.half), half),
+                (format!("{words}: p50, ms"), figure(|it| it.half), Bound::AtMost(1.0)),
                 (format!("{words}: p99, ms"), figure(|it| it.most), Bound::AtMost(1.0)),
                 (format!("{words}: reviews a second"), figure(|it| it.rate), rate),
                 (format!("{words}: µs of CPU a review"), figure(|it| it.cpu), Bound::None),
