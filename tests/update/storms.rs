@@ -71,6 +71,9 @@ fn a_webhook_that_sizes_no_pods_is_found_out_by_one_eviction_and_is_tried_ever_m
     for (hours, tried) in [(1, 3), (24, 10)] {
         let workloads = unsized_pods(Compat::Plimsoll, 40, hours);
         assert_eq!(evictions(&workloads), tried, "of 200 pods within {hours} hours");
+        let of_one = workloads.iter().map(|workload| workload.evictions).max();
+        assert!(of_one < Some(5), "the same workload is not tried again and again: {of_one:?}");
+        assert!(hours > 1 || of_one == Some(1), "in one hour each of them is another one's");
     }
 }
 
