@@ -8,6 +8,18 @@ pub(super) const MODES: [&str; 6] =
 /// How many values a label `update_mode` may have: those, none and `other`.
 pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
 
+/// Which labels the series of watermark controllers have: their number grew from release to release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelSet {
+    /// As up to v0.10: five.
+    V10,
+    /// As of v0.11: with target_name and namespace.
+    V11,
+    /// As of v0.12: with dry_run.
+    #[default]
+    V12,
+}
+
 /// How far history is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryState {

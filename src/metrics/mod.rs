@@ -29,7 +29,7 @@ pub use admission::{AdmissionMetrics, ReviewTimes};
 pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
 pub use health::Health;
-pub use labels::HistoryState;
+pub use labels::{HistoryState, LabelSet};
 pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, UpdateRow, VpaRow};
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};

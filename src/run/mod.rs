@@ -15,7 +15,9 @@ pub mod recommender;
 mod shown;
 mod tasks;
 pub mod updater;
+pub mod watermark;
 
 pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;
 pub use updater::config::UpdaterConfig;
+pub use watermark::config::WatermarkConfig;
