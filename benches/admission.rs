@@ -24,6 +24,8 @@ mod process;
 mod question;
 #[path = "admission/rivals.rs"]
 mod rivals;
+#[path = "admission/wire.rs"]
+mod wire;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;

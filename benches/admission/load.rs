@@ -7,12 +7,9 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use http::{
-    Request, StatusCode, Uri,
-    header::{CONTENT_TYPE, HOST},
-};
+use http::{Request, StatusCode, Uri, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -22,7 +19,7 @@ use rustls::{
 use tokio::{net::TcpStream, runtime::Builder};
 use tokio_rustls::TlsConnector;
 
-use super::question::Question;
+use super::{question::Question, wire::Wire};
 
 /// The name that both certificates are for.
 const NAME: &str = "localhost";
@@ -59,10 +56,9 @@ pub struct Asked {
     pub took: Duration,
 }
 
-enum Caller {
-    One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
-}
+/// One of the streams of a connection.
+#[derive(Clone)]
+struct Stream(http2::SendRequest<Full<Bytes>>);
 
 // === impl Way ===
 
@@ -97,11 +93,14 @@ impl Address {
         Self { port, tls: Arc::new(tls) }
     }
 
-    async fn connect(&self, way: Way) -> Result<Caller, String> {
+    fn wire(&self) -> Result<Wire, String> {
+        let wire = Wire::connect(self.port, NAME, ClientConfig::clone(&self.tls));
+        wire.map_err(|why| why.to_string())
+    }
+
+    async fn stream(&self) -> Result<Stream, String> {
         let mut tls = ClientConfig::clone(&self.tls);
-        if way == Way::Streams {
-            tls.alpn_protocols = vec![H2.to_vec()];
-        }
+        tls.alpn_protocols = vec![H2.to_vec()];
         let text = |why: &dyn std::fmt::Display| why.to_string();
         let stream =
             TcpStream::connect(("127.0.0.1", self.port)).await.map_err(|why| text(&why))?;
@@ -109,51 +108,46 @@ impl Address {
         let name = ServerName::try_from(NAME).expect("a name");
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
         let stream = stream.map_err(|why| text(&why))?;
-        let agreed = stream.get_ref().1.alpn_protocol();
-        if way != Way::Streams {
-            let made = http1::handshake(TokioIo::new(stream)).await.map_err(|why| text(&why))?;
-            tokio::spawn(made.1);
-            return Ok(Caller::One(made.0));
-        }
-        assert_eq!(agreed, Some(H2), "it speaks HTTP/2");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(H2), "it speaks HTTP/2");
         let made = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
         let made = made.await.map_err(|why| text(&why))?;
         tokio::spawn(made.1);
-        Ok(Caller::Two(made.0))
+        Ok(Stream(made.0))
     }
 }
 
-// === impl Caller ===
+// === impl Stream ===
 
-impl Caller {
+impl Stream {
     async fn ask(&mut self, question: &Question) -> Result<Bytes, hyper::Error> {
-        let mut request = Request::post(Uri::from_static(PATH))
+        let request = Request::post(Uri::from_static(PATH))
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(question.body.clone()))
             .expect("a request");
-        let response = match self {
-            Self::Two(sender) => sender.send_request(request).await?,
-            Self::One(sender) => {
-                let host = http::HeaderValue::from_static(NAME);
-                request.headers_mut().insert(HOST, host);
-                *request.uri_mut() = Uri::from_static("/?timeout=30s");
-                sender.ready().await?;
-                sender.send_request(request).await?
-            }
-        };
+        let response = self.0.send_request(request).await?;
         assert_eq!(response.status(), StatusCode::OK);
         Ok(response.into_body().collect().await?.to_bytes())
     }
 }
 
+/// A question as it stands on the wire.
+fn written(question: &Question) -> Vec<u8> {
+    let length = question.body.len();
+    let head = format!(
+        "POST /?timeout=30s HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), &question.body].concat()
+}
+
 /// Asks each of these once, and answers what was answered.
 pub async fn each(address: &Address, questions: &[Question]) -> Result<Vec<Bytes>, String> {
-    let mut caller = address.connect(Way::One).await?;
-    let mut answers = Vec::new();
-    for question in questions {
-        answers.push(caller.ask(question).await.map_err(|why| why.to_string())?);
-    }
-    Ok(answers)
+    let (address, questions) = (address.clone(), questions.to_vec());
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut wire = address.wire()?;
+        let answers = questions.iter().map(|question| wire.ask(&written(question)));
+        answers.map(|answer| answer.map(Bytes::from).map_err(|why| why.to_string())).collect()
+    });
+    asked.await.map_err(|why| why.to_string())?
 }
 
 /// Asks for some time; so often a second, all connections together, where there is a pace. Panics when an answer carries no patch: who counts what went wrong as answers, lies.
@@ -173,14 +167,20 @@ pub async fn run(
             let (address, connected) = (address.clone(), Arc::clone(&connected));
             let questions = Arc::clone(questions);
             tokio::task::spawn_blocking(move || {
-                let runtime = Builder::new_current_thread().enable_all().build();
-                runtime.expect("a runtime").block_on(async {
-                    let first = thread * questions.len() / threads;
-                    let caller = address.connect(way).await;
-                    // Also when it failed: the others would wait for this one for ever.
-                    connected.wait();
-                    on(caller.expect("it listens"), time, &questions, first, pace).await
-                })
+                let first = thread * questions.len() / threads;
+                if way == Way::Streams {
+                    let runtime = Builder::new_current_thread().enable_all().build();
+                    return runtime.expect("a runtime").block_on(async {
+                        let stream = address.stream().await.expect("it listens");
+                        on_streams(&stream, time, &questions).await
+                    });
+                }
+                let written: Vec<Vec<u8>> = questions.iter().map(written).collect();
+                let wire = address.wire();
+                // Also when it failed: the others would wait for this one for ever.
+                connected.wait();
+                let asked = questions.iter().zip(&written).cycle().skip(first);
+                on_wire(wire.expect("it listens"), time, asked, pace)
             })
         })
         .collect();
@@ -191,44 +191,57 @@ pub async fn run(
     }
 }
 
-/// Asks on one connection: one at a time, or as many as it can carry at once.
-async fn on(
-    caller: Caller,
+/// Asks on one connection, one at a time.
+fn on_wire<'a>(
+    mut wire: Wire,
     time: Duration,
-    questions: &[Question],
-    first: usize,
+    mut questions: impl Iterator<Item = (&'a Question, &'a Vec<u8>)>,
     pace: Option<Duration>,
 ) -> Asked {
-    let mut lanes = match caller {
-        Caller::One(_) => vec![caller],
-        Caller::Two(sender) => (0..8).map(|_| Caller::Two(sender.clone())).collect(),
-    };
-    let (begun, count) = (Instant::now(), lanes.len());
-    let lanes = lanes.iter_mut().enumerate().map(|(lane, caller)| async move {
+    let begun = Instant::now();
+    let mut latencies = Vec::with_capacity(1 << 15);
+    let mut due = begun;
+    while begun.elapsed() < time {
+        let (question, written) = questions.next().expect("there are some");
+        let mut asked = Instant::now();
+        if let Some(pause) = pace {
+            due += pause;
+            match due.checked_duration_since(asked) {
+                Some(early) => {
+                    std::thread::sleep(early);
+                    asked = Instant::now();
+                }
+                // Whoever is answered late waits from when it was to ask.
+                None => asked = due,
+            }
+        }
+        let answer = wire.ask(written).expect("an answer");
+        latencies.push(nanos(asked));
+        assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
+    }
+    Asked { latencies, took: begun.elapsed() }
+}
+
+/// Asks eight at once on one connection.
+async fn on_streams(stream: &Stream, time: Duration, questions: &[Question]) -> Asked {
+    let (begun, count) = (Instant::now(), 8);
+    let lanes = (0..count).map(|lane| async move {
+        let mut stream = stream.clone();
         let mut latencies = Vec::with_capacity(1 << 15);
-        let mut questions = questions.iter().cycle().skip(first + lane * questions.len() / count);
-        let mut due = begun;
+        let mut questions = questions.iter().cycle().skip(lane * questions.len() / count);
         while begun.elapsed() < time {
             let question = questions.next().expect("there are some");
-            let mut asked = Instant::now();
-            if let Some(pause) = pace {
-                due += pause;
-                match due.checked_duration_since(asked) {
-                    // This thread has nothing else to do, and timers of the runtime are too coarse.
-                    Some(early) => {
-                        std::thread::sleep(early);
-                        asked = Instant::now();
-                    }
-                    // Whoever is answered late waits from when it was to ask.
-                    None => asked = due,
-                }
-            }
-            let answer = caller.ask(question).await.expect("an answer");
-            latencies.push(asked.elapsed().as_nanos().try_into().unwrap_or(u32::MAX));
+            let asked = Instant::now();
+            let answer = stream.ask(question).await.expect("an answer");
+            latencies.push(nanos(asked));
             assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
         }
         latencies
     });
     let latencies = futures::future::join_all(lanes).await.concat();
     Asked { latencies, took: begun.elapsed() }
+}
+
+fn nanos(since: Instant) -> u32 {
+    since.elapsed().as_nanos().try_into().unwrap_or(u32::MAX)
 }

@@ -56,8 +56,8 @@ impl Question {
 
     /// Whether an answer looks like a patch for this pod: quick, as it stands between two measurements.
     pub fn is_answered_by(&self, answer: &[u8]) -> bool {
-        let has = |words: &str| answer.windows(words.len()).any(|at| at == words.as_bytes());
-        has(r#""patch":""#) && has(&self.uid)
+        let answer = std::str::from_utf8(answer).unwrap_or_default();
+        answer.contains(r#""patch":""#) && answer.contains(&self.uid)
     }
 
     /// Whether an answer is the patch for this pod.

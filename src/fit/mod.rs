@@ -31,7 +31,7 @@ mod wishes;
 
 pub use patch::Operation;
 pub use plan::{LimitPolicy, Plan, Rules};
-pub use pod::{Container, Part, Place, Pod, QosClass, Resources};
+pub use pod::{Container, Controller, Part, Place, Pod, QosClass, Resources, Young};
 pub use processed::{Processed, processed};
 pub use range::{LimitRangeItem, Range, RangeKind, Ranges};
 pub use reason::{Reason, Refusal, Rule};

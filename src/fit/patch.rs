@@ -1,5 +1,7 @@
 //! JSON patches (RFC 6902) as plain data, and the paths in them.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -78,8 +80,12 @@ pub fn resize(size: &Size, present: &Resources) -> Vec<Operation> {
 }
 
 /// A name as one segment of a path (RFC 6901).
-pub fn segment(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+pub fn segment(name: &str) -> Cow<'_, str> {
+    if name.contains(['~', '/']) {
+        name.replace('~', "~0").replace('/', "~1").into()
+    } else {
+        name.into()
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,27 @@ pub struct Pod {
     pub has_deadline: bool,
 }
 
+/// A pod that is about to be created: whose it is hangs on its controller.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "object::Object")]
+pub struct Young {
+    /// The first of its owners that is marked as the controller.
+    pub controller: Option<Controller>,
+    /// All else.
+    pub pod: Pod,
+}
+
+/// What controls a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Controller {
+    /// Group and version, such as apps/v1.
+    pub api_version: Box<str>,
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
 /// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {

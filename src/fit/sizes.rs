@@ -72,18 +72,16 @@ pub fn sizes(
     if plan.recommendation.is_none() {
         return Ok(sizes);
     }
-    let entries = entries(pod, plan, ranges, rules)?.unwrap_or_default();
+    let mut entries = entries(pod, plan, ranges, rules)?.unwrap_or_default();
     for size in &mut sizes {
-        let Some(mut entry) = entries.iter().find(|entry| entry.place == size.place).cloned()
-        else {
+        let Some(entry) = entries.iter_mut().find(|entry| entry.place == size.place) else {
             continue;
         };
         if plan.mode() == UpdateMode::Off {
             // Upstream forgets the policy here, so that limits are worked out even for RequestsOnly.
             entry.bounds.limits = plan.limits;
         }
-        size.requests = entry.said.target.clone();
-        size.reasons = entry.reasons.clone();
+        size.reasons = std::mem::take(&mut entry.reasons);
         let (mut limits, mut reasons) = (ResourceList::EMPTY, Vec::new());
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
             let (limit, why) = entry.bounds.limit(&resource, entry.said.target.get(&resource));
@@ -96,6 +94,7 @@ pub fn sizes(
             size.reasons.extend(reasons);
         }
         size.limits = limits;
+        size.requests = std::mem::take(&mut entry.said.target);
         let unnamed = ResourceName::Other("".into());
         size.requests.remove(&unnamed);
         size.limits.remove(&unnamed);

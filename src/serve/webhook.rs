@@ -9,6 +9,7 @@ mod answer;
 mod connections;
 mod exact;
 mod observer;
+mod parts;
 mod reach;
 mod reply;
 mod review;
@@ -24,7 +25,7 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use rustls::ServerConfig;
-use tokio::{net::TcpStream, sync::watch, time::timeout};
+use tokio::{io::BufReader, net::TcpStream, sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::{
@@ -43,6 +44,9 @@ pub use self::{
 
 /// What a review may weigh: more than any object that etcd takes, twice, and upstream's limit.
 const MOST_BYTES: usize = 5 << 20;
+
+/// How much of a connection is read at once: most reviews are shorter.
+const READ_AT_ONCE: usize = 16 << 10;
 
 /// How much one connection, and all of them, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +150,8 @@ impl Connection {
         let Self { acceptor, reviews, activity, limits } = self;
         // Answers are small, and nobody should wait for them to be filled up.
         let _ = stream.set_nodelay(true);
+        // TLS reads a few kilobytes at a time: a review is taken from the kernel in one piece all the same.
+        let stream = BufReader::with_capacity(READ_AT_ONCE, stream);
         let stream = match timeout(limits.handshake, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {

@@ -38,9 +38,9 @@ impl Reviewer for Injects {
         "Pod"
     }
 
-    async fn review(&self, request: &Request) -> Verdict {
-        let object = request.object.as_ref().expect("a pod");
-        let pod: Value = serde_json::from_str(object.get()).expect("JSON");
+    async fn review(&self, request: &Request<'_>) -> Verdict {
+        let object = request.object.expect("a pod");
+        let pod: Value = serde_json::from_str(object).expect("JSON");
         let containers = pod["spec"]["containers"].as_array().expect("containers");
         if containers.iter().any(|container| container["name"] == "proxy") {
             return Verdict::allow("there");

@@ -68,7 +68,7 @@ impl Reviewer for Annotates {
         "Pod"
     }
 
-    async fn review(&self, request: &Request) -> Verdict {
+    async fn review(&self, request: &Request<'_>) -> Verdict {
         if request.name == "slow" {
             self.0.entered.notify_one();
             self.0.open.notified().await;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use plimsoll_storage::Time;
 use serde::Deserialize;
 
-use super::{Container, Part, Pod, Resources, Restarts};
+use super::{Container, Controller, Part, Pod, Resources, Restarts, Young};
 use crate::api::ResourceList;
 
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +25,16 @@ struct Metadata {
     uid: Option<Box<str>>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Owner {
+    api_version: Box<str>,
+    kind: Box<str>,
+    name: Box<str>,
+    controller: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -75,6 +85,19 @@ struct Condition {
     kind: Box<str>,
     status: Box<str>,
     last_transition_time: Option<Time>,
+}
+
+impl From<Object> for Young {
+    fn from(mut object: Object) -> Self {
+        let owners = object.metadata.owner_references.take().unwrap_or_default();
+        let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+        let controller = controller.map(|owner| Controller {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            name: owner.name,
+        });
+        Self { controller, pod: object.into() }
+    }
 }
 
 impl From<Object> for Pod {

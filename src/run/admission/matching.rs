@@ -3,14 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::collections::BTreeMap;
-
 use super::{Role, feeds::TargetKey};
 use crate::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
     compat::Compat,
+    fit::Young,
     observe::{
         controllers::{Owner, WellKnown},
         scale::ObjectKey,
@@ -28,31 +25,15 @@ const PAUSES: [Duration; 5] = [
     Duration::from_millis(500),
 ];
 
-/// What a pod is found by.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Head {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    labels: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference>>,
-}
-
 /// What was found, or why nothing was, in one word.
 pub(super) type Found = Result<Arc<VerticalPodAutoscaler>, &'static str>;
 
 impl Role {
     /// The VPA that this pod is sized by.
-    pub(super) async fn find_vpa(&self, namespace: &str, pod: &RawValue) -> Found {
-        let Ok(Head { metadata }) = serde_json::from_str(pod.get()) else {
-            return Err("unreadable_pod");
-        };
-        let owners = metadata.owner_references.unwrap_or_default();
-        let Some(owner) = Owner::of(&owners) else { return Err("no_controller") };
+    pub(super) async fn find_vpa(&self, namespace: &str, young: &mut Young) -> Found {
+        let Some(owner) = young.controller.take() else { return Err("no_controller") };
+        let owner =
+            Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
         let is_well_known = WellKnown::of(&owner.kind).is_some();
         let owner = ObjectKey::of_owner(namespace, owner);
         // Nodes own their mirror pods, and nobody scales those.
@@ -76,7 +57,7 @@ impl Role {
         if candidates.is_empty() {
             return Err("no_vpa");
         }
-        let labels = Labels::from(&metadata.labels.unwrap_or_default());
+        let labels = Labels::from(&young.pod.labels);
         self.choose(namespace, &candidates, &labels).await
     }
 

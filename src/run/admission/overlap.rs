@@ -75,23 +75,23 @@ impl From<HorizontalPodAutoscaler> for Scaler {
 }
 
 /// Whether somebody says what a VPA is to do: recommenders and updaters write the same object all the time.
-fn is_wish(request: &Request) -> bool {
+fn is_wish(request: &Request<'_>) -> bool {
     #[derive(serde::Deserialize)]
     struct Bare<'a> {
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let spec = |object: Option<&RawValue>| {
-        let bare: Bare<'_> = serde_json::from_str(object?.get()).ok()?;
+    let spec = |object: Option<&str>| {
+        let bare: Bare<'_> = serde_json::from_str(object?).ok()?;
         bare.spec.map(|spec| spec.get().to_owned())
     };
-    let (new, old) = (request.object.as_deref(), request.old_object.as_deref());
+    let (new, old) = (request.object, request.old_object);
     request.operation == "CREATE" || spec(new) != spec(old)
 }
 
 impl Role {
     /// The HPAs of the namespace, as far as they can be had in time.
-    pub(super) async fn scalers(&self, request: &Request) -> Vec<Scaler> {
+    pub(super) async fn scalers(&self, request: &Request<'_>) -> Vec<Scaler> {
         let is_asked = self.config.compat == Compat::Plimsoll && is_wish(request);
         if !is_asked || self.denied.is_of_late() {
             return Vec::new();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::Role;
 use crate::{
-    fit::{Pod, Ranges},
+    fit::{Ranges, Young},
     serve::webhook::{Request, Reviewer, Verdict},
 };
 
@@ -20,14 +20,14 @@ impl Reviewer for Pods {
         "Pod"
     }
 
-    async fn review(&self, request: &Request) -> Verdict {
+    async fn review(&self, request: &Request<'_>) -> Verdict {
         let role = &self.0;
         // What is not known yet must not look as if there were none.
         if !role.has_read_all() {
             return Verdict::allow("not_ready");
         }
         let let_through = |outcome: &'static str, why: &dyn std::fmt::Display| {
-            let (namespace, name) = (&request.namespace, &request.name);
+            let (namespace, name) = (&*request.namespace, &*request.name);
             tracing::warn!(namespace, name, outcome, %why, "a new pod is let through as it is");
             Verdict::allow(outcome)
         };
@@ -35,18 +35,19 @@ impl Reviewer for Pods {
             let why = format!("only v1 is known, and this is {}", request.resource.version);
             return let_through("unknown_version", &why);
         }
-        let Some(object) = &request.object else {
+        let Some(object) = request.object else {
             return let_through("unreadable_pod", &"the review has no object");
         };
-        let vpa = match role.find_vpa(&request.namespace, object).await {
+        let mut young: Young = match serde_json::from_str(object) {
+            Ok(young) => young,
+            Err(why) => return let_through("unreadable_pod", &why),
+        };
+        let vpa = match role.find_vpa(&request.namespace, &mut young).await {
             Ok(vpa) => vpa,
             Err(outcome) => return Verdict::allow(outcome),
         };
-        let mut pod: Pod = match serde_json::from_str(object.get()) {
-            Ok(pod) => pod,
-            Err(why) => return let_through("unreadable_pod", &why),
-        };
-        pod.namespace = request.namespace.as_str().into();
+        let mut pod = young.pod;
+        pod.namespace = (&*request.namespace).into();
         let ranges = Ranges::merge(&role.seen.limits(&request.namespace));
         let quotas = role.quotas.of(&request.namespace);
         let decided = role.decide_pod(&pod, &vpa, &ranges, &quotas);

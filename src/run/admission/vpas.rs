@@ -34,9 +34,9 @@ impl Reviewer for Vpas {
         "VPA"
     }
 
-    async fn review(&self, request: &Request) -> Verdict {
-        let object = request.object.as_ref().map_or("", |object| object.get());
-        let old = request.old_object.as_ref().map(|old| old.get().as_bytes());
+    async fn review(&self, request: &Request<'_>) -> Verdict {
+        let object = request.object.unwrap_or_default();
+        let old = request.old_object.map(str::as_bytes);
         let others = self.others(&request.namespace, object);
         let scalers = self.0.scalers(request).await;
         let mut neighbours: Vec<Neighbour<'_>> =
@@ -76,7 +76,7 @@ fn neighbour(vpa: &VerticalPodAutoscaler) -> Option<Neighbour<'_>> {
 }
 
 /// What the API server tells whoever wrote it.
-fn status(request: &Request, said: &validation::Verdict) -> Status {
+fn status(request: &Request<'_>, said: &validation::Verdict) -> Status {
     let kind = request.request_kind.as_ref().unwrap_or(&request.kind);
     let causes = said.errors.iter().map(|error| StatusCause {
         field: Some(error.path.clone()),
@@ -84,9 +84,9 @@ fn status(request: &Request, said: &validation::Verdict) -> Status {
         reason: Some(error.fault.cause().to_owned()),
     });
     let details = StatusDetails {
-        name: Some(request.name.clone()),
-        group: Some(kind.group.clone()),
-        kind: Some(kind.kind.clone()),
+        name: Some(request.name.to_string()),
+        group: Some(kind.group.to_string()),
+        kind: Some(kind.kind.to_string()),
         causes: Some(causes.collect()),
         ..StatusDetails::default()
     };

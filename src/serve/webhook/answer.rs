@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::{
     connections::Busy,
     observer::{Answered, Observer, ReviewStatus},
+    parts::part,
     reply::{End, Reply, reply},
     review::{self, Reviewer, Verdict},
 };
@@ -63,14 +64,15 @@ impl Reviews {
         &*self.observer
     }
 
-    fn find(&self, asked: &review::Request) -> Option<&Arc<dyn Reviewer>> {
+    fn find(&self, asked: &review::Request<'_>) -> Option<&Arc<dyn Reviewer>> {
         let (group, resource) = (&*asked.resource.group, &*asked.resource.resource);
         self.routes.iter().find(|(known, _)| **known == (group, resource)).map(|(_, found)| found)
     }
 
     /// The decision about a body, with the uid that it is for.
     async fn decide(&self, body: &[u8], limit: Duration) -> Decided {
-        let asked = match review::read(body) {
+        let parts = part(body);
+        let asked = match review::read(body, parts.as_ref()) {
             Ok(asked) => asked,
             // Upstream lets what it cannot read through, under no name.
             Err(nothing) => {
@@ -79,14 +81,14 @@ impl Reviews {
                 return Decided { uid, resource, status: ReviewStatus::Error, verdict };
             }
         };
-        let uid = asked.uid.clone();
+        let uid = asked.uid.to_string();
         let Some(reviewer) = self.find(&asked) else {
             let verdict = Verdict::allow("unknown_kind");
             return Decided { uid, resource: UNKNOWN, status: ReviewStatus::Error, verdict };
         };
         let resource = reviewer.resource();
         let verdict = timeout(limit, reviewer.review(&asked)).await.unwrap_or_else(|_| {
-            let (namespace, name) = (&asked.namespace, &asked.name);
+            let (namespace, name) = (&*asked.namespace, &*asked.name);
             tracing::warn!(resource, namespace, name, ?limit, "not decided in time; let through");
             Verdict::allow("timeout")
         });
@@ -250,7 +252,7 @@ mod tests {
             "Pod"
         }
 
-        async fn review(&self, request: &review::Request) -> Verdict {
+        async fn review(&self, request: &review::Request<'_>) -> Verdict {
             match &*request.name {
                 "slow" => std::future::pending().await,
                 "plain" => Verdict::allow("no_vpa"),

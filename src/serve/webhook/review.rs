@@ -1,66 +1,86 @@
 //! AdmissionReview, `admission.k8s.io/v1`: what the API server asks, and what it is answered.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Status};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-/// What the API server asks. Objects are left as they came: whoever knows the kind reads what it needs.
+use super::parts::Parts;
+
+/// What the API server asks, as it lies in the body of its question. Objects are left as they came: whoever knows the kind
+/// reads what it needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Request {
+pub struct Request<'a> {
     /// Which request it is; the answer repeats it.
-    pub uid: String,
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
     /// The kind of the object.
-    pub kind: GroupVersionKind,
+    #[serde(borrow)]
+    pub kind: GroupVersionKind<'a>,
     /// What is written to.
-    pub resource: GroupVersionResource,
+    #[serde(borrow)]
+    pub resource: GroupVersionResource<'a>,
     /// The kind in the words of whoever wrote it.
-    pub request_kind: Option<GroupVersionKind>,
+    #[serde(borrow)]
+    pub request_kind: Option<GroupVersionKind<'a>>,
     /// `status`, `scale`, ...
     pub sub_resource: Option<String>,
     /// Name of the object; empty where the server will make one up.
-    pub name: String,
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
     /// Its namespace.
-    pub namespace: String,
+    #[serde(borrow)]
+    pub namespace: Cow<'a, str>,
     /// `CREATE`, `UPDATE`, ...
-    pub operation: String,
+    #[serde(borrow)]
+    pub operation: Cow<'a, str>,
     /// Whether nothing will be kept of it.
     pub dry_run: Option<bool>,
     /// The object as it would be.
-    pub object: Option<Box<RawValue>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub object: Option<&'a str>,
     /// The object as it was.
-    pub old_object: Option<Box<RawValue>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub old_object: Option<&'a str>,
 }
 
 /// A kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct GroupVersionKind {
+pub struct GroupVersionKind<'a> {
     /// Empty for the core group.
-    pub group: String,
+    #[serde(borrow)]
+    pub group: Cow<'a, str>,
     /// Of the API.
-    pub version: String,
+    #[serde(borrow)]
+    pub version: Cow<'a, str>,
     /// Such as `Pod`.
-    pub kind: String,
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
 }
 
 /// A kind as it stands in paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct GroupVersionResource {
+pub struct GroupVersionResource<'a> {
     /// Empty for the core group.
-    pub group: String,
+    #[serde(borrow)]
+    pub group: Cow<'a, str>,
     /// Of the API.
-    pub version: String,
+    #[serde(borrow)]
+    pub version: Cow<'a, str>,
     /// Such as `pods`.
-    pub resource: String,
+    #[serde(borrow)]
+    pub resource: Cow<'a, str>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Review {
-    #[serde(default)]
-    request: Option<Request>,
+struct Review<'a> {
+    #[serde(borrow, default)]
+    request: Option<Request<'a>>,
 }
 
 /// Why there is nothing to answer.
@@ -82,14 +102,27 @@ impl Nothing {
     }
 }
 
-/// Reads what is asked.
-pub(super) fn read(body: &[u8]) -> Result<Request, Nothing> {
+fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D::Error> {
+    Ok(Option::<&RawValue>::deserialize(from)?.map(RawValue::get))
+}
+
+/// Reads what is asked. `parts` are those of the body, where it has them.
+pub(super) fn read<'a>(
+    body: &'a [u8],
+    parts: Option<&'a Parts<'a>>,
+) -> Result<Request<'a>, Nothing> {
     // A list would be taken for the fields in their order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(Nothing::Unreadable);
     }
-    let review: Review = serde_json::from_slice(body).map_err(|_| Nothing::Unreadable)?;
-    review.request.ok_or(Nothing::NoRequest)
+    let rest = parts.map_or(body, |parts| &parts.rest);
+    let review: Review<'a> = serde_json::from_slice(rest).map_err(|_| Nothing::Unreadable)?;
+    let mut request = review.request.ok_or(Nothing::NoRequest)?;
+    if let Some(parts) = parts {
+        request.object = parts.object.or(request.object);
+        request.old_object = parts.old_object.or(request.old_object);
+    }
+    Ok(request)
 }
 
 /// Somebody who decides about one kind.
@@ -99,7 +132,7 @@ pub trait Reviewer: Send + Sync {
     fn resource(&self) -> &'static str;
 
     /// Decides. Nobody waits for it longer than the API server does.
-    async fn review(&self, request: &Request) -> Verdict;
+    async fn review(&self, request: &Request<'_>) -> Verdict;
 }
 
 /// A decision.
@@ -126,8 +159,9 @@ impl Verdict {
         if operations.is_empty() {
             return Ok(Self::allow("unchanged"));
         }
-        let patch = Some(serde_json::to_vec(operations)?);
-        Ok(Self { patch, outcome: "patched", ..Self::default() })
+        let mut patch = Vec::with_capacity(2 << 10);
+        serde_json::to_writer(&mut patch, operations)?;
+        Ok(Self { patch: Some(patch), outcome: "patched", ..Self::default() })
     }
 
     /// Does not let it through.
@@ -179,8 +213,10 @@ pub(super) fn write(uid: &str, verdict: Verdict) -> Vec<u8> {
         warnings: &warnings,
     };
     let answer = Answer { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", response };
+    let mut text = Vec::with_capacity(4 << 10);
     // Texts and bytes alone: there is nothing in it that JSON could not hold.
-    serde_json::to_vec(&answer).unwrap_or_default()
+    let _ = serde_json::to_writer(&mut text, &answer);
+    text
 }
 
 #[cfg(test)]
@@ -189,6 +225,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::serve::webhook::parts::part;
 
     fn written(uid: &str, verdict: Verdict) -> Value {
         serde_json::from_slice(&write(uid, verdict)).expect("JSON")
@@ -219,14 +256,16 @@ mod tests {
 
     #[test]
     fn a_request_is_read_with_its_objects_left_as_they_came() {
-        let request = read(
-            br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
-                "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#,
-        );
-        let request = request.expect("a request");
-        assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
-        assert_eq!(request.object.expect("an object").get(), r#"{"a": 1}"#);
-        assert!(request.old_object.is_none() && request.request_kind.is_none());
+        let body = br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#;
+        let parts = part(body);
+        assert!(parts.is_some());
+        for parts in [None, parts.as_ref()] {
+            let request = read(body, parts).expect("a request");
+            assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
+            assert_eq!(request.object, Some(r#"{"a": 1}"#));
+            assert!(request.old_object.is_none() && request.request_kind.is_none());
+        }
     }
 
     #[test]
@@ -239,20 +278,22 @@ mod tests {
             ("{}", Nothing::NoRequest),
             (r#"{"request": null}"#, Nothing::NoRequest),
         ] {
-            assert_eq!(read(body.as_bytes()).err(), Some(expected), "{body}");
+            let body = body.as_bytes();
+            assert_eq!(read(body, part(body).as_ref()).err(), Some(expected), "{expected:?}");
         }
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read(&body);
+            let _ = read(&body, part(&body).as_ref());
         }
 
         #[test]
         fn every_uid_comes_back(uid in ".*") {
             let body = json!({"request": {"uid": uid}}).to_string();
-            let read = read(body.as_bytes()).expect("a request");
+            let parts = part(body.as_bytes());
+            let read = read(body.as_bytes(), parts.as_ref()).expect("a request");
             let answer = written(&read.uid, Verdict::allow("x"));
             prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }

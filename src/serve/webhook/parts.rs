@@ -1,0 +1,196 @@
+//! A review in its two parts: what is asked, and the objects that it is asked about. Objects are most of it, and whoever
+//! knows their kind reads them anyway: here they are passed over by their brackets alone.
+
+/// A review without its objects, and those.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    /// The review, with null for each object that was taken out.
+    pub rest: Vec<u8>,
+    /// The object as it would be.
+    pub object: Option<&'a str>,
+    /// The object as it was.
+    pub old_object: Option<&'a str>,
+}
+
+/// Takes the objects out of a review. `None` where it does not look as API servers write reviews: it is then for a reader
+/// who takes more time.
+pub(super) fn part(body: &[u8]) -> Option<Parts<'_>> {
+    let mut scan = Scan { text: body, at: 0 };
+    let (mut cuts, mut object, mut old_object) = ([(0, 0); 2], None, None);
+    let mut count = 0;
+    scan.open(b'{')?;
+    while let Some(key) = scan.key()? {
+        if key != b"request" {
+            scan.skip()?;
+            continue;
+        }
+        scan.open(b'{')?;
+        while let Some(key) = scan.key()? {
+            let begin = scan.at;
+            scan.skip()?;
+            let found = match key {
+                b"object" => &mut object,
+                b"oldObject" => &mut old_object,
+                _ => continue,
+            };
+            // Whoever writes a field twice is told so by the reader.
+            if body[begin] != b'{' || found.is_some() {
+                continue;
+            }
+            *found = Some(std::str::from_utf8(&body[begin..scan.at]).ok()?);
+            *cuts.get_mut(count)? = (begin, scan.at);
+            count += 1;
+        }
+    }
+    let mut rest = Vec::with_capacity(2 << 10);
+    let mut from = 0;
+    for (begin, end) in &cuts[..count] {
+        rest.extend_from_slice(&body[from..*begin]);
+        rest.extend_from_slice(b"null");
+        from = *end;
+    }
+    rest.extend_from_slice(&body[from..]);
+    Some(Parts { rest, object, old_object })
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(byte) = self.text.get(self.at) {
+            if !byte.is_ascii_whitespace() {
+                return Some(*byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn open(&mut self, bracket: u8) -> Option<()> {
+        (self.peek()? == bracket).then(|| self.at += 1)
+    }
+
+    /// The next key of an object, with what follows up to its value passed over; none at the object's end.
+    fn key(&mut self) -> Option<Option<&'a [u8]>> {
+        let mut next = self.peek()?;
+        if next == b',' {
+            self.at += 1;
+            next = self.peek()?;
+        }
+        if next == b'}' {
+            self.at += 1;
+            return Some(None);
+        }
+        let begin = self.at + 1;
+        self.string()?;
+        let key = &self.text[begin..self.at - 1];
+        self.open(b':')?;
+        self.peek()?;
+        Some(Some(key))
+    }
+
+    /// Passes over a string.
+    fn string(&mut self) -> Option<()> {
+        self.open(b'"')?;
+        loop {
+            match self.text.get(self.at)? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    /// Passes over a value.
+    fn skip(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'"' => self.string(),
+            b'{' | b'[' => self.brackets(),
+            _ => {
+                let rest = &self.text[self.at..];
+                self.at += rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']'))?;
+                Some(())
+            }
+        }
+    }
+
+    fn brackets(&mut self) -> Option<()> {
+        let (mut depth, mut at) = (0_usize, self.at);
+        loop {
+            let byte = *self.text.get(at)?;
+            at += 1;
+            match byte {
+                b'"' => loop {
+                    let byte = *self.text.get(at)?;
+                    at += 1;
+                    match byte {
+                        b'"' => break,
+                        b'\\' => at += 1,
+                        _ => {}
+                    }
+                },
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at = at;
+                        return Some(());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn objects_are_taken_out_as_they_came_and_the_rest_stays() {
+        let body = br#" {"kind": "AdmissionReview", "request": { "uid":"a\"}b", "object" : {"a": "}\\\"", "b": [{}, 1]} ,
+            "oldObject": null, "options":{"x":[]}}, "z": -1.5e3}"#;
+        let parts = part(body).expect("a review");
+        assert_eq!(parts.object, Some(r#"{"a": "}\\\"", "b": [{}, 1]}"#));
+        assert_eq!(parts.old_object, None);
+        let rest: Value = serde_json::from_slice(&parts.rest).expect("JSON");
+        let expected = json!({
+            "kind": "AdmissionReview", "z": -1500.0,
+            "request": {"uid": "a\"}b", "object": null, "oldObject": null, "options": {"x": []}},
+        });
+        assert_eq!(rest, expected);
+    }
+
+    #[test]
+    fn what_is_no_review_is_left_to_others() {
+        for body in ["", "[]", "{", r#"{"request": 1}"#, r#"{"request": {"object": {"a": 1}"#, "\"\\"] {
+            assert_eq!(part(body.as_bytes()), None, "{body}");
+        }
+        // Somewhere else it is another object.
+        let other = br#"{"object": {"a": 1}, "request": {"deep": {"object": {}}}}"#;
+        let parts = part(other).expect("a review");
+        assert_eq!((parts.object, &parts.rest[..]), (None, &other[..]));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(body in prop::collection::vec(prop::sample::select(&b"{}[]\",:\\a1 \xff"[..]), 0..60)) {
+            let _ = part(&body);
+            let nested = [&br#"{"request":{"object":"#[..], &body, b"}}"].concat();
+            if let Some(Parts { rest, object, .. }) = part(&nested) {
+                let taken = object.map_or(0, |object| object.len() - "null".len());
+                prop_assert_eq!(rest.len() + taken, nested.len());
+            }
+        }
+    }
+}
