@@ -25,6 +25,7 @@ mod recommender;
 mod schema;
 mod serve;
 mod sim;
+mod sources;
 mod storage;
 #[allow(
     dead_code,

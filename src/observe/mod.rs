@@ -19,6 +19,7 @@ pub mod scale;
 pub mod selector;
 pub mod series;
 pub mod slim;
+pub mod source;
 pub mod startup;
 pub mod target;
 pub mod usage;

@@ -1,11 +1,15 @@
 //! Queries: functions over selectors, and those that users write, with the matchers of the client in each selector.
 
+mod check;
 mod scan;
 
 use std::{fmt, fmt::Write as _, time::Duration};
 
 pub use self::scan::NoQuery;
-use super::selector::{Matchers, Selector, is_label, quoted};
+use super::{
+    schema::Dialect,
+    selector::{Matchers, Selector, is_label, quoted},
+};
 
 /// A query in PromQL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +143,9 @@ impl Query {
     /// When each sample was taken, in seconds: of a selector its own time, of anything else the time of the query.
     #[must_use]
     pub fn times(&self) -> Self {
-        Self::built(format!("timestamp({})", self.text))
+        // What is behind a sign of a comment ends with its line.
+        let end = if self.text.contains('#') { "\n" } else { "" };
+        Self::built(format!("timestamp({}{end})", self.text))
     }
 
     /// What a user wrote, with these matchers in each of its selectors. It is taken apart no further than that takes,
@@ -152,6 +158,16 @@ impl Query {
             scanned.with(text, &matchers.to_string()).trim().to_owned()
         };
         Ok(Self { text, bare: scanned.bare })
+    }
+
+    /// Whether a text that a user wrote can be a query whose answer is numbers. What is wrong everywhere is refused;
+    /// what only some servers know passes, and so does most of what MetricsQL adds, where that is spoken.
+    pub fn check(text: &str, dialect: Dialect) -> Result<(), NoQuery> {
+        scan::scan(text)?;
+        if dialect == Dialect::MetricsQl {
+            return Ok(());
+        }
+        check::check(text).map_err(|flaw| NoQuery::of(text, flaw.why, flaw.at))
     }
 
     /// The PromQL.

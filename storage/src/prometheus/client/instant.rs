@@ -21,11 +21,12 @@ impl Client {
         at: Time,
         visitor: &mut S,
     ) -> Result<Tally, Failure> {
-        self.ask(query, at, visitor).await.map(|(_, tally)| tally)
+        self.answer(query, at, visitor).await.map(|(_, tally)| tally)
     }
 
-    /// As [`Self::instant`], with the summary of the answer that counts.
-    pub(super) async fn ask<S: Series + ?Sized>(
+    /// As [`Self::instant`], with the summary of the answer that counts: what type its result has, and what the server
+    /// said besides.
+    pub async fn answer<S: Series + ?Sized>(
         &self,
         query: &Query,
         at: Time,

@@ -92,13 +92,13 @@ impl Client {
 
     async fn number(&self, query: &Query, at: Time) -> Result<Lone, Failure> {
         let mut lone = Lone::default();
-        let (summary, _) = self.ask(query, at, &mut lone).await?;
+        let (summary, _) = self.answer(query, at, &mut lone).await?;
         if summary.kind == Some(Kind::String) {
             return Err(Failure::BadQuery("it answers a text, and no number".to_owned()));
         }
         if query.is_bare() && lone.series == 1 && lone.last.is_some() {
             let mut own = Lone::default();
-            self.ask(&query.times(), at, &mut own).await?;
+            self.answer(&query.times(), at, &mut own).await?;
             if let (1, Some((_, seconds)), Some(last)) = (own.series, own.last, &mut lone.last) {
                 last.0 = Time::from_nanos((seconds * 1e9) as i64);
             }

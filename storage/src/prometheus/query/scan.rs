@@ -2,16 +2,26 @@
 //! passes over all that cannot be a selector. A parser would refuse what it does not know, and each server has words of
 //! its own; printed anew, a query would no longer be the user's.
 
+use std::borrow::Cow;
+
 /// Why a query of a user cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the query cannot be used: {why}, at character {at}: {query}")]
 pub struct NoQuery {
     /// What is wrong.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// Where, counted from 1.
     pub at: usize,
     /// The query, on one line.
     pub query: String,
+}
+
+impl NoQuery {
+    /// Of what is wrong at a byte.
+    pub(super) fn of(query: &str, why: impl Into<Cow<'static, str>>, at: usize) -> Self {
+        let at = query.get(..at).map_or(at, |before| before.chars().count()) + 1;
+        Self { why: why.into(), at, query: super::super::answer::one_line(query) }
+    }
 }
 
 /// What was found in a query.
@@ -60,11 +70,7 @@ impl Scanned {
 pub(super) fn scan(query: &str) -> Result<Scanned, NoQuery> {
     let mut scan =
         Scan { bytes: query.as_bytes(), at: 0, operand: true, found: Scanned::default() };
-    scan.run().map_err(|why| NoQuery {
-        why,
-        at: query.get(..scan.at).map_or(scan.at, |before| before.chars().count()) + 1,
-        query: super::super::answer::one_line(query),
-    })?;
+    scan.run().map_err(|why| NoQuery::of(query, why, scan.at))?;
     Ok(scan.found)
 }
 

@@ -1,0 +1,89 @@
+//! Metrics of `external.metrics.k8s.io`: all series of one that a selector lets through, added up.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use plimsoll_storage::Time;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    super::items::{Deadline, read_items},
+    MetricsApi,
+};
+use crate::watermark::{
+    band::Milli,
+    source::{Answer, Unknown},
+};
+
+const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
+
+/// Asks for the sum of the series of a metric. The selector is text as [`Selector`] writes it, empty for all of them.
+/// One series that cannot be read leaves the whole sum unknown: what is left of it would be too little.
+///
+/// [`Selector`]: crate::observe::selector::Selector
+pub async fn ask_external(
+    client: &Client,
+    namespace: &str,
+    metric: &str,
+    selector: &str,
+    timeout: Duration,
+) -> Result<Answer, Unknown> {
+    let path = API.path(namespace, metric, selector);
+    let mut total = Total::default();
+    let read = read_items(client, &path, Deadline::after(timeout), |item| {
+        match serde_json::from_slice::<Item>(item) {
+            Ok(item) => total.add(&item, metric),
+            // An item that is not even JSON is the end of the answer.
+            Err(why) if !why.is_data() => return Err(why),
+            Err(why) => total.fail(API.failed(format!("a value of {metric}: {why}"))),
+        }
+        Ok(())
+    });
+    read.await.map_err(|failure| API.untold(&failure))?;
+    total.answer()
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default)]
+    timestamp: Option<Timestamp>,
+    #[serde(default)]
+    value: Option<Value>,
+}
+
+/// What came so far.
+#[derive(Default)]
+struct Total {
+    series: u64,
+    sum: Milli,
+    /// The first series tells it for all.
+    at: Option<Time>,
+    flaw: Option<Unknown>,
+}
+
+impl Total {
+    fn add(&mut self, item: &Item, metric: &str) {
+        if self.series == 0 {
+            self.at = item.timestamp.map(Time::from);
+        }
+        self.series += 1;
+        match API.amount(item.value.as_ref(), metric) {
+            Ok(value) => self.sum = self.sum.saturating_add(value),
+            Err(flaw) => self.fail(flaw),
+        }
+    }
+
+    fn fail(&mut self, flaw: Unknown) {
+        self.flaw.get_or_insert(flaw);
+    }
+
+    fn answer(self) -> Result<Answer, Unknown> {
+        match self {
+            Self { flaw: Some(flaw), .. } => Err(flaw),
+            Self { series: 0, .. } => Err(API.empty()),
+            Self { sum, at, .. } => Ok(Answer::Sum { sum, at }),
+        }
+    }
+}

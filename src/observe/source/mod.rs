@@ -1,0 +1,126 @@
+//! Where values come from that replicas follow: the metrics APIs of the cluster, recommenders, a Prometheus. Whoever
+//! asks is answered or told why not; what is not known is never a zero.
+
+pub mod external_metric;
+pub mod pod_usage;
+pub mod promql;
+pub mod recommender;
+mod tls;
+mod trust;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::items::UsageError;
+use crate::{
+    quantity::Quantity,
+    watermark::{band::Milli, source::Unknown},
+};
+
+/// A metrics API of the cluster, by upstream's name for it in texts, and by its group.
+#[derive(Clone, Copy, Debug)]
+struct MetricsApi {
+    name: &'static str,
+    group: &'static str,
+}
+
+impl MetricsApi {
+    /// Where metrics of a namespace are.
+    fn path(self, namespace: &str, what: &str, selector: &str) -> String {
+        use super::items::encode;
+        let group = self.group;
+        let path =
+            format!("/apis/{group}/v1beta1/namespaces/{}/{}", encode(namespace), encode(what));
+        if selector.is_empty() {
+            return path;
+        }
+        format!("{path}?labelSelector={}", encode(selector))
+    }
+
+    /// There is nothing in the answer.
+    fn empty(self) -> Unknown {
+        Unknown::Empty(self.name)
+    }
+
+    /// There is no answer, or none that can be read.
+    fn failed(self, why: impl std::fmt::Display) -> Unknown {
+        Unknown::Failed(format!("unable to fetch metrics from {} metrics API: {why}", self.name))
+    }
+
+    /// There is no answer. Nobody serving the API and nobody knowing the metric look the same from here.
+    fn untold(self, failure: &UsageError) -> Unknown {
+        match failure {
+            UsageError::Absent { code, message, .. } => self.failed(format!(
+                "HTTP {code}: {message}: is there a server of {}, and does it know this metric?",
+                self.group
+            )),
+            other => self.failed(other),
+        }
+    }
+
+    /// An amount in thousandths, rounded away from zero. One that is missing or no number is none.
+    fn amount(self, value: Option<&Value>, of: impl std::fmt::Display) -> Result<Milli, Unknown> {
+        let Some(value) = value.filter(|value| !value.is_null()) else {
+            return Err(self.failed(format!("the value of {of} is missing")));
+        };
+        if value.as_str().is_some_and(is_no_number) {
+            return Err(Unknown::NotANumber);
+        }
+        let amount = Quantity::deserialize(value);
+        amount
+            .map(Quantity::milli_value)
+            .map_err(|why| self.failed(format!("the value of {of}: {why}")))
+    }
+}
+
+/// Whether a text is what floats are that are no numbers: `NaN`, `+Inf`, `-infinity`.
+fn is_no_number(text: &str) -> bool {
+    let word = text.trim().trim_start_matches(['+', '-']);
+    ["nan", "inf", "infinity"].iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
+
+    #[test]
+    fn an_amount_is_rounded_away_from_zero_and_what_is_none_is_no_zero() {
+        for (value, milli) in [
+            (json!("1500m"), 1500),
+            (json!("0.0001"), 1),
+            (json!("-0.0001"), -1),
+            (json!(2), 2000),
+            (json!("0"), 0),
+            (json!("9e30"), i64::MAX),
+        ] {
+            assert_eq!(API.amount(Some(&value), "it"), Ok(milli), "{value}");
+        }
+        for text in ["NaN", "+Inf", "-Inf", "Infinity"] {
+            assert_eq!(API.amount(Some(&json!(text)), "it"), Err(Unknown::NotANumber), "{text}");
+        }
+        for (value, why) in [
+            (None, "the value of it is missing"),
+            (Some(json!(null)), "the value of it is missing"),
+            (Some(json!("many")), "the value of it: \"many\" is not a quantity: "),
+            (Some(json!([])), "the value of it: invalid type: sequence"),
+        ] {
+            let told = API.amount(value.as_ref(), "it").expect_err("is none").to_string();
+            let start = format!("unable to fetch metrics from external metrics API: {why}");
+            assert!(told.starts_with(&start) && !told.contains('\n'), "{told}");
+        }
+    }
+
+    #[test]
+    fn names_of_metrics_are_one_piece_of_a_path() {
+        assert_eq!(
+            API.path("shop", "datadogmetric@shop:a/b", "app=web,tier in (a,b)"),
+            "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/datadogmetric%40shop%3Aa%2Fb\
+             ?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29"
+        );
+        assert!(API.path("shop", "a", "").ends_with("/shop/a"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What the pods that a selector finds use of a resource, or one container of each, from `metrics.k8s.io`.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    super::items::{Deadline, read_items},
+    MetricsApi,
+};
+use crate::watermark::{
+    band::Milli,
+    pods::Usage,
+    source::{Answer, Unknown},
+};
+
+const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
+
+/// Asks what pods use of a resource, such as `cpu`: all containers of each, or the one of this name. The selector is
+/// text as [`Selector`] writes it, empty for all pods of the namespace. Nothing is said of a pod whose containers are
+/// not all known, and an amount that cannot be read leaves all of it unknown.
+///
+/// [`Selector`]: crate::observe::selector::Selector
+pub async fn ask_pods(
+    client: &Client,
+    namespace: &str,
+    resource: &str,
+    container: Option<&str>,
+    selector: &str,
+    timeout: Duration,
+) -> Result<Answer, Unknown> {
+    let path = API.path(namespace, "pods", selector);
+    let wanted = Wanted { resource, container };
+    let (mut usage, mut pods, mut flaw) = (Usage::new(), 0_u64, None);
+    let read = read_items(client, &path, Deadline::after(timeout), |item| {
+        pods += 1;
+        let read = match serde_json::from_slice::<Item<'_>>(item) {
+            Ok(item) => wanted.of(&item).map(|used| (Arc::from(&*item.metadata.name), used)),
+            // An item that is not even JSON is the end of the answer.
+            Err(why) if !why.is_data() => return Err(why),
+            Err(why) => Err(API.failed(format!("the usage of a pod: {why}"))),
+        };
+        match read {
+            Ok((pod, Some(used))) => drop(usage.insert(pod, used)),
+            Ok((_, None)) => {}
+            Err(why) => drop(flaw.get_or_insert(why)),
+        }
+        Ok(())
+    });
+    read.await.map_err(|failure| API.untold(&failure))?;
+    match flaw {
+        Some(flaw) => Err(flaw),
+        None if pods == 0 => Err(API.empty()),
+        None => Ok(Answer::Usage { usage, is_cpu: resource == "cpu" }),
+    }
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    containers: Option<Vec<Container<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Container<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    usage: Option<BTreeMap<Cow<'a, str>, Value>>,
+}
+
+/// What is asked about each pod.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    resource: &'a str,
+    container: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// What a pod uses of it. Each container is rounded up by itself, as upstream does it.
+    fn of(self, item: &Item<'_>) -> Result<Option<Milli>, Unknown> {
+        let mut sum: Option<Milli> = None;
+        for container in item.containers.iter().flatten() {
+            if self.container.is_some_and(|name| name != container.name) {
+                continue;
+            }
+            let used = container.usage.as_ref().and_then(|usage| usage.get(self.resource));
+            let Some(used) = used.filter(|used| !used.is_null()) else { return Ok(None) };
+            let pod = &item.metadata.name;
+            let of = format_args!("{} of container {} of pod {pod}", self.resource, container.name);
+            let used = API.amount(Some(used), of)?;
+            if used < 0 {
+                return Err(API.failed(format!("the value of {of} is below zero")));
+            }
+            sum = Some(sum.unwrap_or(0).saturating_add(used));
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn used(
+        containers: &Value,
+        resource: &str,
+        container: Option<&str>,
+    ) -> Result<Option<Milli>, String> {
+        let item = json!({"metadata": {"name": "web-1"}, "containers": containers}).to_string();
+        let item: Item<'_> = serde_json::from_str(&item).expect("an item");
+        Wanted { resource, container }.of(&item).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_pod_uses_what_its_containers_use_and_is_unknown_where_one_of_them_is() {
+        let both = json!([
+            {"name": "main", "usage": {"cpu": "250123456n", "memory": "100Mi"}},
+            {"name": "side", "usage": {"cpu": "1m"}},
+        ]);
+        assert_eq!(used(&both, "cpu", None), Ok(Some(252)));
+        assert_eq!(used(&both, "cpu", Some("side")), Ok(Some(1)));
+        assert_eq!(used(&both, "memory", Some("main")), Ok(Some(104_857_600_000)));
+        assert_eq!(used(&both, "memory", None), Ok(None), "one of two is not known");
+        assert_eq!(used(&both, "memory", Some("side")), Ok(None));
+        assert_eq!(used(&both, "cpu", Some("other")), Ok(None), "there is no such container");
+        assert_eq!(used(&json!([]), "cpu", None), Ok(None));
+        assert_eq!(used(&json!(null), "cpu", None), Ok(None));
+        assert_eq!(
+            used(&json!([{"name": "main", "usage": {"cpu": "0"}}]), "cpu", None),
+            Ok(Some(0))
+        );
+        assert_eq!(used(&json!([{"name": "main", "usage": {"cpu": null}}]), "cpu", None), Ok(None));
+    }
+
+    #[test]
+    fn an_amount_that_cannot_be_read_says_whose_it_is() {
+        let one = |amount: &str| json!([{"name": "main", "usage": {"cpu": amount}}]);
+        assert_eq!(used(&one("NaN"), "cpu", None), Err("the value is not a number".to_owned()));
+        for (amount, why) in [("-1", "is below zero"), ("few", "\"few\" is not a quantity")] {
+            let told = used(&one(amount), "cpu", None).expect_err(amount);
+            assert!(told.contains("the value of cpu of container main of pod web-1"), "{told}");
+            assert!(told.contains(why), "{told}");
+        }
+    }
+}

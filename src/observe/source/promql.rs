@@ -1,0 +1,259 @@
+//! Queries to a Prometheus, each answered by one number: asked once by whoever needs it at the same time, and good for
+//! everybody until its period is over.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use plimsoll_storage::{
+    Time,
+    prometheus::{
+        answer::{Kind, Labels, Series, Wants},
+        client::Client,
+        query::Query,
+        schema::Dialect,
+        selector::Matchers,
+    },
+};
+use tokio::sync::Mutex as Turns;
+
+use crate::{
+    quantity::Quantity,
+    watermark::source::{Answer, Unknown},
+};
+
+/// Whether a text can be a query for [`Queries::ask`]; otherwise why not, in one line. What only the server can know,
+/// such as functions of a newer one, passes.
+pub fn check_query(text: &str) -> Result<(), String> {
+    check_query_in(text, Dialect::PromQl)
+}
+
+/// The same for a server that is known to speak this dialect.
+pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
+    Query::check(text, dialect).map_err(|why| why.to_string())
+}
+
+/// An answer that nobody asked for in so many periods is forgotten.
+const FORGOTTEN: u32 = 4;
+
+/// Asks a Prometheus.
+#[derive(Debug)]
+pub struct Queries {
+    client: Client,
+    period: Duration,
+    tells_age: bool,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    slots: HashMap<Box<str>, Slot>,
+    swept: Option<Time>,
+}
+
+/// Whoever needs an answer that is not there asks for it, and the others wait for that.
+type Slot = Arc<Turns<Option<Told>>>;
+
+#[derive(Clone, Debug)]
+struct Told {
+    at: Time,
+    answer: Result<Answer, Unknown>,
+}
+
+impl Queries {
+    /// Asks through this client, by whose limits no more than so many queries are under way at once. An answer is good
+    /// for less than one period. Half an answer is none, as a sum over half of the series would be too little; and
+    /// nobody waits for another attempt, as the next period is one.
+    pub fn new(client: Client, period: Duration) -> Self {
+        let client = client.insisting().with_attempts(1);
+        Self { client, period, tells_age: false, known: Mutex::default() }
+    }
+
+    /// Asks of a query that is one selector and nothing else also when its samples were taken: the oldest tells the
+    /// time of the sum. All others are worked out by the server at the moment that is asked about, from what it finds.
+    #[must_use]
+    pub fn telling_age(mut self) -> Self {
+        self.tells_age = true;
+        self
+    }
+
+    /// The sum of what a query answers at a moment. A failure is an answer too: it is asked again in the next period.
+    pub async fn ask(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
+        let slot = self.slot(query, at);
+        let mut told = slot.lock().await;
+        if let Some(told) = told.as_ref().filter(|told| self.is_within(told.at, at, 1)) {
+            return told.answer.clone();
+        }
+        let answer = self.fetch(query, at).await;
+        *told = Some(Told { at, answer: answer.clone() });
+        answer
+    }
+
+    /// Whether less than so many periods are between two moments. Whoever asks at the same time may do so a little
+    /// earlier.
+    fn is_within(&self, one: Time, other: Time, periods: u32) -> bool {
+        u128::from(one.nanos_since(other).unsigned_abs()) < (self.period * periods).as_nanos()
+    }
+
+    fn slot(&self, query: &str, now: Time) -> Slot {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { slots, swept } = &mut *known;
+        if swept.is_none_or(|swept| !self.is_within(swept, now, 1)) {
+            *swept = Some(now);
+            slots.retain(|_, slot| {
+                let asked = Arc::strong_count(slot) > 1;
+                asked
+                    || slot.try_lock().is_ok_and(|told| {
+                        told.as_ref().is_some_and(|told| self.is_within(told.at, now, FORGOTTEN))
+                    })
+            });
+        }
+        if let Some(slot) = slots.get(query) {
+            return Arc::clone(slot);
+        }
+        let slot = Slot::default();
+        slots.insert(query.into(), Arc::clone(&slot));
+        slot
+    }
+
+    async fn fetch(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
+        // The client counts from when it is a query's turn, and a deaf server may keep all turns for long.
+        let limit = self.client.limits().timeout;
+        tokio::time::timeout(limit, self.sum(query, at)).await.unwrap_or_else(|_| {
+            Err(failed(format!("no answer within {limit:?}, the waiting for a turn included")))
+        })
+    }
+
+    async fn sum(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
+        let query = Query::of_user(query, &Matchers::default()).map_err(failed)?;
+        let mut sum = Sum::default();
+        let (summary, _) = self.client.answer(&query, at, &mut sum).await.map_err(failed)?;
+        match summary.kind {
+            Some(Kind::Matrix) => {
+                let why = "the query answers a range and no number: put a function such as rate() around it";
+                return Err(failed(why));
+            }
+            Some(Kind::String) => return Err(failed("the query answers a text and no number")),
+            _ => {}
+        }
+        if sum.series == 0 {
+            return Err(Unknown::Empty("Prometheus"));
+        }
+        // A histogram is no number, and without it the sum would be too little.
+        if sum.is_no_number || summary.histograms > 0 {
+            return Err(Unknown::NotANumber);
+        }
+        let mut taken = sum.at;
+        if self.tells_age && query.is_bare() {
+            let mut ages = Oldest::default();
+            self.client.answer(&query.times(), at, &mut ages).await.map_err(failed)?;
+            taken = ages.at.or(taken);
+        }
+        Ok(Answer::Sum { sum: sum.total.milli_value(), at: taken })
+    }
+}
+
+fn failed(why: impl std::fmt::Display) -> Unknown {
+    Unknown::Failed(format!("unable to ask the Prometheus: {why}"))
+}
+
+/// The sum of all samples, exact to a billionth.
+#[derive(Default)]
+struct Sum {
+    series: u64,
+    total: Quantity,
+    at: Option<Time>,
+    is_no_number: bool,
+}
+
+impl Series for Sum {
+    fn begin(&mut self, _: Labels<'_>) -> Wants {
+        self.series += 1;
+        Wants::Points
+    }
+
+    fn point(&mut self, at: Time, value: f64) {
+        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+        match amount(value) {
+            Some(value) => self.total = self.total + value,
+            None => self.is_no_number = true,
+        }
+    }
+
+    fn discard(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A sample as an amount. Of its digits those from the tenth after the point on are left out: whatever was computed
+/// has noise there, which must not make a thousandth more of it. What has no others is still not nothing.
+fn amount(value: f64) -> Option<Quantity> {
+    if !value.is_finite() {
+        return None;
+    }
+    let digits = value.to_string();
+    let end = digits.find('.').map_or(digits.len(), |point| digits.len().min(point + 10));
+    let amount: Quantity = digits.get(..end)?.parse().ok()?;
+    if amount.is_zero() { digits.parse().ok() } else { Some(amount) }
+}
+
+/// When the oldest of all samples was taken, of values that are times.
+#[derive(Default)]
+struct Oldest {
+    at: Option<Time>,
+}
+
+impl Series for Oldest {
+    fn begin(&mut self, _: Labels<'_>) -> Wants {
+        Wants::Points
+    }
+
+    fn point(&mut self, _: Time, seconds: f64) {
+        let at = Time::from_nanos((seconds * 1e9) as i64);
+        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+    }
+
+    fn discard(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(values: &[f64]) -> Option<i64> {
+        let mut sum = Sum::default();
+        for value in values {
+            sum.point(Time::EPOCH, *value);
+        }
+        (!sum.is_no_number).then(|| sum.total.milli_value())
+    }
+
+    #[test]
+    fn samples_are_added_up_exactly_and_rounded_away_from_zero_once() {
+        for (values, milli) in [
+            (&[42.0][..], 42_000),
+            (&[0.0, -0.0], 0),
+            (&[0.0001, 0.0001], 1),
+            (&[-0.0001], -1),
+            (&[0.1 + 0.2], 300),
+            (&[0.1; 3], 300),
+            (&[0.7 + 0.1], 800),
+            (&[1e-12], 1),
+            (&[-5e-324], -1),
+            (&[123_456_789_012.3], 123_456_789_012_300),
+            (&[1e300], i64::MAX),
+            (&[-1e300], i64::MIN),
+            (&[1e300, 1e300], i64::MAX),
+            (&[f64::MAX, 1.5], i64::MAX),
+        ] {
+            assert_eq!(sum(values), Some(milli), "{values:?}");
+        }
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(sum(&[1.0, value]), None, "{value}");
+        }
+    }
+}
