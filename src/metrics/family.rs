@@ -76,6 +76,12 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
         }
     }
 
+    /// Ends the series whose labels are not to be kept.
+    pub fn retain(&self, keep: impl Fn(&[Box<str>; LABELS]) -> bool) {
+        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        series.retain(|entry| keep(&entry.values));
+    }
+
     /// Visits the values of all series that there are.
     pub fn each(&self, visit: impl Fn(&V)) {
         self.read().iter().for_each(|entry| visit(&entry.value));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   RecommenderMetrics, Health: what happened ──▶ Family ─ Counter | Gauge | Histogram ─┐
-//!   Objects: the state of the role, visited a page at a time ───────────────────────────┼─▶ Registry ─▶ Scrape: chunks
+//!   Objects, Watermarks: the state of the role, visited a page at a time ───────────────┼─▶ Registry ─▶ Scrape: chunks
 //!   /proc/self ─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -24,6 +24,7 @@ pub mod text;
 pub mod traffic;
 pub mod updater;
 pub mod value;
+pub mod watermark;
 
 pub use admission::{AdmissionMetrics, ReviewTimes};
 pub use definition::{Definition, Kind};
@@ -37,3 +38,7 @@ pub use registry::{Registry, Scrape};
 pub use traffic::Traffic;
 pub use updater::{PassTotals, Sized as UpdatedVpa, Tally, UpdaterMetrics};
 pub use value::{Counter, Gauge, Histogram};
+pub use watermark::{
+    LifecycleRow, RecommenderCall, Restrictions, Returned, SourceRow, WatermarkMetrics,
+    WatermarkObjects, WatermarkRow, Watermarks, client_label,
+};

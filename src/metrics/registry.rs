@@ -7,10 +7,11 @@ use bytes::Bytes;
 use super::{
     definition::{Definition, gauge},
     family::{Collected, Family, Series},
-    objects::{ObjectMetrics, ObjectScrape},
+    objects::{self, ObjectMetrics, ObjectScrape},
     process,
     text::write_header,
     value::{Counter, Gauge, Histogram, Value},
+    watermark::WatermarkObjects,
 };
 
 /// A chunk is sent once it has this many bytes. It may be longer by one series, or by one page of objects.
@@ -24,6 +25,7 @@ pub struct Registry {
     /// In order of their names.
     families: Vec<Arc<dyn Collected>>,
     objects: Option<Arc<ObjectMetrics>>,
+    watermarks: Option<Arc<WatermarkObjects>>,
 }
 
 impl fmt::Debug for Registry {
@@ -42,7 +44,7 @@ impl Default for Registry {
 impl Registry {
     /// What every process has: its own use of the machine, and its version.
     pub fn new() -> Self {
-        let mut registry = Self { families: Vec::new(), objects: None };
+        let mut registry = Self { families: Vec::new(), objects: None, watermarks: None };
         for family in process::families() {
             registry.add(family);
         }
@@ -82,11 +84,17 @@ impl Registry {
         self.objects = Some(Arc::new(objects));
     }
 
+    /// From now on the objects of a watermark controller are part of every scrape.
+    pub fn add_watermarks(&mut self, watermarks: WatermarkObjects) {
+        self.watermarks = Some(Arc::new(watermarks));
+    }
+
     /// What all families are, in the order in which they are printed.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut definitions: Vec<_> =
             self.families.iter().map(|family| *family.definition()).collect();
-        definitions.extend(self.objects.iter().flat_map(|objects| objects.definitions()));
+        let (vpas, watermarks) = (self.objects.as_deref(), self.watermarks.as_deref());
+        definitions.extend(objects::definitions(vpas, watermarks));
         definitions
     }
 
@@ -96,7 +104,7 @@ impl Registry {
             registry: self.clone(),
             next: 0,
             begun: None,
-            objects: self.objects.clone().map(ObjectScrape::new),
+            objects: ObjectScrape::new(self.objects.clone(), self.watermarks.clone()),
         }
     }
 
@@ -113,7 +121,7 @@ pub struct Scrape {
     next: usize,
     /// The family before `next`, with its series that are not written yet.
     begun: Option<(Arc<dyn Collected>, vec::IntoIter<Series>)>,
-    objects: Option<ObjectScrape>,
+    objects: ObjectScrape,
 }
 
 impl fmt::Debug for Scrape {
@@ -151,6 +159,6 @@ impl Scrape {
             }
             return true;
         }
-        self.objects.as_mut().is_some_and(|objects| objects.write(text))
+        self.objects.write(text)
     }
 }

@@ -41,14 +41,40 @@ pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, v
     text.push('\n');
 }
 
-/// One line of a series that nothing is kept of.
-pub fn write_row(text: &mut String, definition: &Definition, labels: &[&str], value: f64) {
-    text.push_str(definition.name);
-    text.push('{');
-    write_labels(text, definition.labels, labels);
-    text.push_str("} ");
-    write_float(text, value);
-    text.push('\n');
+/// The lines of a family that nothing is kept of. Its first two are written once there is a series.
+pub(super) struct Lines<'a> {
+    text: &'a mut String,
+    definition: &'a Definition,
+    begun: &'a mut bool,
+}
+
+impl<'a> Lines<'a> {
+    /// Of this family. `begun`: its first two lines were written.
+    pub(super) fn new(
+        text: &'a mut String,
+        definition: &'a Definition,
+        begun: &'a mut bool,
+    ) -> Self {
+        Self { text, definition, begun }
+    }
+
+    /// One line, with those labels of the family that its object has.
+    pub(super) fn write(&mut self, names: &[&str], values: &[&str], value: f64) {
+        // What is not known has no series: a NaN or an infinity would poison every sum over objects.
+        if !value.is_finite() {
+            return;
+        }
+        if !*self.begun {
+            write_header(self.text, self.definition);
+            *self.begun = true;
+        }
+        self.text.push_str(self.definition.name);
+        self.text.push('{');
+        write_labels(self.text, names, values);
+        self.text.push_str("} ");
+        write_float(self.text, value);
+        self.text.push('\n');
+    }
 }
 
 /// `name="value",...` without braces.

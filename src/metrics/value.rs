@@ -77,6 +77,13 @@ impl Gauge {
         self.0.store(value.to_bits(), Relaxed);
     }
 
+    /// So much more, or less.
+    pub fn add(&self, more: f64) {
+        let add = |value: u64| Some((f64::from_bits(value) + more).to_bits());
+        // The closure never declines, so this never fails.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, add);
+    }
+
     /// What it is.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))

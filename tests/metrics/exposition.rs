@@ -8,7 +8,7 @@ pub struct Exposition {
     families: BTreeMap<String, Family>,
 }
 
-/// A family. Labels stand in the order of the first series, without those that belong to the format.
+/// A family. Labels are those of all its series, in alphabetical order, without those that belong to the format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
     pub kind: String,
@@ -61,8 +61,11 @@ impl Family {
             }
             return;
         }
-        if self.series.is_empty() {
-            self.labels = pairs.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert!(pairs.is_sorted(), "{sample}: labels are in alphabetical order");
+        for (name, _) in pairs {
+            if let Err(place) = self.labels.binary_search_by(|known| known.as_str().cmp(name)) {
+                self.labels.insert(place, name.to_owned());
+            }
         }
         self.series.push(labels.to_owned());
     }

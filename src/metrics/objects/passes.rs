@@ -1,0 +1,201 @@
+//! Which families there are of single objects, and what each takes from the rows of a kind.
+
+use super::{ContainerRow, VpaRow};
+use crate::metrics::{
+    definition::{Definition, gauge},
+    watermark::Values,
+};
+
+/// A family, and what it takes from each row. The text format wants a family in one piece, so each is a pass of its
+/// own, over all kinds.
+pub(in crate::metrics) struct Pass {
+    pub definition: Definition,
+    /// What it takes of VPAs.
+    pub vpas: Option<Rows>,
+    /// What it takes of WPAs, and those of its labels that they have.
+    pub watermarks: Option<(&'static [&'static str], Values)>,
+}
+
+pub(in crate::metrics) enum Rows {
+    Info,
+    Vpa(fn(&VpaRow<'_>) -> Option<f64>),
+    Container(fn(&ContainerRow<'_>) -> Option<f64>),
+    Restrictions,
+}
+
+pub(super) const VPA_INFO: &[&str] = &["history_state", "kind", "name", "namespace", "update_mode"];
+pub(super) const OF_VPA: &[&str] = &["kind", "name", "namespace"];
+pub(super) const OF_CONTAINER: &[&str] = &["container", "kind", "name", "namespace", "resource"];
+pub(super) const RESTRICTED: &[&str] =
+    &["container", "kind", "name", "namespace", "reason", "resource"];
+
+const OF_WPA: &[&str] = OF_VPA;
+const OF_METRIC: &[&str] = &["kind", "metric", "name", "namespace"];
+const PER_RESOURCE: &str = "2 per container";
+const PER_RESOURCE_OR_METRIC: &str = "2 per container, 1 per metric of a WPA";
+const PER_WPA: &str = "1 per WPA";
+
+/// Of containers and of metrics of WPAs.
+const fn of_parts(name: &'static str, help: &'static str) -> Definition {
+    gauge(name, help).labels(
+        &["container", "kind", "metric", "name", "namespace", "resource"],
+        PER_RESOURCE_OR_METRIC,
+    )
+}
+
+const fn of_container(name: &'static str, help: &'static str) -> Definition {
+    gauge(name, help)
+        .labels(OF_CONTAINER, PER_RESOURCE)
+        .unit("cores or bytes")
+        .absent("the container has no recommendation")
+}
+
+const fn of_wpa(name: &'static str, help: &'static str) -> Definition {
+    gauge(name, help).labels(OF_WPA, PER_WPA).unit("replicas")
+}
+
+const AMOUNT: &str = "cores or bytes; of a WPA what the metric counts";
+
+pub(in crate::metrics) static PASSES: [Pass; 14] = [
+    Pass {
+        definition: gauge(
+            "plimsoll_object_info",
+            "Always 1; what else is to be known of an object.",
+        )
+        .labels(
+            &[
+                "dry_run",
+                "history_state",
+                "kind",
+                "name",
+                "namespace",
+                "target_kind",
+                "target_name",
+                "update_mode",
+            ],
+            "1 per VPA or WPA",
+        ),
+        vpas: Some(Rows::Info),
+        watermarks: Some((
+            &["dry_run", "kind", "name", "namespace", "target_kind", "target_name"],
+            Values::Whole(|_| Some(1.0)),
+        )),
+    },
+    Pass {
+        definition: gauge("plimsoll_staleness_seconds", "Age of the latest sample of an object.")
+            .labels(OF_VPA, "1 per VPA or WPA")
+            .unit("seconds")
+            .absent("no sample was ever seen"),
+        vpas: Some(Rows::Vpa(|row| row.staleness_seconds)),
+        watermarks: Some((OF_WPA, Values::Whole(|row| row.staleness_seconds))),
+    },
+    Pass {
+        definition: of_parts(
+            "plimsoll_value",
+            "What is measured. Of a VPA: the largest use of a container of late. Of a WPA: what is compared with the marks.",
+        )
+        .unit(AMOUNT)
+        .absent("no use was seen, or the metric is not known"),
+        vpas: Some(Rows::Container(|row| row.figures.peak)),
+        watermarks: Some((OF_METRIC, Values::Source(|row| Some(row.value_milli? / 1000.0)))),
+    },
+    Pass {
+        definition: of_parts(
+            "plimsoll_low",
+            "Below this something is done. Of a VPA: the lower bound, below which a request is raised. Of a WPA: the low mark, below which replicas are removed.",
+        )
+        .unit(AMOUNT)
+        .absent("the container has no recommendation, or the metric no mark"),
+        vpas: Some(Rows::Container(|row| Some(row.figures.lower))),
+        watermarks: Some((OF_METRIC, Values::Source(|row| Some(row.low_milli? / 1000.0)))),
+    },
+    Pass {
+        definition: of_parts(
+            "plimsoll_high",
+            "Above this something is done. Of a VPA: the upper bound, above which a request is cut. Of a WPA: the high mark, above which replicas are added.",
+        )
+        .unit(AMOUNT)
+        .absent("the container has no recommendation, or the metric no mark"),
+        vpas: Some(Rows::Container(|row| Some(row.figures.upper))),
+        watermarks: Some((OF_METRIC, Values::Source(|row| Some(row.high_milli? / 1000.0)))),
+    },
+    Pass {
+        definition: of_container("plimsoll_target", "What it should be. Of a VPA: the target."),
+        vpas: Some(Rows::Container(|row| Some(row.figures.target))),
+        watermarks: None,
+    },
+    Pass {
+        definition: of_parts(
+            "plimsoll_proposal",
+            "What it would be without limits. Of a VPA: the uncapped target. Of a WPA: the replicas that a metric asks for.",
+        )
+        .unit("cores or bytes; of a WPA replicas")
+        .absent("the container has no recommendation, or the metric is not known"),
+        vpas: Some(Rows::Container(|row| Some(row.figures.uncapped))),
+        watermarks: Some((OF_METRIC, Values::Source(|row| row.proposal))),
+    },
+    Pass {
+        definition: of_wpa(
+            "plimsoll_effective",
+            "What it is after everything that limits it. Of a WPA: the replicas that were decided last, in a dry run too.",
+        )
+        .absent("nothing could be decided yet"),
+        vpas: None,
+        watermarks: Some((OF_WPA, Values::Whole(|row| row.effective))),
+    },
+    Pass {
+        definition: of_wpa("plimsoll_min_replicas", "The fewest replicas that there may be."),
+        vpas: None,
+        watermarks: Some((OF_WPA, Values::Whole(|row| Some(row.min_replicas.into())))),
+    },
+    Pass {
+        definition: of_wpa("plimsoll_max_replicas", "The most replicas that there may be."),
+        vpas: None,
+        watermarks: Some((OF_WPA, Values::Whole(|row| Some(row.max_replicas.into())))),
+    },
+    Pass {
+        definition: gauge(
+            "plimsoll_transition_countdown_seconds",
+            "How long it is until replicas may be added (upscale) or removed (downscale) again, for all that the last change says; 0 once they may.",
+        )
+        .labels(&["kind", "name", "namespace", "transition"], "2 per WPA")
+        .unit("seconds")
+        .absent("replicas were never changed"),
+        vpas: None,
+        watermarks: Some((
+            &["kind", "name", "namespace", "transition"],
+            Values::Words(|row, each| row.each_countdown(each)),
+        )),
+    },
+    Pass {
+        definition: of_container(
+            "plimsoll_request",
+            "The request of a container as its pods have it.",
+        )
+        .absent("no pod with a request is known"),
+        vpas: Some(Rows::Container(|row| (row.request)(row.resource))),
+        watermarks: None,
+    },
+    Pass {
+        definition: of_container(
+            "plimsoll_confidence",
+            "How much the numbers rest on. Of a VPA: days of samples.",
+        )
+        .unit("days"),
+        vpas: Some(Rows::Container(|row| Some(f64::from(row.figures.confidence)))),
+        watermarks: None,
+    },
+    Pass {
+        definition: gauge(
+            "plimsoll_restricted_scaling",
+            "Whether the target would be another one, or pods would be changed, without this limit: 1 while it is so, else 0.",
+        )
+        .labels(
+            RESTRICTED,
+            "7 for each of 2 per container, 23 per VPA of an updater, 12 per WPA; with `restricted` only those that are 1",
+        )
+        .absent("the container has no recommendation, or nothing was decided about the WPA yet"),
+        vpas: Some(Rows::Restrictions),
+        watermarks: Some((&["kind", "name", "namespace", "reason"], Values::Restrictions)),
+    },
+];

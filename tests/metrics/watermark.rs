@@ -1,0 +1,396 @@
+//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and of what is
+//! there.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use plimsoll::{
+    metrics::{
+        Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
+        SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
+    },
+    watermark::{Restriction, Unknown, gate::Left},
+};
+use plimsoll_storage::VpaKey;
+
+use super::{objects::Fleet, scrape};
+
+/// What a role would remember of one object.
+#[derive(Clone)]
+pub struct Object {
+    key: VpaKey,
+    sources: Vec<SourceRow<'static>>,
+    labels: Vec<(&'static str, &'static str)>,
+    /// A metric has failed, so that little is known.
+    failed: bool,
+    dry_run: bool,
+}
+
+/// The objects of a role, in order of their keys.
+pub struct Herd(pub Vec<Object>);
+
+/// An object of which everything is known.
+pub fn web() -> Object {
+    let requests = SourceRow {
+        metric_name: "requests",
+        value_milli: Some(212_500.0),
+        high_milli: Some(150_000.0),
+        low_milli: Some(100_000.0),
+        proposal: Some(15.0),
+    };
+    Object {
+        key: VpaKey::new("shop", "web"),
+        sources: vec![requests],
+        labels: vec![("team/name", "front")],
+        failed: false,
+        dry_run: true,
+    }
+}
+
+impl Object {
+    fn show(&self, visit: &mut dyn FnMut(WatermarkRow<'_>)) {
+        let known = !self.failed;
+        let label =
+            |key: &str| self.labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+        let capped = [Restriction::UpscaleCapping, Restriction::DryRun];
+        let unknown = [Restriction::MetricUnknown, Restriction::DryRun];
+        let held = if known { capped } else { unknown };
+        visit(WatermarkRow {
+            key: &self.key,
+            target_kind: "Deployment",
+            target_name: "web-server",
+            dry_run: self.dry_run,
+            min_replicas: 2,
+            max_replicas: 40,
+            effective: known.then_some(13.0),
+            scaling_active: Some(known),
+            able_to_scale: Some(true),
+            scaling_limited: known.then_some(true),
+            scaling_blocked: None,
+            within_bounds: known.then_some(false),
+            upscale_capping: known.then_some(true),
+            downscale_capping: known.then_some(false),
+            restrictions: Some(Restrictions::from_iter(held)),
+            countdown: known.then_some(Left { up: 0.0, down: 287.5 }),
+            upscale_total: known.then_some(12),
+            downscale_total: known.then_some(0),
+            staleness_seconds: known.then_some(2.5),
+            lifecycle: known.then_some(LifecycleRow {
+                monitor_name: "errors",
+                monitor_namespace: "watch",
+                is_blocked: false,
+            }),
+            sources: &self.sources,
+            label: &label,
+        });
+    }
+}
+
+impl Watermarks for Herd {
+    fn visit(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(WatermarkRow<'_>),
+    ) -> Option<VpaKey> {
+        let rest = self.0.iter().filter(|object| after.is_none_or(|after| object.key > *after));
+        let page: Vec<&Object> = rest.take(PAGE).collect();
+        page.iter().for_each(|object| object.show(visit));
+        page.last().filter(|_| page.len() == PAGE).map(|last| last.key.clone())
+    }
+}
+
+fn shown(herd: Vec<Object>, cardinality: Cardinality, set: LabelSet, tags: &[&str]) -> String {
+    let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    let mut registry = Registry::new();
+    registry.add_watermarks(WatermarkObjects::new(Arc::new(Herd(herd)), cardinality, set, &tags));
+    scrape(registry)
+}
+
+/// The lines about objects, without what explains them.
+fn series(text: &str) -> Vec<&str> {
+    let is_of_objects = |line: &&str| line.starts_with("wpa_") || line.contains("kind=\"wpa\"");
+    text.lines().filter(is_of_objects).collect()
+}
+
+fn of_family<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
+    let begin = format!("{family}{{");
+    text.lines().filter_map(|line| line.strip_prefix(&begin)).collect()
+}
+
+/// Upstream's series of [`web`]. What begins with `@` stands for labels, which are not the same in each release.
+const UPSTREAMS: &str = r#"wpa_controller_conditions{condition="able_to_scale",@,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_conditions{condition="scaling_limited",@,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_downscale_replicas_total{@,wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_dry_run{@,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_high_watermak{@metric,wpa_name="web",wpa_namespace="shop"} 150000
+wpa_controller_high_watermark{@metric,wpa_name="web",wpa_namespace="shop"} 150000
+wpa_controller_labels_info{@labels,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_lifecycle_control_status{@lifecycle,monitor_name="errors",monitor_namespace="watch",wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_low_watermak{@metric,wpa_name="web",wpa_namespace="shop"} 100000
+wpa_controller_low_watermark{@metric,wpa_name="web",wpa_namespace="shop"} 100000
+wpa_controller_max_replicas{@,wpa_name="web",wpa_namespace="shop"} 40
+wpa_controller_min_replicas{@,wpa_name="web",wpa_namespace="shop"} 2
+wpa_controller_replicas_scaling_effective{@,wpa_name="web",wpa_namespace="shop"} 13
+wpa_controller_replicas_scaling_proposal{@metric,wpa_name="web",wpa_namespace="shop"} 15
+wpa_controller_restricted_scaling{@downscale_capping,wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_restricted_scaling{@upscale_capping,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_restricted_scaling{@within_bounds,wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_scaling_active{@,wpa_name="web",wpa_namespace="shop"} 1
+wpa_controller_transition_countdown{@,transition="downscale",wpa_name="web",wpa_namespace="shop"} 287.5
+wpa_controller_transition_countdown{@,transition="upscale",wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_upscale_replicas_total{@,wpa_name="web",wpa_namespace="shop"} 12
+wpa_controller_value{@metric,wpa_name="web",wpa_namespace="shop"} 212500
+"#;
+
+/// A release, and the labels that came with time; empty where it has not got them.
+struct Release {
+    set: LabelSet,
+    dry_run: &'static str,
+    namespace: &'static str,
+    target: &'static str,
+}
+
+const RESOURCE: &str =
+    r#"resource_kind="Deployment",resource_name="web-server",resource_namespace="shop""#;
+
+impl Release {
+    fn upstreams(&self) -> String {
+        let Self { dry_run, namespace, target, .. } = self;
+        let mut text = UPSTREAMS.to_owned();
+        for reason in ["downscale_capping", "upscale_capping", "within_bounds"] {
+            let labels = format!("{dry_run}{namespace}reason=\"{reason}\",{RESOURCE}{target}");
+            text = text.replace(&format!("@{reason}"), &labels);
+        }
+        let metric = format!("{dry_run}metric_name=\"requests\",{namespace}{RESOURCE}{target}");
+        text.replace("@metric", &metric)
+            .replace("@lifecycle", &format!("{dry_run}lifecycle_status=\"blocked\""))
+            .replace(
+                "@labels",
+                &format!("{dry_run}{namespace}resource_namespace=\"shop\",team_name=\"front\""),
+            )
+            .replace('@', &format!("{dry_run}{namespace}{RESOURCE}{target}"))
+    }
+}
+
+#[test]
+fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
+    let (none, namespace, target) = ("", "namespace=\"shop\",", ",target_name=\"web-server\"");
+    let releases = [
+        Release { set: LabelSet::V10, dry_run: none, namespace: none, target: none },
+        Release { set: LabelSet::V11, dry_run: none, namespace, target },
+        Release { set: LabelSet::V12, dry_run: "dry_run=\"true\",", namespace, target },
+    ];
+    for release in releases {
+        let text = shown(vec![web()], Cardinality::Off, release.set, &["team/name"]);
+        let wanted = release.upstreams();
+        assert_eq!(series(&text), wanted.lines().collect::<Vec<_>>(), "{:?}", release.set);
+    }
+}
+
+#[test]
+fn a_family_is_explained_once_and_before_its_series() {
+    let other = Object { key: VpaKey::new("shop", "worker"), ..web() };
+    let text = shown(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
+    let (_, text) = text.split_once("# HELP wpa_controller_value").expect("it is there");
+    let wanted = concat!(
+        " What is compared with the marks.\n",
+        "# TYPE wpa_controller_value gauge\n",
+        "wpa_controller_value{metric_name=\"requests\",resource_kind=\"Deployment\",resource_name=\"web-server\",",
+        "resource_namespace=\"shop\",wpa_name=\"web\",wpa_namespace=\"shop\"} 212500\n",
+        "wpa_controller_value{metric_name=\"requests\",resource_kind=\"Deployment\",resource_name=\"web-server\",",
+        "resource_namespace=\"shop\",wpa_name=\"worker\",wpa_namespace=\"shop\"} 212500\n",
+    );
+    assert_eq!(text, wanted);
+}
+
+#[test]
+fn our_own_series_tell_all_that_holds() {
+    let text = shown(vec![web()], Cardinality::All, LabelSet::V12, &[]);
+    let ours: Vec<_> =
+        series(&text).into_iter().filter(|line| line.starts_with("plimsoll_")).collect();
+    let wanted = r#"plimsoll_object_info{dry_run="true",kind="wpa",name="web",namespace="shop",target_kind="Deployment",target_name="web-server"} 1
+plimsoll_staleness_seconds{kind="wpa",name="web",namespace="shop"} 2.5
+plimsoll_value{kind="wpa",metric="requests",name="web",namespace="shop"} 212.5
+plimsoll_low{kind="wpa",metric="requests",name="web",namespace="shop"} 100
+plimsoll_high{kind="wpa",metric="requests",name="web",namespace="shop"} 150
+plimsoll_proposal{kind="wpa",metric="requests",name="web",namespace="shop"} 15
+plimsoll_effective{kind="wpa",name="web",namespace="shop"} 13
+plimsoll_min_replicas{kind="wpa",name="web",namespace="shop"} 2
+plimsoll_max_replicas{kind="wpa",name="web",namespace="shop"} 40
+plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",transition="downscale"} 287.5
+plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",transition="upscale"} 0
+"#;
+    let wanted: Vec<String> = wanted.lines().map(str::to_owned).collect();
+    let restrictions = Restriction::ALL.map(|reason| {
+        let holds = [Restriction::UpscaleCapping, Restriction::DryRun].contains(&reason);
+        let (reason, holds) = (reason.word(), u8::from(holds));
+        format!(
+            "plimsoll_restricted_scaling{{kind=\"wpa\",name=\"web\",namespace=\"shop\",reason=\"{reason}\"}} {holds}"
+        )
+    });
+    let wanted: Vec<String> = wanted.into_iter().chain(restrictions).collect();
+    assert_eq!(ours, wanted);
+}
+
+#[test]
+fn only_restrictions_and_whole_objects_are_left_of_ours_when_asked_so() {
+    let text = shown(vec![web()], Cardinality::Restricted, LabelSet::V12, &[]);
+    assert_eq!(of_family(&text, "plimsoll_restricted_scaling").len(), 2);
+    assert_eq!(of_family(&text, "plimsoll_effective").len(), 1);
+    assert_eq!(of_family(&text, "plimsoll_value").len(), 0);
+    assert_eq!(of_family(&text, "wpa_controller_value").len(), 1, "upstream's are there anyway");
+    assert_eq!(of_family(&text, "wpa_controller_restricted_scaling").len(), 3);
+}
+
+#[test]
+fn what_is_not_known_after_a_failure_has_no_series() {
+    let sources = vec![
+        SourceRow { metric_name: "requests", value_milli: Some(f64::NAN), ..SourceRow::default() },
+        SourceRow { metric_name: "errors", high_milli: Some(0.0), ..SourceRow::default() },
+    ];
+    let failed = Object { failed: true, sources, ..web() };
+    let text = shown(vec![failed], Cardinality::All, LabelSet::V12, &[]);
+    for absent in [
+        "wpa_controller_value",
+        "wpa_controller_restricted_scaling",
+        "wpa_controller_replicas_scaling_effective",
+        "wpa_controller_replicas_scaling_proposal",
+        "wpa_controller_low_watermark",
+        "wpa_controller_transition_countdown",
+        "wpa_controller_upscale_replicas_total",
+        "wpa_controller_lifecycle_control_status",
+        "plimsoll_value",
+        "plimsoll_effective",
+        "plimsoll_staleness_seconds",
+    ] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    let active = of_family(&text, "wpa_controller_scaling_active");
+    assert!(active.len() == 1 && active[0].ends_with("} 0"), "{active:?}");
+    let marks = of_family(&text, "wpa_controller_high_watermak");
+    assert!(marks.len() == 1 && marks[0].ends_with("} 0"), "a mark of zero is known: {marks:?}");
+    let unknown = "reason=\"metric_unknown\"} 1";
+    assert!(of_family(&text, "plimsoll_restricted_scaling").iter().any(|it| it.ends_with(unknown)));
+}
+
+#[test]
+fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
+    let live =
+        |dry_run| shown(vec![Object { dry_run, ..web() }], Cardinality::All, LabelSet::V12, &[]);
+    assert!(!live(true).contains("dry_run=\"false\"") && !live(false).contains("dry_run=\"true\""));
+    let gone = shown(Vec::new(), Cardinality::All, LabelSet::V12, &["team"]);
+    assert_eq!(series(&gone), [""; 0]);
+    assert!(!gone.contains("wpa_controller"), "a family without series is not explained: {gone}");
+}
+
+#[test]
+fn a_namesake_takes_the_place_of_a_metric_upstream_and_a_number_with_us() {
+    let of = |value| SourceRow { value_milli: Some(value), ..web().sources[0] };
+    let twice = Object { sources: vec![of(1000.0), of(2000.0)], ..web() };
+    let text = shown(vec![twice], Cardinality::All, LabelSet::V10, &[]);
+    let upstreams = of_family(&text, "wpa_controller_value");
+    assert!(upstreams.len() == 1 && upstreams[0].ends_with("} 2000"), "{upstreams:?}");
+    let ours = of_family(&text, "plimsoll_value");
+    let wanted = [
+        r#"kind="wpa",metric="requests",name="web",namespace="shop"} 1"#,
+        r##"kind="wpa",metric="requests#2",name="web",namespace="shop"} 2"##,
+    ];
+    assert_eq!(ours, wanted);
+}
+
+#[test]
+fn labels_of_objects_have_names_that_prometheus_takes_and_each_its_own() {
+    let labels =
+        vec![("team/name", "front"), ("a.b", "dot"), ("a-b", "dash \"x\""), ("dry_run", "mine")];
+    let keys = ["a.b", "dry_run", "team/name", "a-b", "missing"];
+    let text = shown(vec![Object { labels, ..web() }], Cardinality::Off, LabelSet::V12, &keys);
+    let wanted = concat!(
+        r#"a_b="dash \"x\"",a_b_2="dot",dry_run="true",dry_run_2="mine",missing="",namespace="shop","#,
+        r#"resource_namespace="shop",team_name="front",wpa_name="web",wpa_namespace="shop"} 1"#,
+    );
+    assert_eq!(of_family(&text, "wpa_controller_labels_info"), [wanted]);
+}
+
+#[test]
+fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_kind() {
+    let named = |number| Object { key: VpaKey::new("shop", format!("web-{number:04}")), ..web() };
+    let count = 3 * PAGE + 1;
+    let herd = Herd((0..count).map(named).collect());
+    let mut registry = Registry::new();
+    registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(count)), Cardinality::All));
+    let objects = WatermarkObjects::new(Arc::new(herd), Cardinality::All, LabelSet::V12, &[]);
+    registry.add_watermarks(objects);
+    let registry = Arc::new(registry);
+    let chunks: Vec<_> = registry.scrape().collect();
+    assert!(chunks.len() > 10, "only {} chunks", chunks.len());
+    let text: Vec<u8> = chunks.concat();
+    let text = String::from_utf8(text).expect("UTF-8");
+    // A family that came in two pieces would not be read.
+    let read = super::Exposition::parse(&text);
+    let mut seen = HashSet::new();
+    assert!(series(&text).into_iter().all(|line| seen.insert(line)), "a series comes twice");
+    let of_wpas = of_family(&text, "plimsoll_high");
+    assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"wpa\"")).count(), count);
+    assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"vpa\"")).count(), 2 * count);
+    assert_eq!(read.family("wpa_controller_value").series.len(), count);
+}
+
+#[test]
+fn recommenders_that_nobody_asks_any_more_have_no_series() {
+    let mut registry = Registry::new();
+    let metrics = WatermarkMetrics::new(&mut registry);
+    let registry = Arc::new(registry);
+    let text = || String::from_utf8(registry.scrape().flatten().collect()).expect("UTF-8");
+    let call = metrics.call("https://user:secret@one/scale?token=secret");
+    assert!(text().contains("http_client_requests_inflight{client=\"https://one/scale\"} 1\n"));
+    call.answered("POST", 307, Duration::from_millis(50));
+    call.answered("POST", 200, Duration::from_millis(350));
+    call.failed();
+    drop(call);
+    metrics.call("http://two").answered("POST", 200, Duration::from_secs(2));
+    let told = text();
+    for wanted in [
+        r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.3"} 0"#,
+        r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.6"} 1"#,
+        r#"http_client_requests_errors_total{client="https://one/scale"} 1"#,
+        r#"http_client_requests_errors_total{client="http://two"} 0"#,
+        r#"http_client_requests_inflight{client="https://one/scale"} 0"#,
+        r#"http_client_requests_total{client="https://one/scale",code="307",method="post"} 1"#,
+    ] {
+        assert!(told.lines().any(|line| line == wanted), "{wanted} is not in {told}");
+    }
+    assert!(!told.contains("secret"), "{told}");
+    metrics.keep_clients(&HashSet::from(["http://two".to_owned()]));
+    let told = text();
+    assert!(!told.contains("https://one") && told.contains("http://two"), "{told}");
+}
+
+#[test]
+fn looks_at_objects_are_counted_as_upstreams_framework_does() {
+    let mut registry = Registry::new();
+    let metrics = WatermarkMetrics::new(&mut registry);
+    metrics.set_workers(4);
+    metrics.set_queue_depth(7);
+    metrics.begin_reconcile(Duration::from_secs(3));
+    metrics.begin_reconcile(Duration::ZERO);
+    metrics.end_reconcile("held", Returned::RequeueAfter, Duration::from_millis(30));
+    metrics.end_reconcile("failed", Returned::Error, Duration::from_secs(61));
+    metrics.begin_reconcile(Duration::ZERO);
+    metrics.count_answer("external", Ok(()));
+    metrics.count_answer("prometheus", Err(&Unknown::NotANumber));
+    let text = scrape(registry);
+    for wanted in [
+        r#"controller_runtime_active_workers{controller="watermarkpodautoscaler"} 1"#,
+        r#"controller_runtime_max_concurrent_reconciles{controller="watermarkpodautoscaler"} 4"#,
+        r#"controller_runtime_reconcile_errors_total{controller="watermarkpodautoscaler"} 1"#,
+        r#"controller_runtime_reconcile_time_seconds_bucket{controller="watermarkpodautoscaler",le="60"} 1"#,
+        r#"controller_runtime_reconcile_total{controller="watermarkpodautoscaler",result="requeue"} 0"#,
+        r#"controller_runtime_reconcile_total{controller="watermarkpodautoscaler",result="requeue_after"} 1"#,
+        r#"plimsoll_metric_outcomes_total{outcome="not_a_number",source="prometheus"} 1"#,
+        r#"plimsoll_metric_outcomes_total{outcome="ok",source="external"} 1"#,
+        r#"plimsoll_watermark_lateness_seconds_bucket{le="2"} 2"#,
+        r#"plimsoll_watermark_reconciles_total{outcome="held"} 1"#,
+        r#"workqueue_depth{controller="watermarkpodautoscaler",name="watermarkpodautoscaler"} 7"#,
+    ] {
+        assert!(text.lines().any(|line| line == wanted), "{wanted} is not in {text}");
+    }
+}
