@@ -164,7 +164,8 @@ pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
     let start = Start {
         role: "admission controller",
         name: None,
-        workers: 4,
+        // Connections have loops of their own.
+        workers: 1,
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),

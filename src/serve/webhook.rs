@@ -8,6 +8,7 @@
 mod answer;
 mod connections;
 mod exact;
+mod loops;
 mod observer;
 mod parts;
 mod reach;
@@ -31,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 use self::{
     answer::{BodyLimits, answer},
     connections::{Activity, Connections},
+    loops::Loops,
 };
 use super::socket::{ServeError, Socket, finish};
 
@@ -120,7 +122,10 @@ impl Webhook {
         let (leave, left) = watch::channel(());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let mut connections = Connections::new(self.limits.connections);
-        let attend = |stream| {
+        let mut loops = Loops::start();
+        let attend = |stream: TcpStream| {
+            // It moves from the loop that listens to the one that it will live on.
+            let Ok(stream) = stream.into_std() else { return };
             let activity = Arc::new(Activity::default());
             let connection = Connection {
                 acceptor: acceptor.clone(),
@@ -128,7 +133,7 @@ impl Webhook {
                 activity: Arc::clone(&activity),
                 limits: self.limits,
             };
-            if !connections.add(&activity, connection.attend(stream, left.clone())) {
+            if !connections.add(&activity, loops.next(), connection.attend(stream, left.clone())) {
                 reviews.observer().turned_away("crowded");
             }
         };
@@ -146,8 +151,9 @@ struct Connection {
 }
 
 impl Connection {
-    async fn attend(self, stream: TcpStream, mut left: watch::Receiver<()>) {
+    async fn attend(self, stream: std::net::TcpStream, mut left: watch::Receiver<()>) {
         let Self { acceptor, reviews, activity, limits } = self;
+        let Ok(stream) = TcpStream::from_std(stream) else { return };
         // Answers are small, and nobody should wait for them to be filled up.
         let _ = stream.set_nodelay(true);
         // TLS reads a few kilobytes at a time: a review is taken from the kernel in one piece all the same.

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::{
+    runtime::Handle,
+    task::{AbortHandle, JoinSet},
+};
 
 /// What happens on one connection.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ impl Connections {
 
     /// Takes one more. When there are as many as there may be, the one goes that has asked nothing for the longest time;
     /// `false` when all of them are being answered.
-    pub fn add<F>(&mut self, activity: &Arc<Activity>, connection: F) -> bool
+    pub fn add<F>(&mut self, activity: &Arc<Activity>, on: &Handle, connection: F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -107,7 +110,7 @@ impl Connections {
             let (_, task) = self.members.swap_remove(place);
             task.abort();
         }
-        self.members.push((Arc::clone(activity), self.tasks.spawn(connection)));
+        self.members.push((Arc::clone(activity), self.tasks.spawn_on(connection, on)));
         true
     }
 }
@@ -119,20 +122,24 @@ mod tests {
     #[tokio::test]
     async fn who_has_been_silent_for_longest_goes_and_who_is_answered_stays() {
         let mut connections = Connections::new(2);
+        let here = Handle::current();
         let new = || Arc::new(Activity::default());
         let (first, second, third, fourth) = (new(), new(), new(), new());
-        assert!(connections.add(&first, std::future::pending()));
-        assert!(connections.add(&second, std::future::pending()));
+        assert!(connections.add(&first, &here, std::future::pending()));
+        assert!(connections.add(&second, &here, std::future::pending()));
         let busy = Arc::clone(&first).begin();
-        assert!(connections.add(&third, std::future::pending()), "the second makes room");
+        assert!(connections.add(&third, &here, std::future::pending()), "the second makes room");
         let live = |connections: &Connections, wanted: &Arc<Activity>| {
             connections.members.iter().any(|(activity, _)| Arc::ptr_eq(activity, wanted))
         };
         assert!(live(&connections, &first) && !live(&connections, &second));
         let also_busy = Arc::clone(&third).begin();
-        assert!(!connections.add(&fourth, std::future::pending()), "everybody is being answered");
+        assert!(
+            !connections.add(&fourth, &here, std::future::pending()),
+            "everybody is being answered"
+        );
         drop((busy, also_busy));
-        assert!(connections.add(&fourth, std::future::pending()));
+        assert!(connections.add(&fourth, &here, std::future::pending()));
         assert!(!live(&connections, &first), "its answer ended before the other's");
     }
 

@@ -173,7 +173,9 @@ mod tests {
 
     #[test]
     fn what_is_no_review_is_left_to_others() {
-        for body in ["", "[]", "{", r#"{"request": 1}"#, r#"{"request": {"object": {"a": 1}"#, "\"\\"] {
+        for body in
+            ["", "[]", "{", r#"{"request": 1}"#, r#"{"request": {"object": {"a": 1}"#, "\"\\"]
+        {
             assert_eq!(part(body.as_bytes()), None, "{body}");
         }
         // Somewhere else it is another object.
