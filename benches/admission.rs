@@ -24,11 +24,11 @@ mod process;
 mod question;
 #[path = "admission/rivals.rs"]
 mod rivals;
-#[path = "admission/wire.rs"]
-mod wire;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "admission/wire.rs"]
+mod wire;
 
 use std::{
     process::ExitCode,

@@ -1,5 +1,8 @@
 //! The CustomResourceDefinitions of `plimsoll crds`: the same as upstream's, field by field, and as committed.
 
+mod switch;
+mod watermark;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

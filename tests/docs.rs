@@ -76,6 +76,7 @@ fn the_flags_in_the_documentation_are_those_of_the_code() {
     flag_tables("recommender", "Recommender", flags::recommender());
     flag_tables("admission controller", "Admission controller", flags::admission());
     flag_tables("updater", "Updater", flags::updater());
+    flag_tables("watermark", "Watermark controller", flags::watermark());
 }
 
 fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {
@@ -222,7 +223,7 @@ fn every_command_line_in_the_documentation_can_be_run() {
     assert!(refused.is_err_and(|line| line.contains("--storage")));
 }
 
-/// What the shell examples of a page run of ours, continued lines joined, without what it is piped into.
+/// What the shell examples of a page run of ours, continued lines joined, without what it is piped or written into.
 fn command_lines(page: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for block in page.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
@@ -230,7 +231,8 @@ fn command_lines(page: &str) -> Vec<String> {
         for line in joined.lines().map(str::trim) {
             let line = line.replace("cargo run --release -- ", "plimsoll ");
             let own = line.split(" #").next().unwrap_or_default();
-            let own = own.split(" | ").next().unwrap_or_default().trim();
+            let own = own.split(" | ").next().unwrap_or_default();
+            let own = own.split(" > ").next().unwrap_or_default().trim();
             lines.extend(own.starts_with("plimsoll ").then(|| own.to_owned()));
         }
     }

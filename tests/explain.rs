@@ -2,6 +2,7 @@
 
 mod annotated;
 mod pod;
+mod watermark;
 
 use std::{
     net::TcpListener,
@@ -286,8 +287,11 @@ fn a_cluster_that_cannot_be_reached_is_one_line_within_seconds() {
 
 #[test]
 fn only_what_can_be_explained_is_offered() {
-    let said = refused(&plimsoll(&["explain", "wpa", "web"]).output().expect("starts"), 2);
-    assert!(said.contains("unrecognized subcommand 'wpa'") && said.contains("'vpa'"), "{said}");
+    let said = refused(&plimsoll(&["explain", "hpa", "web"]).output().expect("starts"), 2);
+    assert!(
+        said.contains("unrecognized subcommand 'hpa'") && said.contains("'vpa', 'wpa'"),
+        "{said}"
+    );
     let said = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
     assert!(said.contains("NAMESPACE/NAME"), "{said}");
 }

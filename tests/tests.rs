@@ -22,6 +22,7 @@ mod model;
 mod prometheus;
 mod quantity;
 mod recommender;
+mod scaling;
 mod schema;
 mod serve;
 mod sim;

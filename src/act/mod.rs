@@ -16,10 +16,12 @@
 //! - `eviction` and `resize` are one write to a pod each, with all that the server may answer.
 //! - `request` is how all of these ask: with a time limit, counted.
 //! - `registration`, `certificate_secret` and `webhook_lease` are the admission controller's three writes.
+//! - `dry_run` is a switch that a person turns.
 //! - `access` asks beforehand what is allowed, `writes` counts what became of every write.
 
 pub mod access;
 pub mod certificate_secret;
+pub mod dry_run;
 pub mod election;
 pub mod event;
 pub mod eviction;
@@ -39,11 +41,13 @@ pub mod replicas;
 mod request;
 pub mod resize;
 pub mod status;
+pub mod watermark;
 pub mod webhook_lease;
 pub mod writes;
 
 pub use access::{Rule, Verdict, may};
 pub use certificate_secret::CertificateSecret;
+pub use dry_run::set_dry_run;
 pub use election::{Election, ElectionOptions, ElectionState, Standing};
 pub use event::{About, EventWriter, Events, Happening, events};
 pub use eviction::{Evicted, evict};
@@ -60,5 +64,6 @@ pub use replicas::scale;
 pub use request::Failed;
 pub use resize::{Resized, resize};
 pub use status::{Outcome, Source, StatusPatch, write_status};
+pub use watermark::{Part, Pen, Unwritten, status_patch};
 pub use webhook_lease::WebhookLease;
 pub use writes::WriteStats;

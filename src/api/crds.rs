@@ -11,8 +11,10 @@ use plimsoll_storage::checkpoint::{
 use serde_json::Value;
 
 use crate::api::{
+    foreign::{ObjectStatus, PodsStatus},
     schema,
     vpa::{VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus},
+    wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
 };
 
 /// Why the definitions could not be made: a type of ours has no structural schema.
@@ -49,7 +51,23 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
             &["spec"],
         )?,
     );
-    Ok(vec![checkpoint, vpa])
+    Ok(vec![checkpoint, vpa, watermark()?])
+}
+
+/// What users write is refused for nothing that upstream's definition lets pass, and has no defaults: what a user left
+/// out stays left out for whoever compares objects with the files that they came from.
+fn watermark() -> Result<CustomResourceDefinition, serde_json::Error> {
+    let mut schema = schema::of_object::<WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus>(
+        "Keeps metrics of a workload between two marks by the number of its replicas.",
+        &[],
+    )?;
+    let metrics = schema::inner(&mut schema, &["status", "currentMetrics"]);
+    if let Some(items) = metrics.and_then(schema::items) {
+        let kinds = items.properties.get_or_insert_default();
+        kinds.insert("object".into(), schema::of_part::<ObjectStatus>()?);
+        kinds.insert("pods".into(), schema::of_part::<PodsStatus>()?);
+    }
+    Ok(complete(WatermarkPodAutoscaler::crd(), &schema))
 }
 
 /// All definitions as one YAML stream.

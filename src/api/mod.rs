@@ -2,8 +2,10 @@
 //! them.
 
 pub mod crds;
+mod foreign;
 pub mod resources;
 mod schema;
+pub mod trace;
 pub mod vpa;
 pub mod wpa;
 

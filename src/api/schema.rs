@@ -4,7 +4,9 @@
 //! says so, a variant with a comment is a case of its own. Kubernetes and its users write CRDs otherwise,
 //! and an API server rejects half of that. So it is rewritten here, once, for all of our kinds.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -36,6 +38,27 @@ pub(super) fn of_object<Spec: JsonSchema, Status: JsonSchema>(
     serde_json::from_value(schema)
 }
 
+/// The schema of one type within such an object.
+pub(super) fn of_part<T: JsonSchema>() -> Result<JSONSchemaProps, serde_json::Error> {
+    serde_json::from_value(of_type::<T>())
+}
+
+/// What stands at the end of a path of fields.
+pub(super) fn inner<'a>(
+    schema: &'a mut JSONSchemaProps,
+    path: &[&str],
+) -> Option<&'a mut JSONSchemaProps> {
+    path.iter().try_fold(schema, |schema, name| schema.properties.as_mut()?.get_mut(*name))
+}
+
+/// What each item of a list is.
+pub(super) fn items(schema: &mut JSONSchemaProps) -> Option<&mut JSONSchemaProps> {
+    match schema.items.as_mut()? {
+        JSONSchemaPropsOrArray::Schema(items) => Some(items),
+        JSONSchemaPropsOrArray::Schemas(_) => None,
+    }
+}
+
 fn of_type<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -52,6 +75,7 @@ fn rewrite(schema: &mut Value) {
     map.remove("default");
     leave_out_null(map);
     merge_cases(map);
+    mark_selector(map);
     if let Some(Value::Array(required)) = map.get_mut("required") {
         required.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
     }
@@ -103,4 +127,19 @@ fn merge_cases(map: &mut Map<String, Value>) {
     map.remove("oneOf");
     map.insert("type".into(), "string".into());
     map.insert("enum".into(), names.into());
+}
+
+/// A label selector is one value to whoever applies objects: half of two would be a third.
+fn mark_selector(map: &mut Map<String, Value>) {
+    let Some(Value::Object(properties)) = map.get_mut("properties") else { return };
+    if !properties.contains_key("matchLabels") {
+        return;
+    }
+    if let Some(expressions) = properties.get_mut("matchExpressions") {
+        expressions["x-kubernetes-list-type"] = "atomic".into();
+        if let Some(values) = expressions.pointer_mut("/items/properties/values") {
+            values["x-kubernetes-list-type"] = "atomic".into();
+        }
+    }
+    map.insert("x-kubernetes-map-type".into(), "atomic".into());
 }

@@ -7,6 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::trace::Trace;
 use crate::quantity::Quantity;
 
 /// How a workload follows metrics that are to stay between two marks.
@@ -299,6 +300,9 @@ pub struct WatermarkPodAutoscalerStatus {
     /// The generation of this object that the status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// How the last decision came about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Trace>,
 }
 
 /// What one metric was. More kinds are in the definition for what others wrote.

@@ -3,8 +3,10 @@
 
 use std::ffi::OsString;
 
-use super::{Command, admission, explain, one_line, output::Problem, parse, recommender, updater};
-use crate::run::{AdmissionConfig, RecommenderConfig, UpdaterConfig};
+use super::{
+    Command, admission, explain, one_line, output::Problem, parse, recommender, updater, watermark,
+};
+use crate::run::{AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig};
 
 /// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever
 /// runs one inside of another program.
@@ -52,6 +54,23 @@ pub fn updater_config(
     }
 }
 
+/// The same for a watermark controller, which is in a namespace `default` unless `NAMESPACE` or a flag says another.
+/// `variable` looks into the environment.
+pub fn watermark_config(
+    flags: &[&str],
+    variable: impl Fn(&str) -> String,
+) -> Result<WatermarkConfig, String> {
+    let words = ["plimsoll", watermark::NAME].into_iter().chain(flags.iter().copied());
+    let (cli, typed) =
+        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
+    match cli.command {
+        Command::Watermark(arguments) => arguments
+            .config(&typed, variable, Some("default".to_owned()))
+            .map_err(Problem::into_message),
+        _ => Err("these are no flags of a watermark controller".to_owned()),
+    }
+}
+
 /// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
 /// refuses it. For documentation: what it shows is to work.
 pub fn check(words: &[&str]) -> Result<(), String> {
@@ -74,6 +93,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Doctor(arguments) => {
             arguments.config(variable).map(drop).map_err(Problem::into_message)
         }
+        Command::Watermark(arguments) => arguments.check(&typed).map_err(Problem::into_message),
         Command::Explain(arguments) => {
             explain::check(&arguments, &typed).map_err(Problem::into_message)
         }

@@ -2,6 +2,7 @@
 
 pub(super) mod pod;
 pub(super) mod vpa;
+pub(super) mod wpa;
 
 use std::path::PathBuf;
 
@@ -27,9 +28,11 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll explain vpa shop/web             why its numbers are what they are
   plimsoll explain pod shop/web-5d9c-x2x4z  why the updater leaves it as it is
+  plimsoll explain wpa shop/web             why it has so many replicas
 
-Both decide anew, by the code of the recommender and of the updater, and say
-more with --help: plimsoll explain pod --help. Nothing is written.";
+The first two decide anew, by the code of the recommender and of the updater,
+the third tells what the watermark controller decided. All say more with --help:
+plimsoll explain pod --help. Nothing is written.";
 
 /// Says why the numbers of an object are what they are, or what becomes of it
 #[derive(Debug, Args)]
@@ -46,6 +49,8 @@ enum Kind {
     Vpa(Box<vpa::VpaArgs>),
     #[command(aliases = ["pods", "po"])]
     Pod(Box<pod::PodArgs>),
+    #[command(aliases = ["watermarkpodautoscaler", "watermarkpodautoscalers"])]
+    Wpa(Box<wpa::WpaArgs>),
 }
 
 /// Which object, where, and in which form it is explained.
@@ -73,7 +78,7 @@ pub struct ObjectArgs {
 }
 
 /// `shop/web` or `web`.
-fn name(text: &str) -> Result<(Option<String>, String), String> {
+pub(super) fn name(text: &str) -> Result<(Option<String>, String), String> {
     let (namespace, name) = match text.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
@@ -111,6 +116,7 @@ pub fn run(arguments: &ExplainArgs, typed: &Typed, terminal: &Terminal) -> Resul
     match &arguments.kind {
         Kind::Vpa(arguments) => vpa::run(arguments, terminal),
         Kind::Pod(arguments) => pod::run(arguments, typed, terminal),
+        Kind::Wpa(arguments) => wpa::run(arguments, terminal),
     }
 }
 
@@ -119,6 +125,7 @@ pub fn check(arguments: &ExplainArgs, typed: &Typed) -> Result<(), Problem> {
     match &arguments.kind {
         Kind::Vpa(arguments) => arguments.config().map(drop),
         Kind::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
+        Kind::Wpa(arguments) => arguments.check(),
     }
 }
 

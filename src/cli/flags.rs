@@ -2,7 +2,7 @@
 
 use clap::Arg;
 
-use super::{admission, command, recommender, updater};
+use super::{admission, command, recommender, updater, watermark};
 
 /// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +34,18 @@ pub fn updater() -> Vec<Flag> {
     of(updater::NAME)
 }
 
+/// All flags of the watermark controller, in the order of `--help`.
+pub fn watermark() -> Vec<Flag> {
+    of(watermark::NAME)
+}
+
 fn of(role: &str) -> Vec<Flag> {
     let mut root = command();
     root.build();
     let role = root.find_subcommand(role);
     let arguments = role.into_iter().flat_map(clap::Command::get_arguments);
-    arguments.filter(|argument| argument.get_id() != "help").filter_map(flag).collect()
+    let ends = |argument: &&Arg| argument.get_id() == "help" || argument.get_id() == "version";
+    arguments.filter(|argument| !ends(argument)).filter_map(flag).collect()
 }
 
 fn flag(argument: &Arg) -> Option<Flag> {

@@ -19,6 +19,7 @@ mod exit;
 mod explain;
 pub mod flags;
 mod gates;
+mod goflag;
 mod guards;
 mod identity;
 mod klog;
@@ -37,6 +38,7 @@ mod typed;
 mod updater;
 mod value;
 mod waiting;
+mod watermark;
 
 use std::{ffi::OsString, path::Path};
 
@@ -46,7 +48,9 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-pub use configured::{admission_config, check, recommender_config, updater_config};
+pub use configured::{
+    admission_config, check, recommender_config, updater_config, watermark_config,
+};
 pub use exit::Exit;
 
 use self::{
@@ -63,6 +67,7 @@ Examples:
   plimsoll recommender                 recommend, from inside of a cluster
   plimsoll admission-controller        give new pods what is recommended
   plimsoll updater --dry-run           what it would change of running pods
+  plimsoll watermark --dry-run         what it would set replicas to
   plimsoll explain vpa shop/web        why its numbers are what they are
   plimsoll explain pod shop/web-0      why the updater leaves it as it is
   plimsoll doctor --prometheus-address http://localhost:9090
@@ -96,10 +101,20 @@ enum Command {
     Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Updater(Box<updater::UpdaterArgs>),
+    Watermark(Box<watermark::WatermarkArgs>),
 }
 
-/// Commands that upstream has as programs: they are also started by that name, and read their flags as pflag does.
-const ROLES: [&str; 3] = [admission::NAME, recommender::NAME, updater::NAME];
+/// Commands that upstream has as programs, with the names of those, by which they are also started. Each reads its flags
+/// as upstream's does.
+const ROLES: [(&str, &str); 4] = [
+    (admission::NAME, admission::NAME),
+    (recommender::NAME, recommender::NAME),
+    (updater::NAME, updater::NAME),
+    (watermark::NAME, watermark::PROGRAM),
+];
+
+/// The command below the role of watermarks.
+const BELOW: &str = "dry-run";
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -115,6 +130,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
+            Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
         }
     });
     match outcome {
@@ -125,7 +141,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 /// The command line as it is read.
 fn command() -> clap::Command {
-    ROLES.into_iter().fold(Cli::command(), |root, role| root.mut_subcommand(role, pflag::adapt))
+    ROLES
+        .into_iter()
+        .fold(Cli::command(), |root, (role, _)| root.mut_subcommand(role, pflag::adapt))
 }
 
 /// Reads the command line and its environment twins; a variable that is empty counts as not set.
@@ -161,24 +179,39 @@ fn normal(
     let mut root = command.clone();
     root.build();
     let Some(flags) = root.find_subcommand(role) else { return Ok((arguments, Vec::new())) };
-    let read = pflag::normalise(flags, after.iter().cloned())
-        .map_err(|error| command.error(ErrorKind::InvalidValue, on_one_line(&error)))?;
+    let words = after.iter().cloned();
+    let read = if role == watermark::NAME {
+        goflag::normalise(flags, words)
+    } else {
+        pflag::normalise(flags, words)
+    };
+    let read = read.map_err(|error| command.error(ErrorKind::InvalidValue, on_one_line(&error)))?;
+    if role == watermark::NAME && read.ignored.first().is_some_and(|word| word == BELOW) {
+        // Whoever wants to look must not start a controller.
+        let told = "dry-run goes right behind watermark, and its flags behind it";
+        return Err(command.error(ErrorKind::InvalidValue, told));
+    }
     let program = std::iter::once(OsString::from("plimsoll"));
     let whole = program.chain(before.iter().cloned()).chain([role.into()]).chain(read.arguments);
     Ok((whole.collect(), read.ignored))
 }
 
 /// The role that is started, with what stands before its name and after it: by its command, or because the program
-/// was called so.
+/// was called so. A command below a role is none.
 fn role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
     let (program, rest) = arguments.split_first()?;
-    let named = |name: &std::ffi::OsStr| ROLES.into_iter().find(|role| name == *role);
-    if let Some(role) = Path::new(program).file_stem().and_then(named) {
+    let stem = Path::new(program).file_stem();
+    if let Some((role, _)) =
+        ROLES.into_iter().find(|(_, program)| stem.is_some_and(|it| it == *program))
+    {
         return Some((role, &[], rest));
     }
     // What stands before a command is switches.
     let at = rest.iter().position(|word| !word.to_string_lossy().starts_with('-'))?;
-    Some((named(&rest[at])?, &rest[..at], &rest[at + 1..]))
+    let (role, _) = ROLES.into_iter().find(|(role, _)| rest[at] == *role)?;
+    let after = &rest[at + 1..];
+    let is_below = role == watermark::NAME && after.first().is_some_and(|word| word == BELOW);
+    (!is_below).then_some((role, &rest[..at], after))
 }
 
 /// An error that says what was typed without the line breaks in it.
@@ -286,6 +319,8 @@ mod tests {
             explain::vpa::EXAMPLES,
             recommender::EXAMPLES,
             updater::EXAMPLES,
+            watermark::EXAMPLES,
+            watermark::switch::EXAMPLES,
         ];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
@@ -298,6 +333,21 @@ mod tests {
                 assert!(line.chars().count() <= 80, "{path}: {line}");
             }
         }
+    }
+
+    #[test]
+    fn a_role_is_its_command_or_a_program_and_a_command_below_it_is_none() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            role(&words).map(|(role, before, after)| (role, before.len(), after.len()))
+        };
+        assert_eq!(of("plimsoll --no-color watermark -workers 1"), Some(("watermark", 1, 2)));
+        assert_eq!(of("/manager -workers=1"), Some(("watermark", 0, 1)));
+        assert_eq!(of("/manager dry-run list"), Some(("watermark", 0, 2)));
+        assert_eq!(of("plimsoll watermark dry-run list --all"), None);
+        assert_eq!(of("plimsoll crds"), None);
+        let line = ["plimsoll", "watermark", "dry-run", "revert", "-f", "-"].map(OsString::from);
+        assert!(parse(line).is_ok());
     }
 
     #[test]

@@ -83,14 +83,27 @@ fn long(
         return Err(format!("bad flag syntax: {}", argument.display()));
     }
     let name = canonical(name);
-    let flag = format!("--{name}");
     let Some(known) = find(command, &name) else {
-        out.push(flag.into());
+        out.push(format!("--{name}").into());
         return Ok(false);
     };
+    set(known, (&name, value), argument, rest, out)?;
+    Ok(true)
+}
+
+/// One flag that is known, with the value that stands in the same argument, or else with the next one if it needs one.
+/// `whole` is the argument as it was typed, with two dashes.
+pub(super) fn set(
+    known: &Arg,
+    (name, value): (&str, Option<&str>),
+    whole: &OsStr,
+    rest: &mut impl Iterator<Item = OsString>,
+    out: &mut Vec<OsString>,
+) -> Result<(), String> {
+    let flag = format!("--{name}");
     match (takes(known), value) {
         // A value that is no UTF-8 goes on as it is: a path may be such.
-        (_, Some(_)) if argument.to_str().is_none() => out.push(argument.to_owned()),
+        (_, Some(_)) if whole.to_str().is_none() => out.push(whole.to_owned()),
         (Takes::Nothing, Some(value)) => match value::switch(value) {
             Ok(true) => out.push(flag.into()),
             Ok(false) => {}
@@ -100,7 +113,7 @@ fn long(
         (Takes::Nothing | Takes::Perhaps, None) => out.push(flag.into()),
         (Takes::Value, None) => out.push(joined(&flag, rest.next())),
     }
-    Ok(true)
+    Ok(())
 }
 
 /// `-v4`, `-v=4` or `-v 4`. Whether the letter is known.
@@ -151,7 +164,8 @@ fn canonical(name: &str) -> String {
     name.replace('_', "-")
 }
 
-fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+/// The flag of that name.
+pub(super) fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|known| known.get_long() == Some(name))
 }
 

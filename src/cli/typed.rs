@@ -38,6 +38,21 @@ impl Typed {
         set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
     }
 
+    /// What to say where flags end at the first word that is none, and others may stand behind it. None is repeated: one
+    /// may be a password.
+    pub fn words_after_flags(&self) -> Option<String> {
+        let first = self.strays.first()?;
+        let behind = match self.strays.len() - 1 {
+            0 => "it is ignored".to_owned(),
+            1 => "it is ignored, and so is the word behind it".to_owned(),
+            more => format!("it is ignored, and so are the {more} words behind it"),
+        };
+        let boolean = super::value::switch(first).is_ok();
+        let remedy =
+            if boolean { ": a switch takes its value as in -ddTracingEnabled=false" } else { "" };
+        Some(format!("flags end at the first word that is none: {behind}{remedy}"))
+    }
+
     /// What to say about words that are no flags. They are not repeated: one may be a password.
     pub fn stray_words(&self) -> Option<String> {
         let number = match self.strays.len() {

@@ -14,6 +14,8 @@ pub mod pod;
 pub mod report;
 pub mod text;
 pub mod walk;
+pub mod wpa;
 
 pub use pod::PodReport;
 pub use report::Report;
+pub use wpa::WpaReport;

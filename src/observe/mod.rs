@@ -16,6 +16,7 @@ pub mod pod;
 pub mod resource_quota;
 pub mod running;
 pub mod scale;
+pub mod scaled_pod;
 pub mod selector;
 pub mod series;
 pub mod slim;

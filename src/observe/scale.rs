@@ -14,6 +14,9 @@ use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+mod fresh;
+
+pub use self::fresh::{FreshScale, Unscaled};
 use super::answers::{Answer, Answers};
 use super::controllers::Owner;
 use super::selector::Selector;
@@ -131,6 +134,7 @@ struct ScaleSpec {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ScaleStatus {
+    replicas: Option<i32>,
     selector: Option<ScaleSelector>,
     target_selector: Option<String>,
 }

@@ -275,19 +275,31 @@ pub(super) fn lean_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<Object
     if let Some(owners) = &mut read.owner_references {
         owners.retain(|owner| owner.controller == Some(true));
     }
-    Ok(ObjectMeta {
-        name: read.name,
-        namespace: read.namespace,
-        uid: read.uid,
-        resource_version: read.resource_version,
-        generation: read.generation,
-        creation_timestamp: read.creation_timestamp,
-        deletion_timestamp: read.deletion_timestamp,
-        labels: read.labels,
-        annotations: read.annotations,
-        owner_references: read.owner_references,
-        ..ObjectMeta::default()
-    })
+    Ok(read.into())
+}
+
+/// As [`lean_metadata`], with all owners and without annotations.
+pub(super) fn lean_references<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let read = Metadata::deserialize(from)?;
+    Ok(ObjectMeta { annotations: None, ..read.into() })
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(read: Metadata) -> Self {
+        Self {
+            name: read.name,
+            namespace: read.namespace,
+            uid: read.uid,
+            resource_version: read.resource_version,
+            generation: read.generation,
+            creation_timestamp: read.creation_timestamp,
+            deletion_timestamp: read.deletion_timestamp,
+            labels: read.labels,
+            annotations: read.annotations,
+            owner_references: read.owner_references,
+            ..Self::default()
+        }
+    }
 }
 
 /// As [`lean_metadata`], and of the annotations only those of startup boosts.

@@ -1,3 +1,348 @@
 //! The watermark controller as a process: its parts, how they start, and how they end.
+//!
+//! ```text
+//!   feeds ──▶ book: objects, whose turn it is ──▶ look, by several workers
+//!   feeds ──▶ pods ─────────────────────────────┐   │
+//!   scale, read each time ──────────────────────┼─▶ deciding ──▶ booked ──▶ replicas ──▶ status, events
+//!   asking: metrics APIs, recommenders, PromQL ─┘                              rows ──▶ metrics
+//! ```
 
+mod asking;
+mod book;
 pub mod config;
+mod counting;
+mod deciding;
+pub mod explained;
+mod feeds;
+mod look;
+mod probes;
+mod rows;
+pub mod switch;
+mod telling;
+mod turns;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use anyhow::Result;
+use kube::Client;
+use plimsoll_storage::Time;
+
+use self::{
+    asking::Sources,
+    book::{Book, Turn},
+    config::WatermarkConfig,
+    counting::{Counting, Objects},
+    feeds::Feeds,
+    look::Next,
+    turns::next_turn,
+};
+use super::{
+    client,
+    pulse::Pulse,
+    shown::{show_feeds, show_writes},
+    tasks::{Group, Stop, Tasks, until_told},
+};
+use crate::{
+    act::{
+        Election, ElectionState, EventWriter, Events, Fence, Limiter, Permit, WriteStats, events,
+    },
+    clock::Clock,
+    compat::Compat,
+    metrics::{Registry, Traffic, WatermarkMetrics, WatermarkObjects},
+    observe::scale::{Lifetimes, Scales},
+    serve::Admin,
+};
+
+/// Who says so, in events.
+const COMPONENT: &str = "wpa_controller";
+/// Between two looks whether this process leads by now.
+const LOOK: Duration = Duration::from_millis(100);
+/// Nobody has a turn for so long: time to see whether the process lives.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long events that wait to be written may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// All parts of a watermark controller.
+pub struct Role {
+    config: WatermarkConfig,
+    clock: Clock,
+    client: Client,
+    feeds: Feeds,
+    book: Book,
+    scales: Scales,
+    sources: Sources,
+    permit: Permit,
+    events: Events,
+    traffic: Traffic,
+    metrics: WatermarkMetrics,
+    stats: Arc<WriteStats>,
+    pulse: Pulse,
+    /// Looks so far.
+    looks: AtomicU64,
+}
+
+impl fmt::Debug for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Role").field("lease", &self.config.election.name).finish_non_exhaustive()
+    }
+}
+
+/// A watermark controller that runs.
+#[derive(Debug)]
+pub struct Running {
+    role: Arc<Role>,
+    address: SocketAddr,
+    health: SocketAddr,
+    election: Option<ElectionState>,
+    workers: Group,
+    /// What ends last: the lease and the listeners.
+    holders: Group,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: WatermarkConfig) -> Result<()> {
+    let client = connect(&config).await?;
+    let running = start(config, client, Clock::wall()).await?;
+    until_told(running, Running::stop).await
+}
+
+/// A client for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &WatermarkConfig) -> Result<Client> {
+    client::connect(config.kubeconfig.as_deref(), "wpa-controller").await
+}
+
+/// Starts all parts, with time from this clock.
+pub async fn start(config: WatermarkConfig, client: Client, clock: Clock) -> Result<Running> {
+    let admin = Admin::bind(&config.address.to_string()).await?;
+    let health = Admin::bind(&config.health.to_string()).await?;
+    let (address, health_address) = (admin.address(), health.address());
+    let mut registry = Registry::new();
+    let traffic = Traffic::new(&mut registry);
+    let metrics = WatermarkMetrics::new(&mut registry);
+    metrics.set_workers(config.workers);
+    let (role, writer) = Role::new(config, client, clock, traffic, metrics)?;
+    let objects = WatermarkObjects::new(
+        Arc::new(Objects(Arc::downgrade(&role))),
+        role.config.object_metrics.cardinality(),
+        role.config.label_set,
+        &role.config.labels_as_tags,
+    );
+    registry.add_watermarks(objects);
+    let registry = Arc::new(registry);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        health = %health_address,
+        dry_run = role.config.dry_run.is_some(),
+        "watermark controller starts"
+    );
+
+    let (mut workers, mut holders) = (Group::new(), Group::new());
+    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+    for admin in [admin, health] {
+        let (scraped, registry) = (Arc::clone(&role), Arc::clone(&registry));
+        let exposition = Arc::new(move || {
+            scraped.refresh();
+            registry.scrape()
+        });
+        holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+    }
+    let election = role.start_election(&hold_stop, holders.tasks());
+    holders.tasks().spawn(writer.run(hold_stop.stopped()));
+    role.start_feeds(&work_stop, workers.tasks());
+    for worker in 0..role.config.workers.max(1) {
+        workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
+    }
+    Ok(Running { role, address, health: health_address, election, workers, holders })
+}
+
+impl Running {
+    /// Where it serves metrics.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves health.
+    pub const fn health(&self) -> SocketAddr {
+        self.health
+    }
+
+    /// How often an object was looked at.
+    pub fn looks(&self) -> u64 {
+        self.role.looks.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Whether nobody has a turn that has come.
+    pub fn is_idle(&self) -> bool {
+        self.role.book.late(self.role.clock.now()) == 0 && self.role.book.under_way() == 0
+    }
+
+    /// How the election stands, if there is one.
+    pub const fn election(&self) -> Option<&ElectionState> {
+        self.election.as_ref()
+    }
+
+    /// Whether it is ready, or what is missing.
+    pub fn ready(&self) -> Result<(), Vec<String>> {
+        crate::serve::Probes::ready(&*self.role)
+    }
+
+    /// Ends it in order: looks under way are finished, what is known is told, and then the lease is handed over.
+    pub async fn stop(mut self) {
+        self.workers.end().await;
+        if self.role.permit.fence().is_held() {
+            self.role.events.drain(std::time::Instant::now() + LAST_WORDS).await;
+        }
+        self.holders.end().await;
+    }
+}
+
+impl Role {
+    fn new(
+        config: WatermarkConfig,
+        client: Client,
+        clock: Clock,
+        traffic: Traffic,
+        metrics: WatermarkMetrics,
+    ) -> Result<(Arc<Self>, EventWriter)> {
+        let limiter = Limiter::new(config.qps, config.burst);
+        // Nobody leads in a dry run, and nothing is written but events.
+        let alone = config.dry_run.is_some() || !config.election.on;
+        let fence = if alone { Fence::open() } else { Fence::closed() };
+        let permit = Permit::new(fence, limiter.clone());
+        // As with upstream, whoever reads scales does not wait for whoever writes.
+        let reads = Limiter::new(config.qps, config.burst);
+        let gate = Arc::new(move || {
+            let reads = reads.clone();
+            Box::pin(async move { reads.acquire().await }) as _
+        });
+        let lifetimes = Lifetimes { patience: config.request_timeout, ..Lifetimes::default() };
+        let stats: Arc<WriteStats> = Arc::default();
+        let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
+        let feeds = Feeds::new(&config.namespaces);
+        let role = Self {
+            book: Book::new(feeds.scopes()),
+            feeds,
+            scales: Scales::new(client.clone(), gate, lifetimes),
+            sources: Sources::new(&config, &clock, Arc::new(Counting::new(metrics.clone())))?,
+            permit,
+            events: told,
+            traffic,
+            metrics,
+            stats,
+            pulse: Pulse::default(),
+            looks: AtomicU64::new(0),
+            config,
+            clock,
+            client,
+        };
+        Ok((Arc::new(role), writer))
+    }
+
+    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
+        let wanted = &self.config.election;
+        if !wanted.on || self.config.dry_run.is_some() {
+            return None;
+        }
+        let options = wanted.options(wanted.name.clone());
+        let fence = self.permit.fence().clone();
+        let election =
+            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
+        let state = election.state();
+        tasks.spawn(election.run(stop.stopped()));
+        Some(state)
+    }
+
+    fn may_act(&self) -> bool {
+        self.permit.fence().is_held()
+    }
+
+    /// A worker: takes whoever has a turn, one after the other.
+    async fn work(self: Arc<Self>, worker: usize, stop: Stop) {
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = self.feeds.synced() => {}
+        }
+        let mut news = self.book.news();
+        let mut led = false;
+        loop {
+            self.pulse.beat();
+            if stop.is_told() {
+                return;
+            }
+            if !self.may_act() {
+                led = false;
+                tokio::select! {
+                    () = stop.stopped() => return,
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+                continue;
+            }
+            // Turns of a time when somebody else led have no order that anybody relies on.
+            if !std::mem::replace(&mut led, true) && worker == 0 {
+                self.book.all_due(self.clock.now());
+            }
+            news.borrow_and_update();
+            let until = match self.book.take(self.clock.now()) {
+                Turn::Of(key, mut seat, due) => {
+                    let began = std::time::Instant::now();
+                    let late = self.clock.now().nanos_since(due).max(0).unsigned_abs();
+                    self.metrics.begin_reconcile(Duration::from_nanos(late));
+                    let (outcome, next) = self.look(&key, &mut seat).await;
+                    let returned = Self::returned(outcome, next);
+                    self.metrics.end_reconcile(outcome, returned, began.elapsed());
+                    self.looks.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+                    let now = self.clock.now();
+                    let next = self.next(&key, next, due, now);
+                    self.book.give_back(&key, *seat, next, now);
+                    continue;
+                }
+                Turn::At(until) => until,
+            };
+            let woken = async {
+                match until {
+                    Some(until) => self.clock.sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = woken => {}
+                _ = news.changed() => {}
+                () = tokio::time::sleep(LONGEST_WAIT) => {}
+            }
+        }
+    }
+
+    fn next(
+        &self,
+        key: &plimsoll_storage::VpaKey,
+        next: Next,
+        due: Time,
+        now: Time,
+    ) -> Option<Time> {
+        let period = self.config.period;
+        match next {
+            Next::Change => None,
+            Next::After(pause) => Some(now.later(pause)),
+            // Upstream counts from the end of a look.
+            Next::Period if self.config.compat == Compat::Upstream => Some(now.later(period)),
+            Next::Period => Some(next_turn(key, now.max(due), period)),
+        }
+    }
+
+    /// Brings gauges up to what is now, for a scrape.
+    fn refresh(&self) {
+        show_feeds(&self.traffic, self.feeds.all());
+        self.traffic.set_feed_objects("watermarkpodautoscalers", self.book.len());
+        self.traffic.set_feed_objects("pods", self.feeds.pod_count());
+        show_writes(&self.traffic, &self.stats);
+        self.metrics.set_queue_depth(self.book.late(self.clock.now()));
+        self.keep_clients();
+    }
+}

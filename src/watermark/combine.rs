@@ -81,6 +81,9 @@ pub enum Uncomputable {
     /// There is nothing to look at.
     #[error("neither metrics nor a recommender are set, so there is nothing to follow")]
     NoSource,
+    /// Something else does not let it be followed.
+    #[error("{0}")]
+    Blocked(String),
     /// A source says nothing.
     #[error("{text}")]
     Source {

@@ -80,6 +80,8 @@ pub struct Question<'a> {
     pub setting: Setting<'a>,
     /// Its sources, with what came of asking.
     pub sources: &'a [Source],
+    /// Why it is not to be followed, if it is not.
+    pub blocked: Option<&'a str>,
     /// What was written about it last.
     pub status: &'a WatermarkPodAutoscalerStatus,
     /// The time.
@@ -92,7 +94,10 @@ impl Question<'_> {
     /// Decides.
     pub fn decide(&self) -> Decision {
         let scale = self.setting.scale;
-        let (rows, combined) = self.setting.combine(self.sources);
+        let (rows, mut combined) = self.setting.combine(self.sources);
+        if let Some(why) = self.blocked {
+            combined = Err(Uncomputable::Blocked(why.to_owned()));
+        }
         let mut decision = Decision {
             scale,
             rows,
@@ -160,6 +165,7 @@ impl Question<'_> {
     fn hold(&self, why: &Uncomputable, decision: &mut Decision) {
         let reason = match why {
             Uncomputable::NoSource => "FailedProcessWPA",
+            Uncomputable::Blocked(_) => "ScalingBlocked",
             Uncomputable::Source { reason, .. } => reason,
         };
         let message = format!("the WPA was unable to compute the replica count: {why}");
@@ -244,6 +250,7 @@ impl Decision {
         match &self.combined {
             Ok(combined) if combined.is_stable() => found.push(Restriction::WithinBounds),
             Ok(_) | Err(Uncomputable::NoSource) => {}
+            Err(Uncomputable::Blocked(_)) => found.push(Restriction::Lifecycle),
             Err(Uncomputable::Source { why, .. }) => found.push(match why {
                 Unknown::Unready(Unready::NoneReady { .. } | Unready::TooFewReady { .. }) => {
                     Restriction::Availability

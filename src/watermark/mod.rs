@@ -11,18 +11,21 @@
 
 pub mod advised;
 pub mod band;
+pub mod booked;
 pub mod combine;
 pub mod conditions;
 pub mod consult;
 pub mod converge;
 pub mod decide;
 pub mod gate;
+pub mod lifecycle;
 pub mod outcome;
 pub mod pods;
 pub mod propose;
 pub mod restriction;
 pub mod rules;
 pub mod source;
+pub mod trace;
 pub mod validation;
 pub mod velocity;
 pub mod whole;

@@ -6,7 +6,9 @@ use super::{
     combine::{Row, Uncomputable},
     conditions::{self, Fact, Said},
     decide::{Change, Decision},
+    rules::Rules,
     source::SourceKind,
+    trace::trace,
 };
 use crate::{
     api::wpa::{
@@ -22,6 +24,8 @@ use crate::{
 pub enum Made {
     /// There was none to make.
     Nothing,
+    /// It is about to be made, and has to be paid for before.
+    Booked,
     /// It was made.
     Done,
     /// It was left, because nothing is to be changed.
@@ -75,6 +79,9 @@ impl Writing<'_> {
             }
         }
         status.current_replicas = decision.scale.current;
+        // Upstream's readers know nothing of it, and would be told with every look.
+        status.decision = (self.compat == Compat::Plimsoll)
+            .then(|| trace(decision, &Rules::of(self.spec), self.now));
         if decision.combined.is_err() && decision.change.is_none()
             || matches!(made, Made::Refused(_))
         {
@@ -86,7 +93,7 @@ impl Writing<'_> {
             status.current_metrics = metrics(self.spec, &decision.rows);
         }
         let consumes = match made {
-            Made::Done => true,
+            Made::Done | Made::Booked => true,
             Made::DryRun => self.compat == Compat::Upstream,
             Made::Nothing | Made::Refused(_) => false,
         };
@@ -121,7 +128,7 @@ impl Writing<'_> {
                 );
                 Some(Said::new(Fact::ScalingActive, true, "NotScaling", message))
             }
-            Made::Nothing | Made::DryRun => None,
+            Made::Nothing | Made::Booked | Made::DryRun => None,
         }
     }
 

@@ -22,6 +22,16 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// The word for it, as labels have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::External => "external",
+            Self::Resource => "resource",
+            Self::ContainerResource => "container_resource",
+            Self::Recommender => "recommender",
+        }
+    }
+
     /// Upstream's reason for a failure of it.
     pub const fn failure(self) -> &'static str {
         match self {

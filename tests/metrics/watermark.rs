@@ -93,7 +93,9 @@ impl Watermarks for Herd {
     ) -> Option<VpaKey> {
         let rest = self.0.iter().filter(|object| after.is_none_or(|after| object.key > *after));
         let page: Vec<&Object> = rest.take(PAGE).collect();
-        page.iter().for_each(|object| object.show(visit));
+        for object in &page {
+            object.show(visit);
+        }
         page.last().filter(|_| page.len() == PAGE).map(|last| last.key.clone())
     }
 }
@@ -292,7 +294,7 @@ fn a_namesake_takes_the_place_of_a_metric_upstream_and_a_number_with_us() {
     let ours = of_family(&text, "plimsoll_value");
     let wanted = [
         r#"kind="wpa",metric="requests",name="web",namespace="shop"} 1"#,
-        r##"kind="wpa",metric="requests#2",name="web",namespace="shop"} 2"##,
+        r#"kind="wpa",metric="requests#2",name="web",namespace="shop"} 2"#,
     ];
     assert_eq!(ours, wanted);
 }

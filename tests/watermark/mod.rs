@@ -169,7 +169,7 @@ impl Case {
         let setting = self.setting();
         let (rules, now, fixes) = (&self.rules, self.now, self.fixes);
         let (sources, status) = (self.sources.as_slice(), &self.status);
-        Question { rules, setting, sources, status, now, fixes }.decide()
+        Question { rules, setting, sources, blocked: None, status, now, fixes }.decide()
     }
 }
 

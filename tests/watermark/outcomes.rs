@@ -114,7 +114,11 @@ fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
     assert_eq!(events, [told]);
     assert_eq!(reason(&inside, Fact::AbleToScale), "BackoffBoth");
     let (again, _) = pass(Compat::Plimsoll, &inside, 1_500, &Made::Nothing, 30);
-    assert_eq!(again, inside);
+    let without_values = |status: &WatermarkPodAutoscalerStatus| {
+        let decision = status.decision.clone().map(plimsoll::api::trace::Trace::without_values);
+        WatermarkPodAutoscalerStatus { decision, ..status.clone() }
+    };
+    assert_eq!(without_values(&again), without_values(&inside));
     // Upstream says in between that it is able, so that the time is always that of the last pass.
     let since = |status: &WatermarkPodAutoscalerStatus| {
         conditions::since(status, Fact::AbleToScale).at.as_secs() - NOW.as_secs()

@@ -113,6 +113,12 @@ pub fn client_label(url: &str) -> String {
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else {
         return UNREADABLE.to_owned();
     };
+    // What stands where a port should be and is none may be a part of a password.
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let place = authority.rsplit('@').next().unwrap_or_default();
+    if uri.port().is_none() && place.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
+        return UNREADABLE.to_owned();
+    }
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
     let without = url.split(['?', '#']).next().unwrap_or_default();
     // No path is told as the path `/`, and upstream's label is the address as it was written.

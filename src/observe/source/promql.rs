@@ -43,6 +43,7 @@ const FORGOTTEN: u32 = 4;
 pub struct Queries {
     client: Client,
     period: Duration,
+    matchers: Matchers,
     tells_age: bool,
     known: Mutex<Known>,
 }
@@ -68,7 +69,15 @@ impl Queries {
     /// nobody waits for another attempt, as the next period is one.
     pub fn new(client: Client, period: Duration) -> Self {
         let client = client.insisting().with_attempts(1);
-        Self { client, period, tells_age: false, known: Mutex::default() }
+        let matchers = Matchers::default();
+        Self { client, period, matchers, tells_age: false, known: Mutex::default() }
+    }
+
+    /// Puts these into every query.
+    #[must_use]
+    pub fn with_matchers(mut self, matchers: Matchers) -> Self {
+        self.matchers = matchers;
+        self
     }
 
     /// Asks of a query that is one selector and nothing else also when its samples were taken: the oldest tells the
@@ -127,7 +136,7 @@ impl Queries {
     }
 
     async fn sum(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
-        let query = Query::of_user(query, &Matchers::default()).map_err(failed)?;
+        let query = Query::of_user(query, &self.matchers).map_err(failed)?;
         let mut sum = Sum::default();
         let (summary, _) = self.client.answer(&query, at, &mut sum).await.map_err(failed)?;
         match summary.kind {

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::ResourceExt as _;
 use super::{Role, feeds::TargetKey};
 use crate::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
@@ -15,6 +14,7 @@ use crate::{
         target::{Outcome, Top},
     },
 };
+use kube::ResourceExt as _;
 
 /// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
 const PAUSES: [Duration; 5] = [
@@ -32,8 +32,7 @@ impl Role {
     /// The VPA that this pod is sized by.
     pub(super) async fn find_vpa(&self, namespace: &str, young: &mut Young) -> Found {
         let Some(owner) = young.controller.take() else { return Err("no_controller") };
-        let owner =
-            Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
+        let owner = Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
         let is_well_known = WellKnown::of(&owner.kind).is_some();
         let owner = ObjectKey::of_owner(namespace, owner);
         // Nodes own their mirror pods, and nobody scales those.

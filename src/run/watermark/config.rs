@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use plimsoll_storage::prometheus::door::DoorConfig;
+use plimsoll_storage::prometheus::{door::DoorConfig, selector::Matchers};
 
 use crate::{
     api::wpa::TlsConfig,
@@ -72,6 +72,8 @@ pub struct WatermarkConfig {
 pub struct PrometheusQueries {
     /// Where it is, and how to be let in. Without an address none is asked.
     pub door: DoorConfig,
+    /// What goes into every query.
+    pub matchers: Matchers,
     /// How many queries may be under way at once.
     pub at_once: usize,
     /// How long one may take.

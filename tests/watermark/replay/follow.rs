@@ -75,8 +75,15 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
             asked: Ok(Answer::Sum { sum, at: Some(now) }),
         };
         let sources = [source];
-        let question =
-            Question { rules: &rules, setting, sources: &sources, status: &status, now, fixes };
+        let question = Question {
+            rules: &rules,
+            setting,
+            sources: &sources,
+            blocked: None,
+            status: &status,
+            now,
+            fixes,
+        };
         let decision = question.decide();
         let made = if decision.change.is_some() { Made::Done } else { Made::Nothing };
         let writing = Writing {

@@ -1,0 +1,390 @@
+//! `plimsoll watermark`: its flags, by upstream's names where upstream has them, and the run behind them.
+
+mod log;
+mod reach;
+mod saved;
+mod services;
+pub(super) mod switch;
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Subcommand};
+
+use self::{
+    log::LogArgs,
+    reach::{LeaseArgs, ReachArgs},
+    services::{QueryArgs, RecommenderArgs},
+    switch::DryRunArgs,
+};
+use super::{
+    Exit,
+    output::{self, Problem},
+    role::Start,
+    terminal::Terminal,
+    typed::Typed,
+    value,
+};
+use crate::{
+    compat::{Compat, Fix, Fixes},
+    metrics::LabelSet,
+    run::{
+        self, WatermarkConfig,
+        config::{Address, ObjectMetrics},
+        updater::config::DryRun,
+    },
+};
+
+/// The name of the role.
+pub const NAME: &str = "watermark";
+/// The name of upstream's program.
+pub const PROGRAM: &str = "manager";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  plimsoll watermark --dry-run                  says what it would do, and why
+  plimsoll watermark --compat=upstream -workers 4
+  plimsoll watermark --prometheus-address http://prometheus:9090
+  plimsoll watermark dry-run list --all         which objects are in dry run
+
+-h keeps to the essentials. Flags are read as upstream's are, by Go's own rules:
+-a is --a, a switch takes its value as in -a=false, and flags end at the first
+word that is none. All are in docs/configuration.md.";
+
+/// Where upstream serves metrics, whatever it is told.
+const METRICS: Address = Address { host: String::new(), port: 8383 };
+
+/// Flags that other manifests have and that change nothing here.
+const WITHOUT_EFFECT: [&str; 4] =
+    ["ddProfilingEnabled", "ddTracingEnabled", "log_timestamp_format", "syncPeriodSeconds"];
+
+/// Sets replicas by metrics that are to stay between two marks
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(subcommand_negates_reqs = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
+pub struct WatermarkArgs {
+    #[command(subcommand)]
+    command: Option<Below>,
+    /// Whose ways: `plimsoll`, or `upstream` with its defects
+    #[arg(long, value_name = "MODE", default_value = "plimsoll")]
+    #[arg(env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
+    compat: Compat,
+    /// Switches one named fix off (repeatable; the names are in docs/compatibility.md)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_short_help = true, hide_env = true)]
+    disable_fix: Vec<Fix>,
+    /// Time from the end of one look at an object to the next one
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
+    #[arg(env = "PLIMSOLL_FLAG_PERIOD", hide_env = true)]
+    period: Duration,
+    /// How many objects are looked at at once [default: 4, 1 with --compat=upstream]
+    #[arg(long, value_name = "COUNT", value_parser = value::whole(0_u32, 10_000))]
+    #[arg(env = "PLIMSOLL_FLAG_WORKERS", hide_env = true)]
+    workers: Option<u32>,
+    /// Least time between two statuses in which only values differ [with --compat=upstream: 0s]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_STATUS_INTERVAL", hide_short_help = true, hide_env = true)]
+    status_interval: Duration,
+    /// A value that is older than this is none; 0 is any age
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = value::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_METRIC_AGE", hide_env = true)]
+    max_metric_age: Duration,
+    /// Says in a condition, not in events, that nothing changes [default: true, false with --compat=upstream]
+    #[arg(long = "skipNotScalingEvents", id = "skipNotScalingEvents", value_name = "BOOL")]
+    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true", value_parser = value::switch)]
+    #[arg(env = "PLIMSOLL_FLAG_SKIPNOTSCALINGEVENTS", hide_short_help = true, hide_env = true)]
+    skip_not_scaling_events: Option<bool>,
+    /// Decides, counts and logs, and writes nothing to the cluster
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN", hide_env = true)]
+    dry_run: bool,
+    /// Writes events all the same
+    #[arg(long, requires = "dry_run")]
+    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
+    dry_run_events: bool,
+    /// Where metrics are served; with --compat=upstream always :8383, as upstream has it
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8383")]
+    #[arg(env = "PLIMSOLL_FLAG_METRICS_ADDR", hide_env = true)]
+    metrics_addr: String,
+    /// Port on which health is served
+    #[arg(long, value_name = "PORT", default_value = "9440", value_parser = value::whole(0_u16, u16::MAX))]
+    #[arg(env = "PLIMSOLL_FLAG_HEALTH_PORT", hide_env = true)]
+    health_port: u16,
+    /// Labels of the series of upstream's names: those of `v0.10`, `v0.11` or `v0.12`
+    #[arg(long, value_name = "RELEASE", default_value = "v0.12", value_parser = label_set)]
+    #[arg(env = "PLIMSOLL_FLAG_METRIC_LABELS", hide_short_help = true, hide_env = true)]
+    metric_labels: LabelSet,
+    /// Objects with series of their own: `all`, `restricted` or `off`
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
+    object_metrics: ObjectMetrics,
+    /// Prints the version and ends
+    #[arg(long)]
+    version: bool,
+    /// Accepted, without effect: watches are not listed again
+    #[arg(long = "syncPeriodSeconds", id = "syncPeriodSeconds", value_name = "SECONDS")]
+    #[arg(default_value = "3600", value_parser = value::whole(i64::MIN, i64::MAX))]
+    #[arg(env = "PLIMSOLL_FLAG_SYNCPERIODSECONDS", hide_short_help = true, hide_env = true)]
+    sync_period_seconds: i64,
+    /// Accepted, without effect: there is no profiler here
+    #[arg(long = "ddProfilingEnabled", id = "ddProfilingEnabled")]
+    #[arg(env = "PLIMSOLL_FLAG_DDPROFILINGENABLED", hide_short_help = true, hide_env = true)]
+    dd_profiling_enabled: bool,
+    /// Accepted, without effect: there is no tracer here
+    #[arg(long = "ddTracingEnabled", id = "ddTracingEnabled")]
+    #[arg(env = "PLIMSOLL_FLAG_DDTRACINGENABLED", hide_short_help = true, hide_env = true)]
+    dd_tracing_enabled: bool,
+    #[command(flatten)]
+    reach: ReachArgs,
+    #[command(flatten)]
+    lease: LeaseArgs,
+    #[command(flatten)]
+    recommenders: RecommenderArgs,
+    #[command(flatten)]
+    queries: QueryArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// What else can be done about watermarks.
+#[derive(Debug, Subcommand)]
+enum Below {
+    DryRun(Box<DryRunArgs>),
+}
+
+/// A release by the labels that its series have.
+fn label_set(text: &str) -> Result<LabelSet, String> {
+    match text {
+        "v0.10" => Ok(LabelSet::V10),
+        "v0.11" => Ok(LabelSet::V11),
+        "v0.12" => Ok(LabelSet::V12),
+        _ => Err("use v0.10 (which has them as those before it), v0.11 or v0.12".to_owned()),
+    }
+}
+
+impl WatermarkArgs {
+    /// What was asked for, checked as a whole. `variable` looks into the environment, `home` is the namespace that this
+    /// process is in.
+    pub(super) fn config(
+        &self,
+        typed: &Typed,
+        variable: impl Fn(&str) -> String,
+        home: Option<String>,
+    ) -> Result<WatermarkConfig, Problem> {
+        let refuse = |why: &str| Problem::new(Exit::Findings, why);
+        let upstream = self.compat == Compat::Upstream;
+        let address = if upstream {
+            METRICS
+        } else {
+            let wrong =
+                |why: String| refuse(&format!("--metrics-addr={}: {why}", self.metrics_addr));
+            self.metrics_addr.parse().map_err(wrong)?
+        };
+        let told = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
+        let (namespaces, odd) = reach::namespaces(&variable("WATCH_NAMESPACE"));
+        let mut warnings = self.warnings(typed);
+        warnings.extend(odd);
+        let usual = if upstream { 1 } else { 4 };
+        let interval_counts = !upstream || typed.has("status_interval");
+        Ok(WatermarkConfig {
+            compat: self.compat,
+            fixes: self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without),
+            period: self.period,
+            workers: self.workers.unwrap_or(usual).max(1) as usize,
+            skips_idle_events: self.skip_not_scaling_events.unwrap_or(!upstream),
+            status_interval: if interval_counts { self.status_interval } else { Duration::ZERO },
+            oldest_value: Some(self.max_metric_age).filter(|age| !age.is_zero()),
+            namespaces,
+            labels_as_tags: variable("DD_LABELS_AS_TAGS")
+                .split_whitespace()
+                .map(ToOwned::to_owned)
+                .collect(),
+            cluster: variable("K8S_CLUSTER_NAME"),
+            recommender_tls: self.recommenders.tls().map_err(refuse)?,
+            label_set: self.metric_labels,
+            dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
+            address,
+            health: Address { host: String::new(), port: self.health_port },
+            prometheus: self.queries.queries(typed, variable)?,
+            kubeconfig: self.reach.kubeconfig(),
+            request_timeout: self.reach.timeout(),
+            qps: self.reach.qps(),
+            burst: self.reach.burst(),
+            election: self.lease.election(typed, told.or(home)).map_err(refuse)?,
+            object_metrics: self.object_metrics,
+            log: self.log.log(),
+            warnings,
+        })
+    }
+
+    /// What should be looked at, though it keeps nothing from starting.
+    fn warnings(&self, typed: &Typed) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.words_after_flags().into_iter().collect();
+        let idle = typed.among(&WITHOUT_EFFECT);
+        if !idle.is_empty() {
+            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        }
+        if self.compat == Compat::Upstream && typed.has("metrics_addr") {
+            warnings.push(
+                "without effect with --compat=upstream: --metrics-addr: metrics are on :8383"
+                    .to_owned(),
+            );
+        }
+        warnings.extend(self.recommenders.warning(typed));
+        warnings.extend(QueryArgs::warnings(typed));
+        warnings
+    }
+
+    /// Whether this could be run as far as the command line itself decides.
+    pub(super) fn check(&self, typed: &Typed) -> Result<(), Problem> {
+        if let Some(Below::DryRun(arguments)) = &self.command {
+            return arguments.check();
+        }
+        let config = self.config(typed, |_| String::new(), Some("default".to_owned()))?;
+        if config.warnings.is_empty() {
+            return Ok(());
+        }
+        Err(Problem::new(Exit::Findings, config.warnings.join("; ")))
+    }
+}
+
+/// Runs the controller until it is told to end, or what else was asked for.
+pub fn run(arguments: &WatermarkArgs, typed: &Typed, terminal: &Terminal) -> Result<Exit, Problem> {
+    if let Some(Below::DryRun(arguments)) = &arguments.command {
+        return switch::run(arguments, terminal);
+    }
+    if arguments.version {
+        output::say(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?;
+        return Ok(Exit::Fine);
+    }
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let config = arguments.config(typed, variable, reach::home())?;
+    let start = Start {
+        role: "watermark controller",
+        name: None,
+        workers: 2,
+        compat: config.compat,
+        log: config.log.clone(),
+        warnings: config.warnings.clone(),
+    };
+    start.run(run::watermark::run(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cli::watermark_config;
+
+    fn of(flags: &[&str]) -> WatermarkConfig {
+        watermark_config(flags, |_| String::new()).expect("flags that make sense")
+    }
+
+    #[test]
+    fn what_is_not_set_is_upstreams_where_upstreams_ways_are_wanted() {
+        let ours = of(&[]);
+        assert_eq!((ours.workers, ours.skips_idle_events), (4, true));
+        assert_eq!((ours.qps, ours.burst), (20.0, 30));
+        assert_eq!(ours.status_interval, Duration::from_mins(1));
+        assert_eq!((ours.oldest_value, ours.prometheus.door.address.as_str()), (None, ""));
+        assert_eq!((ours.address.to_string(), ours.health.port), (":8383".to_owned(), 9440));
+        assert!(ours.election.on && ours.election.name == "watermarkpodautoscaler-lock");
+        let upstream = of(&["-compat=upstream"]);
+        assert_eq!((upstream.workers, upstream.skips_idle_events), (1, false));
+        assert_eq!((upstream.qps, upstream.burst), (20.0, 30));
+        assert_eq!((upstream.status_interval, upstream.election.on), (Duration::ZERO, true));
+        let set = of(&[
+            "--compat=upstream",
+            "-workers=7",
+            "-skipNotScalingEvents",
+            "-status-interval",
+            "5s",
+            "-client-qps=0",
+            "-metric-labels=v0.10",
+        ]);
+        assert_eq!((set.workers, set.skips_idle_events, set.qps), (7, true, f32::INFINITY));
+        assert_eq!(set.status_interval, Duration::from_secs(5));
+        assert_eq!(set.label_set, LabelSet::V10);
+    }
+
+    #[test]
+    fn upstream_serves_metrics_where_it_always_does_and_says_so() {
+        assert_eq!(of(&["-metrics-addr=127.0.0.1:80"]).address.to_string(), "127.0.0.1:80");
+        let upstream = of(&["-metrics-addr=0", "-compat=upstream"]);
+        assert_eq!(
+            (upstream.address.to_string(), upstream.warnings.len()),
+            (":8383".to_owned(), 1)
+        );
+        let refused = watermark_config(&["-metrics-addr=0"], |_| String::new());
+        let said = refused.expect_err("is no address");
+        assert!(said.starts_with("--metrics-addr=0: give [HOST]:PORT"), "{said}");
+    }
+
+    #[test]
+    fn tls_of_recommenders_counts_with_an_authority_or_a_certificate() {
+        let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
+        assert_eq!(idle.recommender_tls, crate::api::wpa::TlsConfig::default());
+        assert!(idle.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
+        let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
+        assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));
+        let refused = watermark_config(&["-tls-cert-file=/c"], |_| String::new());
+        assert!(refused.is_err_and(|said| said.contains("--tls-key-file")));
+    }
+
+    #[test]
+    fn the_environment_says_what_is_looked_after_and_shown() {
+        let with = |name: &'static str, value: &'static str| {
+            let variable = move |asked: &str| {
+                if asked == name { value.to_owned() } else { String::new() }
+            };
+            watermark_config(&[], variable).expect("makes sense")
+        };
+        assert_eq!(with("WATCH_NAMESPACE", "a,b").namespaces, ["a", "b"]);
+        assert!(with("WATCH_NAMESPACE", "a,b").warnings.is_empty());
+        let odd = with("WATCH_NAMESPACE", "a, b,");
+        assert_eq!((odd.namespaces.len(), odd.warnings.len()), (2, 1));
+        assert_eq!(with("DD_LABELS_AS_TAGS", " team  tier\n").labels_as_tags, ["team", "tier"]);
+        assert_eq!(with("K8S_CLUSTER_NAME", "eu").cluster, "eu");
+        assert_eq!(with("NAMESPACE", "datadog").election.namespace, "datadog");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_one_warning_and_what_stands_behind_the_flags_another() {
+        let config = of(&["-ddTracingEnabled", "-syncPeriodSeconds", "60", "-workers=2"]);
+        assert_eq!(
+            config.warnings,
+            ["accepted, without effect here: --ddTracingEnabled, --syncPeriodSeconds"]
+        );
+        let config = of(&["-enable-leader-election", "false", "-workers=2"]);
+        assert_eq!((config.workers, config.election.on), (4, true));
+        assert!(config.warnings[0].ends_with("as in -ddTracingEnabled=false"), "{config:?}");
+    }
+
+    #[test]
+    fn a_lease_is_not_looked_for_where_nobody_knows_where_it_is() {
+        let words = ["plimsoll", NAME].map(std::ffi::OsString::from);
+        let (cli, typed) = crate::cli::parse(words).expect("parses");
+        let crate::cli::Command::Watermark(arguments) = cli.command else { panic!("another role") };
+        let refused =
+            arguments.config(&typed, |_| String::new(), None).map_err(Problem::into_message);
+        let said = refused.expect_err("has no namespace");
+        assert!(said.contains("--leader-elect-resource-namespace"), "{said}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for flags in [
+            &["-dry-run-events"][..],
+            &["-period=0"],
+            &["-metric-labels=0.10"],
+            &["-workers=-1"],
+            &["-leader-elect-lease-duration=1s"],
+            &["-skipnotscalingevents"],
+            &["-workers=1", "dry-run", "list"],
+        ] {
+            assert!(watermark_config(flags, |_| String::new()).is_err(), "{flags:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The flags about services that the watermark controller asks: recommenders, by upstream's names, and a Prometheus.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::{
+    api::wpa::TlsConfig,
+    cli::{
+        door::{self, DoorArgs},
+        output::Problem,
+        typed::Typed,
+        value,
+    },
+    run::watermark::config::PrometheusQueries,
+};
+
+/// How recommenders are reached over TLS where an object says nothing of it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Recommenders")]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
+pub struct RecommenderArgs {
+    /// File with the authorities to trust; without this or a certificate the other four mean nothing
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_TLS_CA_FILE", hide_short_help = true, hide_env = true)]
+    tls_ca_file: String,
+    /// File with the certificate that is shown
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_TLS_CERT_FILE", hide_short_help = true, hide_env = true)]
+    tls_cert_file: String,
+    /// File with the key of that certificate
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_TLS_KEY_FILE", hide_short_help = true, hide_env = true)]
+    tls_key_file: String,
+    /// Name that the certificates of recommenders have to have
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_TLS_SERVER_NAME", hide_short_help = true, hide_env = true)]
+    tls_server_name: String,
+    /// Takes any certificate of recommenders
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_TLS_INSECURE_SKIP_VERIFY", hide_short_help = true, hide_env = true)]
+    tls_insecure_skip_verify: bool,
+}
+
+impl RecommenderArgs {
+    /// Whether upstream looks at any of them.
+    fn counts(&self) -> bool {
+        !self.tls_ca_file.is_empty() || !self.tls_cert_file.is_empty()
+    }
+
+    /// The TLS that was described.
+    pub fn tls(&self) -> Result<TlsConfig, &'static str> {
+        if !self.counts() {
+            return Ok(TlsConfig::default());
+        }
+        if !self.tls_cert_file.is_empty() && self.tls_key_file.is_empty() {
+            return Err("--tls-cert-file is nothing without its key: give --tls-key-file too");
+        }
+        Ok(TlsConfig {
+            ca_file: self.tls_ca_file.clone(),
+            cert_file: self.tls_cert_file.clone(),
+            key_file: self.tls_key_file.clone(),
+            server_name: self.tls_server_name.clone(),
+            insecure_skip_verify: self.tls_insecure_skip_verify,
+            ..TlsConfig::default()
+        })
+    }
+
+    /// What was given for nothing.
+    pub fn warning(&self, typed: &Typed) -> Option<String> {
+        let idle = typed.among(&["tls_key_file", "tls_server_name", "tls_insecure_skip_verify"]);
+        let is_idle = !self.counts() && !idle.is_empty();
+        is_idle.then(|| {
+            let idle = idle.join(", ");
+            format!("without effect, as upstream has it: {idle}: they go with --tls-ca-file or --tls-cert-file")
+        })
+    }
+}
+
+/// A Prometheus that queries of objects are put to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Queries to a Prometheus")]
+pub struct QueryArgs {
+    /// How many queries may be under way at once
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = value::whole(1_u32, 100))]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
+    prometheus_queries: u32,
+    /// How long a query may take
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
+    prometheus_query_timeout: Duration,
+    #[command(flatten)]
+    door: DoorArgs,
+}
+
+impl QueryArgs {
+    /// The Prometheus that was described. `variable` looks into the environment.
+    pub fn queries(
+        &self,
+        typed: &Typed,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<PrometheusQueries, Problem> {
+        let mut door = self.door.door(variable)?;
+        if !typed.has("prometheus_address") {
+            // The usual address is a guess, and nobody is asked on one.
+            door.address.clear();
+        }
+        Ok(PrometheusQueries {
+            door,
+            matchers: self.door.matchers(),
+            at_once: self.prometheus_queries as usize,
+            timeout: self.prometheus_query_timeout,
+        })
+    }
+
+    /// What should be looked at, though it keeps nothing from starting.
+    pub fn warnings(typed: &Typed) -> Vec<String> {
+        door::shown(typed)
+    }
+}

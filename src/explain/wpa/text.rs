@@ -1,0 +1,115 @@
+//! The report about a watermark autoscaler for people: plain lines that read well in 80 columns, without colour and in a
+//! pipe.
+
+use super::report::WpaReport;
+use crate::{
+    api::trace::{Trace, TracedSource},
+    explain::{chain::ago, text::remarks},
+    look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
+    watermark::conditions,
+};
+
+/// The whole report.
+pub fn render(report: &WpaReport, look: &Look) -> String {
+    let mut out = String::new();
+    let name = format!("{}/{}", report.namespace, report.name);
+    put(&mut out, format_args!("{}", look.paint(BOLD, &name)));
+    let (min, max) = report.bounds;
+    let dry = if report.dry_run { ", dry run: nothing is changed" } else { "" };
+    put(&mut out, format_args!("  {}, {min} to {max} replicas{dry}", report.target));
+    verdict(&mut out, report, look);
+    if let Some(decision) = &report.decision {
+        for source in &decision.sources {
+            one(&mut out, source, look);
+        }
+        steps(&mut out, report, decision, look);
+    }
+    said(&mut out, report, look);
+    remarks(&mut out, &report.findings, &report.notes, look);
+    out
+}
+
+fn verdict(out: &mut String, report: &WpaReport, look: &Look) {
+    let Some(decision) = &report.decision else {
+        let (current, desired) = report.replicas;
+        put(out, format_args!("\n{}", look.paint(BOLD, "NO DECISION ON THE OBJECT")));
+        put(out, format_args!("    {current} pods, {desired} replicas wanted"));
+        return;
+    };
+    let (code, title) = match decision.to.cmp(&decision.from) {
+        std::cmp::Ordering::Greater => (GREEN, "MORE REPLICAS"),
+        std::cmp::Ordering::Less => (GREEN, "FEWER REPLICAS"),
+        std::cmp::Ordering::Equal if decision.restrictions.is_empty() => {
+            (BOLD, "AS MANY AS ARE ASKED FOR")
+        }
+        std::cmp::Ordering::Equal => (YELLOW, "LEFT AS THEY ARE"),
+    };
+    let words = look.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
+    put(out, format_args!("\n{}{words}", look.paint(code, title)));
+    let at = decision.at.as_ref().map(conditions::time);
+    let when = at.map_or_else(String::new, |at| format!(", decided {}", ago(at, report.at)));
+    put(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
+}
+
+fn one(out: &mut String, source: &TracedSource, look: &Look) {
+    let chosen = if source.chosen { "  this one holds" } else { "" };
+    look.heading(out, &source.name, chosen.trim());
+    if !source.unknown.is_empty() {
+        look.paragraph(out, &look.paint(RED, "unknown"), &source.message);
+        return;
+    }
+    let shown = |amount: Option<crate::quantity::Quantity>| {
+        amount.map_or_else(|| "none".to_owned(), |amount| amount.to_string())
+    };
+    let value = format!("{}, which is {}", shown(source.value), place(&source.position));
+    look.paragraph(out, "value", &value);
+    let marks = format!("{} to {}, tolerance included", shown(source.low), shown(source.high));
+    look.paragraph(out, "marks", &marks);
+    if let Some(proposal) = source.proposal {
+        look.paragraph(out, "proposal", &format!("{proposal} replicas"));
+    }
+}
+
+fn place(position: &str) -> &str {
+    match position {
+        "above" => "above them",
+        "below" => "below them",
+        _ => "between them",
+    }
+}
+
+fn steps(out: &mut String, report: &WpaReport, decision: &Trace, look: &Look) {
+    look.heading(out, "FROM PROPOSAL TO REPLICAS", "");
+    let count =
+        |count: Option<i32>| count.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+    look.paragraph(out, "asked for", &count(decision.proposal));
+    look.paragraph(out, "in limits", &count(decision.limited));
+    let (up, down) = report.left;
+    let window = format!("more in {up} s, fewer in {down} s, for all that the last change says");
+    look.paragraph(out, "windows", &window);
+    if let Some(until) = decision.held_until.as_ref().map(conditions::time)
+        && until > report.at
+    {
+        look.paragraph(out, "held", &format!("until {}", ago(until, report.at)));
+    }
+    let (times, last) = report.changes;
+    let last = last.map_or_else(|| "never".to_owned(), |last| ago(last, report.at));
+    look.paragraph(out, "changed", &format!("{times} times, the last time {last}"));
+}
+
+fn said(out: &mut String, report: &WpaReport, look: &Look) {
+    if report.conditions.is_empty() {
+        return;
+    }
+    look.heading(out, "CONDITIONS", "");
+    for condition in &report.conditions {
+        let since = condition.last_transition_time.as_ref().map(conditions::time);
+        let since = since.map_or_else(String::new, |at| format!(", since {}", ago(at, report.at)));
+        let text =
+            format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
+        put(out, format_args!("  {}", condition.kind));
+        for line in look.wrap(&text, 4) {
+            put(out, format_args!("    {}", look.paint(DIM, &line)));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The scale of an object as it is at this moment: whoever changes replicas decides by no older one, and writes it back
+//! as it was read.
+
+use serde_json::Value;
+
+use super::{ObjectKey, Refusal, Scale, ScaleObject, Scales};
+use crate::observe::selector::Selector;
+
+/// A scale that was just read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FreshScale {
+    /// Whose it is.
+    pub of: ObjectKey,
+    /// Where it is written.
+    pub path: Box<str>,
+    /// As it was read.
+    pub body: Value,
+    /// Replicas that are asked for.
+    pub wanted: i32,
+    /// Pods that there are.
+    pub current: i32,
+    /// The pods; an error is what is wrong with what it says of them.
+    pub selector: Result<Selector, String>,
+    /// What no other object ever has.
+    pub uid: Box<str>,
+}
+
+/// Why there is no scale, in upstream's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unscaled {
+    /// What the object names cannot be found out about.
+    #[error("unable to determine resource for scale target reference: {0}")]
+    NoKind(String),
+    /// The version that it names is none.
+    #[error("invalid API version in scale target reference: {0}")]
+    NoVersion(String),
+    /// In no version there is one.
+    #[error("[{0}, scale not found]")]
+    NotFound(String),
+    /// Nobody knows at the moment.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Scales {
+    /// The scale of that object, asked for now. Where its kind is served is remembered.
+    pub async fn fresh(&self, key: &ObjectKey) -> Result<FreshScale, Unscaled> {
+        let asker = &self.asker;
+        let group = key.group().map_err(Unscaled::NoVersion)?;
+        let kinds = asker.kinds(group, &key.kind).await;
+        let kinds = kinds.as_ref().as_ref().map_err(|why| Unscaled::Unavailable(why.clone()))?;
+        let mut failures = Vec::new();
+        let mut is_known = false;
+        let mut may_pass = false;
+        for kind in kinds.iter().filter(|kind| kind.name == key.kind) {
+            is_known = true;
+            let version = kind.root.trim_start_matches("/apis/").trim_start_matches("/api/");
+            let path = format!(
+                "{}/namespaces/{}/{}/{}/scale",
+                kind.root, key.namespace, kind.plural, key.name
+            );
+            let refused = match asker.ask::<Value>(&path).await {
+                Ok(body) => match read(key, path, body) {
+                    Ok(scale) => return Ok(scale),
+                    Err(why) => why,
+                },
+                Err(Refusal::NotFound(why)) => why,
+                Err(Refusal::Passing(why)) => {
+                    may_pass = true;
+                    why
+                }
+            };
+            failures.push(format!("could not get scale for the GV {version}, error: {refused}"));
+        }
+        if !is_known {
+            let why = format!("no matches for kind {:?} in group {group:?}", key.kind);
+            return Err(Unscaled::NoKind(why));
+        }
+        let failures = failures.join(", ");
+        Err(if may_pass { Unscaled::Unavailable(failures) } else { Unscaled::NotFound(failures) })
+    }
+}
+
+fn read(key: &ObjectKey, path: String, body: Value) -> Result<FreshScale, String> {
+    let scale: ScaleObject = serde_json::from_value(body.clone()).map_err(|why| why.to_string())?;
+    let (wanted, current) = (scale.spec.replicas.unwrap_or(0), scale.status.replicas.unwrap_or(0));
+    let uid = scale.metadata.uid.as_deref().unwrap_or_default().into();
+    let Scale::Found { selector, .. } = scale.read(key) else {
+        return Err("it is no scale".to_owned());
+    };
+    Ok(FreshScale { of: key.clone(), path: path.into(), body, wanted, current, selector, uid })
+}
+
+impl FreshScale {
+    /// The same with other replicas, to be written back: where it changed since, the server says so.
+    #[must_use]
+    pub fn with_replicas(&self, replicas: i32) -> Value {
+        let mut body = self.body.clone();
+        if !body["spec"].is_object() {
+            body["spec"] = Value::Object(serde_json::Map::new());
+        }
+        body["spec"]["replicas"] = replicas.into();
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_scale_is_written_back_as_it_was_read_but_for_replicas() {
+        let key = ObjectKey {
+            namespace: "shop".into(),
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            name: "web".into(),
+        };
+        let body = json!({
+            "kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+            "spec": {"replicas": 3}, "status": {"replicas": 4, "selector": "app=web"},
+        });
+        let scale = read(&key, "/path".to_owned(), body.clone()).expect("a scale");
+        assert_eq!((scale.wanted, scale.current, &*scale.uid), (3, 4, "u"));
+        assert_eq!(scale.selector.as_ref().map(Selector::as_str), Ok("app=web"));
+        let mut expected = body;
+        expected["spec"]["replicas"] = json!(5);
+        assert_eq!(scale.with_replicas(5), expected);
+        // A target that was never scaled says nothing of its replicas.
+        let bare = json!({"metadata": {"name": "web"}, "status": {"replicas": 0}});
+        let scale = read(&key, "/path".to_owned(), bare).expect("a scale");
+        assert_eq!(
+            (scale.wanted, scale.with_replicas(2)["spec"]["replicas"].as_i64()),
+            (0, Some(2))
+        );
+        assert!(scale.selector.is_err());
+    }
+}

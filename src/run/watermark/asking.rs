@@ -1,0 +1,207 @@
+//! Asks the sources of an object, all at once, and names each as upstream does.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use futures::future::join_all;
+use kube::{Client, ResourceExt as _};
+use plimsoll_storage::{
+    VpaKey,
+    prometheus::{
+        client::{self, Limits},
+        door::{Door, Wall},
+    },
+};
+
+use super::{Role, book::Seat, config::WatermarkConfig};
+use crate::{
+    api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
+    clock::Clock,
+    compat::Compat,
+    observe::{
+        selector::Selector,
+        source::{
+            external_metric::ask_external,
+            pod_usage::ask_pods,
+            promql::Queries,
+            recommender::{Calls, Pace, Recommenders},
+        },
+    },
+    quantity::Quantity,
+    watermark::{
+        Answer, Band, Pod, Readiness, Rules, Scale, Source, SourceKind, Unknown,
+        consult::{Occasion, request},
+        source::{display_name, recommender_name},
+        validation::block,
+    },
+};
+
+/// What a query in an annotation is called: the name of the metric comes behind.
+pub(super) const QUERY: &str = "query.plimsoll.dev/";
+/// How long a recommender may take: upstream's limit.
+const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Whom values are asked from, but for the API server.
+pub(super) struct Sources {
+    recommenders: Recommenders,
+    /// None where no Prometheus is known.
+    queries: Option<Queries>,
+}
+
+impl Sources {
+    /// Nobody is asked yet. Requests to recommenders are told to `calls`.
+    pub fn new(config: &WatermarkConfig, clock: &Clock, calls: Arc<dyn Calls>) -> Result<Self> {
+        let pace = Pace { limit: RECOMMENDER_LIMIT, ..Pace::default() };
+        let asked = &config.prometheus;
+        let queries = if asked.door.address.is_empty() {
+            None
+        } else {
+            let own = clock.clone();
+            let door = Door::new(asked.door.clone(), Wall::new(move || own.now()))
+                .context("--prometheus-address")?;
+            let limits = Limits {
+                in_flight: asked.at_once,
+                timeout: asked.timeout,
+                attempts: 1,
+                ..Limits::default()
+            };
+            let client = client::Client::new(Arc::new(door), limits);
+            let queries = Queries::new(client, config.period).with_matchers(asked.matchers.clone());
+            // Only who asks how old a value may be needs to know, and it costs a query.
+            let tells = config.oldest_value.is_some();
+            Some(if tells { queries.telling_age() } else { queries })
+        };
+        Ok(Self { recommenders: Recommenders::new(calls, pace), queries })
+    }
+}
+
+impl Role {
+    /// What comes of asking the sources of an object, in their order.
+    #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
+    pub(super) async fn ask(
+        &self,
+        key: &VpaKey,
+        seat: &Seat,
+        filled: &WatermarkPodAutoscalerSpec,
+        rules: &Rules,
+        scale: Scale,
+        readiness: &Readiness<'_>,
+        pods: &[Pod],
+    ) -> Vec<Source> {
+        let ready = readiness.count(pods, scale.current);
+        if let Some(recommender) = &filled.recommender {
+            let asked = match ready {
+                // As upstream has it, nobody is asked about pods of which none is ready.
+                Err(why) => Err(Unknown::Unready(why)),
+                Ok(ready) => {
+                    let occasion = Occasion {
+                        namespace: &key.namespace,
+                        cluster: &self.config.cluster,
+                        scale,
+                        ready,
+                    };
+                    self.consult(filled, recommender, &occasion).await
+                }
+            };
+            return vec![recommended(recommender, rules, asked)];
+        }
+        let asked = filled.metrics.iter().map(|metric| async {
+            let found = block(metric).ok()?;
+            let kind = kind(metric)?;
+            let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
+            let asked = match (&ready, kind) {
+                (Err(why), SourceKind::External) => Err(Unknown::Unready(why.clone())),
+                _ => self.ask_metric(key, seat, kind, metric).await,
+            };
+            Some(Source {
+                kind,
+                label: found.name.to_owned(),
+                name: display_name(found.name, found.labels()),
+                band: Band::of(milli(found.low), milli(found.high), rules.tolerance),
+                asked,
+            })
+        });
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    async fn ask_metric(
+        &self,
+        key: &VpaKey,
+        seat: &Seat,
+        kind: SourceKind,
+        metric: &MetricSpec,
+    ) -> Result<Answer, Unknown> {
+        let found = block(metric).map_err(|why| Unknown::Failed(why.to_string()))?;
+        let limit = self.config.request_timeout;
+        if kind == SourceKind::External && self.config.compat == Compat::Plimsoll {
+            let annotations = seat.object.annotations();
+            if let Some(query) = annotations.get(&format!("{QUERY}{}", found.name)) {
+                let Some(queries) = &self.sources.queries else {
+                    return Err(Unknown::Failed(format!(
+                        "annotation {QUERY}{} asks a Prometheus, and none is known: set --prometheus-address",
+                        found.name
+                    )));
+                };
+                return queries.ask(query, self.clock.now()).await;
+            }
+        }
+        let selector = Selector::from_label_selector(found.selector)
+            .map_err(|why| Unknown::Failed(format!("the selector of {}: {why}", found.name)))?;
+        let (client, selector): (&Client, &str) = (&self.client, selector.as_str());
+        match kind {
+            SourceKind::External | SourceKind::Recommender => {
+                ask_external(client, &key.namespace, found.name, selector, limit).await
+            }
+            SourceKind::Resource => {
+                ask_pods(client, &key.namespace, found.name, None, selector, limit).await
+            }
+            SourceKind::ContainerResource => {
+                let container = metric.container_resource.as_ref().map(|it| it.container.as_str());
+                ask_pods(client, &key.namespace, found.name, container, selector, limit).await
+            }
+        }
+    }
+
+    async fn consult(
+        &self,
+        filled: &WatermarkPodAutoscalerSpec,
+        recommender: &RecommenderSpec,
+        occasion: &Occasion<'_>,
+    ) -> Result<Answer, Unknown> {
+        let tls = recommender.tls_config.as_ref();
+        let body = request(filled, occasion);
+        let defaults = &self.config.recommender_tls;
+        let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body).await;
+        asked.map(Answer::Advice)
+    }
+}
+
+fn kind(metric: &MetricSpec) -> Option<SourceKind> {
+    match metric.kind.as_str() {
+        "External" => Some(SourceKind::External),
+        "Resource" => Some(SourceKind::Resource),
+        "ContainerResource" => Some(SourceKind::ContainerResource),
+        _ => None,
+    }
+}
+
+fn recommended(
+    recommender: &RecommenderSpec,
+    rules: &Rules,
+    asked: Result<Answer, Unknown>,
+) -> Source {
+    let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
+    let settings = recommender.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let name = recommender_name(&recommender.target_type, settings);
+    Source {
+        kind: SourceKind::Recommender,
+        label: name.clone(),
+        name,
+        band: Band::of(
+            milli(recommender.low_watermark),
+            milli(recommender.high_watermark),
+            rules.tolerance,
+        ),
+        asked,
+    }
+}

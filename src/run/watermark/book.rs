@@ -1,0 +1,379 @@
+//! The objects that are looked after, what is remembered of each, and when each has its turn.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::ResourceExt as _;
+use plimsoll_storage::{Time, VpaKey};
+use tokio::sync::watch;
+
+use super::rows::Shown;
+use crate::{
+    api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
+    observe::watch::Change,
+};
+
+/// An object, and what is remembered of it from look to look.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    /// As the watch told last, or as it was written since.
+    pub object: Arc<WatermarkPodAutoscaler>,
+    /// What its status would be if anything were written.
+    pub pretended: Option<WatermarkPodAutoscalerStatus>,
+    /// When its status was last written by this process.
+    pub written: Option<Time>,
+    /// Reasons of the warnings that stand, so that they are told once.
+    pub warned: Vec<(&'static str, String)>,
+    /// Replicas that were added and removed by this process.
+    pub moved: Option<(u64, u64)>,
+    /// Looks in a row that failed.
+    pub failures: u32,
+    /// What metrics show of it.
+    pub shown: Option<Arc<Shown>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Nothing while somebody looks at it.
+    seat: Option<Seat>,
+    /// What arrived meanwhile.
+    newer: Option<Arc<WatermarkPodAutoscaler>>,
+    /// What metrics show meanwhile.
+    shown: Option<Arc<Shown>>,
+    due: Option<Time>,
+    scope: usize,
+    list: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    entries: BTreeMap<VpaKey, Entry>,
+    due: BTreeSet<(Time, VpaKey)>,
+    /// Which list of each scope is being read.
+    lists: Vec<u64>,
+}
+
+/// All objects.
+#[derive(Debug)]
+pub(super) struct Book {
+    pages: Mutex<Pages>,
+    /// Counts whatever brings a turn forward.
+    news: watch::Sender<u64>,
+}
+
+/// Who has the next turn.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// This one, which was due then.
+    Of(VpaKey, Box<Seat>, Time),
+    /// Nobody before then.
+    At(Option<Time>),
+}
+
+/// Whether an object is another one to whoever follows it: another spec, other annotations, or on its way out.
+fn is_news(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> bool {
+    before.uid() != after.uid()
+        || before.spec != after.spec
+        || before.metadata.annotations != after.metadata.annotations
+        || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
+}
+
+impl Seat {
+    fn new(object: Arc<WatermarkPodAutoscaler>) -> Self {
+        Self {
+            object,
+            pretended: None,
+            written: None,
+            warned: Vec::new(),
+            moved: None,
+            failures: 0,
+            shown: None,
+        }
+    }
+
+    /// What was written about it last, or would have been.
+    pub fn status(&self) -> WatermarkPodAutoscalerStatus {
+        self.pretended.clone().or_else(|| self.object.status.clone()).unwrap_or_default()
+    }
+}
+
+impl Book {
+    /// Of objects that come from so many watches.
+    pub fn new(scopes: usize) -> Self {
+        let pages = Pages { lists: vec![0; scopes], ..Pages::default() };
+        Self { pages: Mutex::new(pages), news: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whenever a turn was brought forward.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// Takes in what a watch tells. What is new has its turn at once.
+    pub fn apply(&self, scope: usize, change: Change<WatermarkPodAutoscaler>, now: Time) {
+        let mut pages = self.lock();
+        let is_due = pages.apply(scope, change, now);
+        drop(pages);
+        if is_due {
+            self.news.send_modify(|news| *news += 1);
+        }
+    }
+
+    /// Who has the next turn.
+    pub fn take(&self, now: Time) -> Turn {
+        let mut pages = self.lock();
+        let Some((at, key)) = pages.due.first().cloned() else { return Turn::At(None) };
+        if at > now {
+            return Turn::At(Some(at));
+        }
+        pages.due.remove(&(at, key.clone()));
+        let Some(entry) = pages.entries.get_mut(&key) else { return Turn::At(Some(now)) };
+        entry.due = None;
+        match entry.seat.take() {
+            Some(seat) => Turn::Of(key, Box::new(seat), at),
+            None => Turn::At(Some(now)),
+        }
+    }
+
+    /// Gives an object back after its turn. `next` is when it has the next one; nothing is when it changes.
+    pub fn give_back(&self, key: &VpaKey, mut seat: Seat, next: Option<Time>, now: Time) {
+        let mut pages = self.lock();
+        let Some(entry) = pages.entries.get_mut(key) else { return };
+        let mut next = next;
+        if let Some(newer) = entry.newer.take() {
+            if is_news(&seat.object, &newer) {
+                next = Some(now);
+            }
+            if newer.uid() == seat.object.uid() {
+                seat.object = newer;
+            } else {
+                seat = Seat::new(newer);
+            }
+        }
+        entry.shown.clone_from(&seat.shown);
+        entry.seat = Some(seat);
+        entry.due = next;
+        if let Some(next) = next {
+            pages.due.insert((next, key.clone()));
+        }
+        drop(pages);
+        if next.is_some() {
+            self.news.send_modify(|news| *news += 1);
+        }
+    }
+
+    /// Gives every object its turn at once: whoever leads by now knows nothing of what was put off.
+    pub fn all_due(&self, now: Time) {
+        let mut pages = self.lock();
+        let waiting: Vec<VpaKey> = pages
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.seat.is_some())
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in waiting {
+            pages.bring_forward(&key, now);
+        }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    /// How many of them somebody looks at.
+    pub fn under_way(&self) -> usize {
+        self.lock().entries.values().filter(|entry| entry.seat.is_none()).count()
+    }
+
+    /// How many of them have waited for their turn at this time.
+    pub fn late(&self, now: Time) -> usize {
+        self.lock().due.iter().take_while(|(at, _)| *at <= now).count()
+    }
+
+    /// The recommenders that objects name.
+    pub fn recommenders(&self) -> BTreeSet<String> {
+        let pages = self.lock();
+        let objects = pages.entries.values().filter_map(|entry| entry.seat.as_ref());
+        let named = objects.filter_map(|seat| seat.object.spec.recommender.as_ref());
+        named.map(|recommender| recommender.url.clone()).collect()
+    }
+
+    /// What metrics show of a page of objects, from the first key after `after` on, and from where to go on.
+    pub fn shown(
+        &self,
+        after: Option<&VpaKey>,
+        most: usize,
+    ) -> (Vec<(VpaKey, Arc<Shown>)>, Option<VpaKey>) {
+        let pages = self.lock();
+        let from = match after {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Unbounded,
+        };
+        let mut shown = Vec::with_capacity(most);
+        let mut last = None;
+        let page = pages.entries.range::<VpaKey, _>((from, Bound::Unbounded)).take(most);
+        for (count, (key, entry)) in page.enumerate() {
+            let of = entry.seat.as_ref().and_then(|seat| seat.shown.as_ref());
+            if let Some(of) = of.or(entry.shown.as_ref()) {
+                shown.push((key.clone(), Arc::clone(of)));
+            }
+            last = (count + 1 == most).then(|| key.clone());
+        }
+        (shown, last)
+    }
+}
+
+impl Pages {
+    /// Whether somebody has a turn by it.
+    fn apply(&mut self, scope: usize, change: Change<WatermarkPodAutoscaler>, now: Time) -> bool {
+        match change {
+            Change::Restart => self.lists[scope] += 1,
+            Change::Put(object) => return self.put(scope, object, now),
+            Change::Unreadable { namespace, name, .. } => {
+                let list = self.lists[scope];
+                if let Some(entry) = self.entries.get_mut(&VpaKey::new(namespace, name)) {
+                    entry.list = list;
+                }
+            }
+            Change::Gone { namespace, name, .. } => self.remove(&VpaKey::new(namespace, name)),
+            Change::Complete => {
+                let list = self.lists[scope];
+                let gone = self.entries.iter();
+                let gone = gone.filter(|(_, entry)| entry.scope == scope && entry.list != list);
+                let gone: Vec<VpaKey> = gone.map(|(key, _)| key.clone()).collect();
+                for key in gone {
+                    self.remove(&key);
+                }
+            }
+        }
+        false
+    }
+
+    fn put(&mut self, scope: usize, mut object: WatermarkPodAutoscaler, now: Time) -> bool {
+        object.metadata.managed_fields = None;
+        let key = VpaKey::new(object.namespace().unwrap_or_default(), object.name_any());
+        let (object, list) = (Arc::new(object), self.lists[scope]);
+        let Some(entry) = self.entries.get_mut(&key) else {
+            let seat = Some(Seat::new(object));
+            let entry = Entry { seat, newer: None, shown: None, due: None, scope, list };
+            self.entries.insert(key.clone(), entry);
+            self.bring_forward(&key, now);
+            return true;
+        };
+        (entry.scope, entry.list) = (scope, list);
+        let Some(seat) = &mut entry.seat else {
+            entry.newer = Some(object);
+            return false;
+        };
+        let news = is_news(&seat.object, &object);
+        if seat.object.uid() == object.uid() {
+            seat.object = object;
+        } else {
+            *seat = Seat::new(object);
+        }
+        if news {
+            self.bring_forward(&key, now);
+        }
+        news
+    }
+
+    fn bring_forward(&mut self, key: &VpaKey, to: Time) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if let Some(due) = entry.due.replace(to) {
+            self.due.remove(&(due, key.clone()));
+        }
+        self.due.insert((to, key.clone()));
+    }
+
+    fn remove(&mut self, key: &VpaKey) {
+        if let Some(Entry { due: Some(due), .. }) = self.entries.remove(key) {
+            self.due.remove(&(due, key.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::run::watermark::turns::next_turn;
+
+    const NOW: Time = Time::from_secs(1_800_000_000);
+
+    fn object(name: &str, max: i32) -> WatermarkPodAutoscaler {
+        serde_json::from_value(json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+            "metadata": {"name": name, "namespace": "shop", "uid": name},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": max},
+        }))
+        .expect("an object")
+    }
+
+    fn taken(book: &Book, now: Time) -> Option<(VpaKey, Seat)> {
+        match book.take(now) {
+            Turn::Of(key, seat, _) => Some((key, *seat)),
+            Turn::At(_) => None,
+        }
+    }
+
+    #[test]
+    fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
+        let book = Book::new(1);
+        book.apply(0, Change::Put(object("a", 5)), NOW);
+        let (key, seat) = taken(&book, NOW).expect("it is new");
+        assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
+        let period = Duration::from_secs(15);
+        let next = next_turn(&key, NOW, period);
+        book.give_back(&key, seat, Some(next), NOW);
+        assert!(matches!(book.take(NOW), Turn::At(Some(at)) if at == next));
+        // The same again, with another status, changes nothing; another spec does.
+        let mut same = object("a", 5);
+        same.metadata.resource_version = Some("2".into());
+        book.apply(0, Change::Put(same), NOW);
+        assert!(taken(&book, NOW).is_none());
+        book.apply(0, Change::Put(object("a", 6)), NOW);
+        assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+    }
+
+    #[test]
+    fn what_changes_while_it_is_looked_at_is_looked_at_again() {
+        let book = Book::new(1);
+        book.apply(0, Change::Put(object("a", 5)), NOW);
+        let (key, seat) = taken(&book, NOW).expect("it is new");
+        book.apply(0, Change::Put(object("a", 6)), NOW);
+        assert!(taken(&book, NOW).is_none());
+        book.give_back(&key, seat, None, NOW);
+        assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+        // What is gone when it is given back stays gone.
+        let (key, seat) = (VpaKey::new("shop", "b"), Seat::new(Arc::new(object("b", 1))));
+        book.give_back(&key, seat, Some(NOW), NOW);
+        assert!(taken(&book, NOW).is_none());
+    }
+
+    #[test]
+    fn a_list_that_lacks_an_object_takes_it_away_but_not_those_of_other_lists() {
+        let book = Book::new(2);
+        book.apply(0, Change::Put(object("a", 5)), NOW);
+        book.apply(0, Change::Put(object("b", 5)), NOW);
+        book.apply(1, Change::Put(object("c", 5)), NOW);
+        book.apply(0, Change::Restart, NOW);
+        book.apply(0, Change::Put(object("b", 5)), NOW);
+        assert_eq!(book.len(), 3, "the list is not complete");
+        book.apply(0, Change::Complete, NOW);
+        assert_eq!(book.len(), 2);
+        let names: Vec<_> =
+            std::iter::from_fn(|| taken(&book, NOW)).map(|(key, _)| key.name).collect();
+        assert_eq!(names, ["b".into(), "c".into()]);
+    }
+}

@@ -1,0 +1,139 @@
+//! What the watermark controller watches: its objects, and pods.
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+
+use super::{Role, Stop, Tasks};
+use crate::{
+    api::wpa::WatermarkPodAutoscaler,
+    observe::{
+        feed::Feed,
+        mirror::{Filed, Mirror},
+        scaled_pod::{KeptPod, ScaledPod},
+        selector::Selector,
+        watch::{Change, Options, watch},
+    },
+    run::controllers::api,
+};
+
+/// The watches of one namespace, or of all.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub only: Option<String>,
+    pub objects: Arc<Feed>,
+    pub pods: Arc<Feed>,
+    seen: Mutex<Mirror<Box<str>, KeptPod>>,
+}
+
+/// The watches of all namespaces that are looked after.
+#[derive(Debug)]
+pub(super) struct Feeds(Vec<Scope>);
+
+impl Feeds {
+    /// Watches that do not run yet.
+    pub fn new(namespaces: &[String]) -> Self {
+        let scope = |only| Scope {
+            only,
+            objects: Arc::new(Feed::new("watermarkpodautoscalers")),
+            pods: Arc::new(Feed::new("pods")),
+            seen: Mutex::default(),
+        };
+        if namespaces.is_empty() {
+            return Self(vec![scope(None)]);
+        }
+        Self(namespaces.iter().map(|namespace| scope(Some(namespace.clone()))).collect())
+    }
+
+    /// How many there are.
+    pub fn scopes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them; all are needed.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Feed>> {
+        self.0.iter().flat_map(|scope| [&scope.objects, &scope.pods])
+    }
+
+    /// Ready once all have told of everything.
+    pub async fn synced(&self) {
+        for feed in self.all() {
+            feed.synced().await;
+        }
+    }
+
+    /// The pods of a namespace that a selector finds, in order of their names.
+    pub fn pods(&self, namespace: &str, selector: &Selector) -> Vec<Arc<KeptPod>> {
+        let covers = |scope: &&Scope| scope.only.as_deref().is_none_or(|only| only == namespace);
+        let Some(scope) = self.0.iter().find(covers) else { return Vec::new() };
+        let seen = scope.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = Box::from(namespace);
+        seen.get(&of).filter(|pod| selector.matches(&pod.labels)).cloned().collect()
+    }
+
+    /// How many pods are known.
+    pub fn pod_count(&self) -> usize {
+        let count = |scope: &Scope| scope.seen.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.0.iter().map(count).sum()
+    }
+}
+
+impl Scope {
+    fn change_pod(&self, change: Change<ScaledPod>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.apply(change, |pod| {
+            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+            let key = Some(namespace.as_str().into());
+            Filed { namespace, name, key, object: pod.keep() }
+        });
+    }
+}
+
+impl Role {
+    /// Starts all watches. They end when told to stop.
+    pub(super) fn start_feeds(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
+        for (place, scope) in self.feeds.0.iter().enumerate() {
+            self.start_feed(place, &scope.objects, stop, tasks, |role, place, change| {
+                role.change_object(place, change);
+            });
+            self.start_feed(place, &scope.pods, stop, tasks, |role, place, change| {
+                if let Some(scope) = role.feeds.0.get(place) {
+                    scope.change_pod(change);
+                }
+            });
+        }
+    }
+
+    fn change_object(&self, place: usize, change: Change<WatermarkPodAutoscaler>) {
+        self.book.apply(place, change, self.clock.now());
+    }
+
+    fn start_feed<K>(
+        self: &Arc<Self>,
+        place: usize,
+        feed: &Arc<Feed>,
+        stop: &Stop,
+        tasks: &mut Tasks,
+        apply: fn(&Self, usize, Change<K>),
+    ) where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let (role, feed, ended) = (Arc::clone(self), Arc::clone(feed), stop.stopped());
+        let only = self.feeds.0.get(place).and_then(|scope| scope.only.as_deref());
+        let objects = api::<K>(&self.client, only);
+        tasks.spawn(async move {
+            let apply = |change| apply(&role, place, change);
+            watch(objects, Options::default(), &feed, apply, ended).await;
+        });
+    }
+}

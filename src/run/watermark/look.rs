@@ -1,0 +1,269 @@
+//! One look at one object, from what it asks for to what is done about it.
+
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use plimsoll_storage::{Time, VpaKey};
+use serde_json::json;
+
+use super::{
+    Role,
+    book::Seat,
+    rows::{Shown, ShownMonitor},
+    telling::failed_process,
+};
+use crate::{
+    act::Part,
+    api::wpa::WatermarkPodAutoscalerSpec,
+    compat::Compat,
+    observe::scale::{ObjectKey, Unscaled},
+    watermark::{
+        conditions::{Fact, Said},
+        lifecycle::{self, Monitor},
+        rules::{fill_in, is_filled_in},
+        validation::validate,
+    },
+};
+
+/// What exists for series alone, and keeps objects from going where nobody takes it away.
+const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
+/// Until an object that could not be looked at has its next turn, and one whose target is not there.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+const AFTER_NO_SCALE: Duration = Duration::from_secs(10);
+
+/// When an object has its next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// In its period.
+    Period,
+    /// After so long.
+    After(Duration),
+    /// When it changes.
+    Change,
+}
+
+/// What came of a look, in one word for metrics.
+pub(super) type Came = (&'static str, Next);
+
+/// Something in the way of following an object.
+struct Blocked {
+    why: String,
+    pause: Duration,
+}
+
+impl Role {
+    /// Looks at an object.
+    pub(super) async fn look(&self, key: &VpaKey, seat: &mut Seat) -> Came {
+        let now = self.clock.now();
+        if seat.object.metadata.deletion_timestamp.is_some() {
+            return self.let_go(seat).await;
+        }
+        if self.config.compat == Compat::Plimsoll && !self.drop_finalizer(seat).await {
+            return ("error", Next::After(AFTER_ERROR));
+        }
+        let filled = fill_in(&seat.object.spec);
+        let mut shown = Shown::of(&filled, seat.shown.as_deref(), now);
+        shown.labels = self.shown_labels(seat);
+        let came = self.follow(key, seat, &filled, &mut shown, now).await;
+        shown.conditions(&seat.status());
+        seat.shown = Some(std::sync::Arc::new(shown));
+        came
+    }
+
+    async fn follow(
+        &self,
+        key: &VpaKey,
+        seat: &mut Seat,
+        filled: &WatermarkPodAutoscalerSpec,
+        shown: &mut Shown,
+        now: Time,
+    ) -> Came {
+        if self.config.compat == Compat::Upstream
+            && self.config.dry_run.is_none()
+            && !is_filled_in(&seat.object.spec)
+        {
+            return self.write_defaults(seat, filled).await;
+        }
+        if let Err(invalid) = validate(filled, &key.to_string()) {
+            let why = invalid.to_string();
+            let message = format!("Invalid WPA specification: {why}");
+            let said = Said::new(Fact::AbleToScale, false, "FailedSpecCheck", message);
+            let [inactive, _] = failed_process();
+            self.say(seat, &[inactive, said], now).await;
+            if seat.warned.iter().all(|(_, before)| *before != why) {
+                self.tell(seat, true, "FailedSpecCheck", why.clone());
+            }
+            seat.warned = vec![("FailedSpecCheck", why)];
+            return ("invalid", Next::Change);
+        }
+        let blocked = self.ask_monitor(key, seat, shown, now).await;
+        if let Some(Blocked { pause, .. }) = &blocked
+            && self.config.compat == Compat::Upstream
+        {
+            return ("blocked", Next::After(*pause));
+        }
+        let target = &filled.scale_target_ref;
+        let of = ObjectKey {
+            namespace: key.namespace.as_ref().into(),
+            api_version: self.version_of(&target.api_version, &target.kind).into(),
+            kind: target.kind.as_str().into(),
+            name: target.name.as_str().into(),
+        };
+        let scale = match self.scales.fresh(&of).await {
+            Ok(scale) => scale,
+            Err(why) => return self.without_scale(seat, &why, now).await,
+        };
+        let pause = blocked.as_ref().map(|blocked| blocked.pause);
+        let why = blocked.map(|blocked| blocked.why);
+        let came = self.decide(key, seat, filled, &scale, why.as_deref(), shown, now).await;
+        match pause {
+            // Bounds hold meanwhile, so that the next look is no later than any other.
+            Some(pause) => ("blocked", Next::After(pause.min(self.config.period))),
+            None => came,
+        }
+    }
+
+    /// A version that is left out is that of the kind everybody has. Upstream looks into the core group.
+    fn version_of<'a>(&self, version: &'a str, kind: &str) -> &'a str {
+        if !version.is_empty() || self.config.compat == Compat::Upstream {
+            return version;
+        }
+        match kind {
+            "Deployment" | "StatefulSet" | "ReplicaSet" => "apps/v1",
+            _ => version,
+        }
+    }
+
+    async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
+        let text = why.to_string();
+        let said = failed_process();
+        self.say(seat, &said, now).await;
+        let is_new = seat.warned.iter().all(|(_, before)| *before != text);
+        if is_new || self.config.compat == Compat::Upstream {
+            self.tell(seat, true, "FailedProcessWPA", text.clone());
+        }
+        seat.warned = vec![("FailedProcessWPA", text)];
+        let pause = match why {
+            Unscaled::NotFound(_) => AFTER_NO_SCALE,
+            _ => AFTER_ERROR,
+        };
+        if self.config.compat == Compat::Upstream {
+            return ("error", Next::After(pause));
+        }
+        // Twice as long each time, up to what any look takes.
+        let pause = pause.saturating_mul(1 << seat.failures.min(8)).min(self.config.period);
+        seat.failures = seat.failures.saturating_add(1);
+        ("error", Next::After(pause))
+    }
+
+    /// Asks the monitor of the same name, if the object says so.
+    async fn ask_monitor(
+        &self,
+        key: &VpaKey,
+        seat: &mut Seat,
+        shown: &mut Shown,
+        now: Time,
+    ) -> Option<Blocked> {
+        shown.monitor = None;
+        match lifecycle::is_wanted(
+            seat.object.annotations().get(lifecycle::ENABLED).map(String::as_str),
+        ) {
+            Ok(false) => return None,
+            Ok(true) => {}
+            Err(said) => {
+                self.say(seat, &[said], now).await;
+                return None;
+            }
+        }
+        let monitor = self.read_monitor(key).await;
+        let verdict = lifecycle::judge(&key.to_string(), &monitor);
+        if let Monitor::Unread(why) = &monitor {
+            let is_new = seat.warned.iter().all(|(reason, _)| *reason != "FailedGetDatadogMonitor");
+            if is_new || self.config.compat == Compat::Upstream {
+                self.tell(seat, true, "FailedGetDatadogMonitor", why.clone());
+            }
+        }
+        shown.monitor =
+            Some(ShownMonitor { name: key.name.to_string(), blocks: verdict.blocked.is_some() });
+        let mut said = vec![verdict.said];
+        if verdict.blocked.is_some() && self.config.compat == Compat::Upstream {
+            let [inactive, _] = failed_process();
+            said.insert(0, inactive);
+        }
+        self.say(seat, &said, now).await;
+        verdict.blocked.map(|(why, pause)| Blocked { why, pause })
+    }
+
+    async fn read_monitor(&self, key: &VpaKey) -> Monitor {
+        let path = format!(
+            "/apis/datadoghq.com/v1alpha1/namespaces/{}/datadogmonitors/{}",
+            key.namespace, key.name
+        );
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else {
+            return Monitor::Unread("its name is none".to_owned());
+        };
+        let asked = self.client.request::<serde_json::Value>(request);
+        match tokio::time::timeout(self.config.request_timeout, asked).await {
+            Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
+                Some(state) => Monitor::State(state.to_owned()),
+                None => Monitor::Silent,
+            },
+            Ok(Err(kube::Error::Api(status))) => Monitor::Unread(status.message.clone()),
+            Ok(Err(why)) => Monitor::Unread(why.to_string()),
+            Err(_) => Monitor::Unread("no answer in time".to_owned()),
+        }
+    }
+
+    /// An object on its way out: what keeps it is taken away.
+    async fn let_go(&self, seat: &mut Seat) -> Came {
+        seat.shown = None;
+        if self.drop_finalizer(seat).await {
+            ("gone", Next::Change)
+        } else {
+            ("error", Next::After(AFTER_ERROR))
+        }
+    }
+
+    /// Takes upstream's finalizer away: series go with their objects here, and a delete must not hang on anybody.
+    async fn drop_finalizer(&self, seat: &mut Seat) -> bool {
+        let finalizers = seat.object.finalizers();
+        if self.config.dry_run.is_some() || !finalizers.iter().any(|one| one == FINALIZER) {
+            return true;
+        }
+        let others: Vec<&String> = finalizers.iter().filter(|one| *one != FINALIZER).collect();
+        let body = json!({"metadata": {"finalizers": others}});
+        self.write_object(seat, body).await
+    }
+
+    /// Upstream writes into the spec what it lacks.
+    async fn write_defaults(&self, seat: &mut Seat, filled: &WatermarkPodAutoscalerSpec) -> Came {
+        let Ok(spec) = serde_json::to_value(filled) else { return ("error", Next::Period) };
+        if self.write_object(seat, json!({ "spec": spec })).await {
+            ("defaulted", Next::After(Duration::ZERO))
+        } else {
+            ("error", Next::After(AFTER_ERROR))
+        }
+    }
+
+    async fn write_object(&self, seat: &mut Seat, body: serde_json::Value) -> bool {
+        match self.pen().alter(&seat.object, Part::Object, body).await {
+            Ok(mut stored) => {
+                stored.metadata.managed_fields = None;
+                seat.object = std::sync::Arc::new(stored);
+                true
+            }
+            Err(crate::act::Unwritten::Gone) => true,
+            Err(why) => {
+                self.not_written(seat, &why);
+                false
+            }
+        }
+    }
+
+    /// Labels of the object that are wanted in metrics.
+    fn shown_labels(&self, seat: &Seat) -> Vec<(String, String)> {
+        let labels = seat.object.labels();
+        let wanted = self.config.labels_as_tags.iter();
+        wanted.map(|key| (key.clone(), labels.get(key).cloned().unwrap_or_default())).collect()
+    }
+}

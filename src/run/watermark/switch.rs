@@ -1,0 +1,148 @@
+//! Turns the dry run of single objects on and off: finds those that are meant, and writes what is wanted of each.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, api::ListParams, core::Status};
+use serde::Deserialize;
+
+use crate::{act::set_dry_run, api::wpa::WatermarkPodAutoscaler, run::cluster::Cluster};
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// As much of an object as there is to be told.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "WatermarkPodAutoscaler")]
+struct Switched {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SwitchedSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SwitchedSpec {
+    dry_run: bool,
+}
+
+/// Which objects are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One, in the namespace of the kubeconfig's context unless another is said.
+    One {
+        /// Its namespace.
+        namespace: Option<String>,
+        /// Its name.
+        name: String,
+    },
+    /// Those of a namespace, of the context's unless another is said.
+    Within {
+        /// The namespace.
+        namespace: Option<String>,
+        /// Which labels they have; empty for any.
+        selector: String,
+    },
+    /// Those of all namespaces.
+    Everywhere {
+        /// Which labels they have; empty for any.
+        selector: String,
+    },
+}
+
+/// An object, and whether it only computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is in dry run.
+    pub dry_run: bool,
+}
+
+/// The objects that are meant, in the order of the server; or one line about why they are not known.
+pub async fn find(cluster: &Cluster, which: &Which) -> Result<Vec<Switch>, String> {
+    match which {
+        Which::One { namespace, name } => {
+            let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
+            Ok(vec![one(cluster, namespace, name).await?])
+        }
+        Which::Within { namespace, selector } => {
+            let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
+            let found = all(Api::namespaced(cluster.client.clone(), namespace), selector).await?;
+            some(found, &format!(" in namespace {namespace}"), selector)
+        }
+        Which::Everywhere { selector } => {
+            let found = all(Api::all(cluster.client.clone()), selector).await?;
+            some(found, "", selector)
+        }
+    }
+}
+
+/// One object.
+pub async fn one(cluster: &Cluster, namespace: &str, name: &str) -> Result<Switch, String> {
+    let api = Api::<Switched>::namespaced(cluster.client.clone(), namespace);
+    let about = format!("WatermarkPodAutoscaler {namespace}/{name}");
+    let found = api.get(name).await.map_err(|why| refused(&about, &why))?;
+    Ok(Switch {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        dry_run: found.spec.dry_run,
+    })
+}
+
+/// Turns one object's dry run on or off; or says in one line why it is as it was.
+pub async fn turn(cluster: &Cluster, object: &Switch, on: bool) -> Result<(), String> {
+    let Switch { namespace, name, .. } = object;
+    let written = set_dry_run(&cluster.client, (namespace, name), on).await;
+    let about = format!("dry-run option of WatermarkPodAutoscaler {namespace}/{name}");
+    written.map_err(|why| refused(&about, &why))
+}
+
+async fn all(api: Api<Switched>, selector: &str) -> Result<Vec<Switch>, String> {
+    let mut found = Vec::new();
+    let mut wanted = ListParams::default().limit(PAGE);
+    if !selector.is_empty() {
+        wanted = wanted.labels(selector);
+    }
+    loop {
+        let page =
+            api.list(&wanted).await.map_err(|why| refused("WatermarkPodAutoscalers", &why))?;
+        found.extend(page.items.into_iter().map(|object| Switch {
+            namespace: object.metadata.namespace.unwrap_or_default(),
+            name: object.metadata.name.unwrap_or_default(),
+            dry_run: object.spec.dry_run,
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => wanted = wanted.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Nothing found is a mistake of whoever asked: a script that switched nothing is not to go on.
+fn some(found: Vec<Switch>, place: &str, selector: &str) -> Result<Vec<Switch>, String> {
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let labels = if selector.is_empty() { String::new() } else { format!(" with {selector}") };
+    Err(format!("no WatermarkPodAutoscaler{labels}{place}"))
+}
+
+fn refused(about: &str, why: &kube::Error) -> String {
+    match why {
+        kube::Error::Api(status) if status.code == 404 && names_an_object(status) => {
+            format!("{about} not found")
+        }
+        kube::Error::Api(status) if status.code == 404 => format!(
+            "{about}: this cluster has no such kind: plimsoll crds | kubectl apply --server-side -f -"
+        ),
+        kube::Error::Api(status) => format!("{about}: {}", status.message),
+        why => format!("{about}: {why}"),
+    }
+}
+
+/// Whether it is the object that is missing, and not its kind: a server that knows no such path names nothing.
+fn names_an_object(status: &Status) -> bool {
+    status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+}

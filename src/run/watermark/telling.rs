@@ -1,0 +1,214 @@
+//! What users are told: the status of an object, written when there is news, and events.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use plimsoll_storage::Time;
+
+use super::{Role, book::Seat};
+use crate::{
+    act::{About, Happening, Part, Pen, Unwritten, status_patch},
+    api::{
+        trace::Trace,
+        wpa::{MetricStatus, WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
+    },
+    compat::Compat,
+    watermark::{
+        conditions::{self, Fact, Said},
+        outcome::Event,
+    },
+};
+
+/// How often a status that somebody else changed meanwhile is worked out again.
+const TRIES: usize = 3;
+
+impl Role {
+    /// With what is written.
+    pub(super) fn pen(&self) -> Pen<'_> {
+        Pen { client: &self.client, permit: &self.permit, stats: &self.stats }
+    }
+
+    /// Writes what a status becomes, if a reader would see a difference. What it becomes is worked out again from what
+    /// somebody else wrote meanwhile.
+    pub(super) async fn keep_status(
+        &self,
+        seat: &mut Seat,
+        now: Time,
+        become_status: impl Fn(&WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus,
+    ) -> Result<(), Unwritten> {
+        if self.config.dry_run.is_some() {
+            seat.pretended = Some(become_status(&seat.status()));
+            return Ok(());
+        }
+        let generation = seat.object.metadata.generation;
+        let mut last = Unwritten::Gone;
+        for _ in 0..TRIES {
+            let before = seat.object.status.clone();
+            let after = become_status(&before.clone().unwrap_or_default());
+            if !self.is_worth_writing(seat, before.as_ref(), &after, now) {
+                return Ok(());
+            }
+            let patch = status_patch(before.as_ref(), &after);
+            match self.pen().alter(&seat.object, Part::Status, patch).await {
+                Ok(mut stored) => {
+                    stored.metadata.managed_fields = None;
+                    seat.object = Arc::new(stored);
+                    seat.written = Some(now);
+                    return Ok(());
+                }
+                Err(Unwritten::Changed(why)) => {
+                    last = Unwritten::Changed(why);
+                    let Some(mut fresh) = self.pen().read(&seat.object).await? else {
+                        return Err(Unwritten::Gone);
+                    };
+                    // What was decided is about another object by now, or somebody else has acted.
+                    let acted = |object: &WatermarkPodAutoscaler| {
+                        object.status.as_ref().and_then(|status| status.last_scale_time.clone())
+                    };
+                    if fresh.metadata.generation != generation
+                        || fresh.uid() != seat.object.uid()
+                        || acted(&fresh) != acted(&seat.object)
+                    {
+                        return Err(last);
+                    }
+                    fresh.metadata.managed_fields = None;
+                    seat.object = Arc::new(fresh);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Err(last)
+    }
+
+    /// Whether a reader sees more than another value, or that was not written for a while. Upstream writes whatever
+    /// differs.
+    fn is_worth_writing(
+        &self,
+        seat: &Seat,
+        before: Option<&WatermarkPodAutoscalerStatus>,
+        after: &WatermarkPodAutoscalerStatus,
+        now: Time,
+    ) -> bool {
+        let Some(before) = before else { return true };
+        if before == after {
+            return false;
+        }
+        if self.config.compat == Compat::Upstream {
+            return true;
+        }
+        let without_values = |status: &WatermarkPodAutoscalerStatus| {
+            let mut status = status.clone();
+            status.current_metrics.iter_mut().for_each(forget_value);
+            for one in &mut status.conditions {
+                // Texts of conditions name values too, and counts of pods.
+                one.message.clear();
+            }
+            status.decision = status.decision.take().map(Trace::without_values);
+            status.last_condition_type.clear();
+            status.last_condition_state.clear();
+            status
+        };
+        let due = seat.written.map(|at| at.later(self.config.status_interval));
+        without_values(before) != without_values(after) || due.is_none_or(|due| due <= now)
+    }
+
+    /// Says something of an object alone: nothing was decided.
+    pub(super) async fn say(&self, seat: &mut Seat, said: &[Said], now: Time) {
+        let written = self
+            .keep_status(seat, now, |before| {
+                let mut status = before.clone();
+                for one in said {
+                    conditions::set(&mut status, one, now);
+                }
+                status
+            })
+            .await;
+        if let Err(why) = written {
+            self.not_written(seat, &why);
+        }
+    }
+
+    /// A status could not be written: it is tried again with the next look.
+    pub(super) fn not_written(&self, seat: &Seat, why: &Unwritten) {
+        let (namespace, name) =
+            (seat.object.namespace().unwrap_or_default(), seat.object.name_any());
+        match why {
+            Unwritten::Gone | Unwritten::Fenced | Unwritten::Changed(_) => {
+                tracing::debug!(%namespace, %name, %why, "a status was not written");
+            }
+            Unwritten::Unanswered(_) | Unwritten::Refused(_) => {
+                tracing::warn!(%namespace, %name, %why, "a status was not written; it is tried again");
+                self.tell(seat, true, "FailedUpdateStatus", why.to_string());
+            }
+        }
+    }
+
+    /// Events of a decision. Ours says what stands once, upstream with every look.
+    pub(super) fn tell_all(&self, seat: &mut Seat, events: Vec<Event>) {
+        if self.config.compat == Compat::Upstream {
+            for Event { is_warning, reason, message } in events {
+                self.tell(seat, is_warning, reason, message);
+            }
+            return;
+        }
+        let (warnings, others): (Vec<Event>, Vec<Event>) =
+            events.into_iter().partition(|event| event.is_warning);
+        let mut standing = Vec::new();
+        for Event { reason, message, .. } in warnings {
+            let is_new = seat.warned.iter().all(|(before, _)| *before != reason);
+            if is_new {
+                self.tell(seat, true, reason, message.clone());
+            }
+            standing.push((reason, message));
+        }
+        seat.warned = standing;
+        for Event { reason, message, .. } in others {
+            if reason != "NotScaling" {
+                self.tell(seat, false, reason, message);
+            }
+        }
+    }
+
+    /// An event of an object.
+    pub(super) fn tell(
+        &self,
+        seat: &Seat,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        if self.config.dry_run.is_some_and(|dry| !dry.events) {
+            return;
+        }
+        let about = About {
+            api_version: "datadoghq.com/v1alpha1",
+            kind: "WatermarkPodAutoscaler",
+            namespace: seat.object.namespace().unwrap_or_default(),
+            name: seat.object.name_any(),
+            uid: seat.object.uid().unwrap_or_default(),
+        };
+        let at = self.clock.now();
+        self.events.tell(Happening { about, is_warning, reason, message, at });
+    }
+}
+
+fn forget_value(metric: &mut MetricStatus) {
+    if let Some(external) = &mut metric.external {
+        external.current_value = crate::quantity::Quantity::ZERO;
+    }
+    if let Some(resource) = &mut metric.resource {
+        resource.current_average_value = crate::quantity::Quantity::ZERO;
+    }
+    if let Some(resource) = &mut metric.container_resource {
+        resource.current_average_value = crate::quantity::Quantity::ZERO;
+    }
+}
+
+/// What upstream says of every object before it looks at it; ours says it of one that it could not look at.
+pub(super) fn failed_process() -> [Said; 2] {
+    let message = "Error happened while processing the WPA";
+    [
+        Said::new(Fact::ScalingActive, false, "FailedProcessWPA", message),
+        Said::new(Fact::AbleToScale, false, "FailedProcessWPA", message),
+    ]
+}

@@ -1,0 +1,107 @@
+//! Whether something else lets an object be followed: a monitor that has to be well.
+
+use std::time::Duration;
+
+use super::conditions::{Fact, Said};
+
+/// Whether the monitor of the same name has to be well.
+pub const ENABLED: &str = "wpa.datadoghq.com/lifecycle-control.enabled";
+
+/// What came of looking at a monitor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Monitor {
+    /// It is in this state.
+    State(String),
+    /// It says nothing of its state.
+    Silent,
+    /// It could not be read, or there is none.
+    Unread(String),
+}
+
+/// What follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is to be said of the object.
+    pub said: Said,
+    /// Why it is not followed, and when it is looked at again.
+    pub blocked: Option<(String, Duration)>,
+}
+
+/// What an object says of it: whether a monitor has to be well, or what is wrong with what it says. Empty is no.
+pub fn is_wanted(value: Option<&str>) -> Result<bool, Said> {
+    match value.unwrap_or_default() {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "" | "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        other => {
+            let message = format!(
+                "Lifecycle Control is not correctly enabled: strconv.ParseBool: parsing {other:?}: invalid syntax"
+            );
+            Err(Said::new(Fact::ScalingBlocked, false, "FailedGetDatadogMonitor", message))
+        }
+    }
+}
+
+/// What follows from the monitor `object`, which is a namespace and a name.
+pub fn judge(object: &str, monitor: &Monitor) -> Verdict {
+    const UNREAD: Duration = Duration::from_mins(2);
+    const UNWELL: Duration = Duration::from_mins(1);
+    let blocked = |reason: &str, message: String, pause| Verdict {
+        said: Said::new(Fact::ScalingBlocked, true, reason, message.clone()),
+        blocked: Some((message, pause)),
+    };
+    match monitor {
+        Monitor::Unread(_) => {
+            let message = format!("monitor {object} not found, blocking the WPA from proceeding");
+            blocked("FailedGetDatadogMonitor", message, UNREAD)
+        }
+        Monitor::Silent => {
+            let message =
+                format!("monitor {object} state not found, blocking the WPA from proceeding");
+            blocked("DatadogMonitorNotOK", message, UNWELL)
+        }
+        Monitor::State(state) if state == "OK" => {
+            let message =
+                format!("monitor {object} is in a OK state, allowing the WPA from proceeding");
+            let said = Said::new(Fact::ScalingBlocked, false, "DatadogMonitorOK", message);
+            Verdict { said, blocked: None }
+        }
+        Monitor::State(state) => {
+            let message =
+                format!("monitor {object} is in {state} state, blocking the WPA from proceeding");
+            blocked("DatadogMonitorNotOK", message, UNWELL)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_switched_on_by_what_go_takes_for_true() {
+        for (text, expected) in
+            [("true", true), ("1", true), ("T", true), ("", false), ("F", false)]
+        {
+            assert_eq!(is_wanted(Some(text)), Ok(expected), "{text}");
+        }
+        assert_eq!(is_wanted(None), Ok(false));
+        let said = is_wanted(Some("yes")).expect_err("it is none of them");
+        assert!(!said.holds && said.message.contains("\"yes\""), "{said:?}");
+    }
+
+    #[test]
+    fn only_a_monitor_that_is_well_lets_it_be_followed() {
+        let of = |monitor| judge("shop/web", &monitor);
+        let well = of(Monitor::State("OK".into()));
+        assert_eq!((well.blocked, well.said.reason.as_str()), (None, "DatadogMonitorOK"));
+        for state in ["Alert", "Warn", "No Data", ""] {
+            let verdict = of(Monitor::State(state.into()));
+            let (why, pause) = verdict.blocked.expect("it is not well");
+            assert_eq!(pause, Duration::from_mins(1), "{why}");
+        }
+        let unread = of(Monitor::Unread("forbidden".into()));
+        assert_eq!(unread.blocked.expect("unknown").1, Duration::from_mins(2));
+        assert_eq!(unread.said.reason, "FailedGetDatadogMonitor");
+        assert!(of(Monitor::Silent).said.message.contains("state not found"));
+    }
+}

@@ -1,0 +1,96 @@
+//! What is told of a watermark autoscaler: from what stands on the object and nothing else.
+
+use plimsoll::{
+    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    explain::{WpaReport, wpa::text},
+    look::{Glyphs, Look},
+};
+use plimsoll_storage::Time;
+use serde_json::{Value, json};
+
+use crate::schema::{faults, schema};
+
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn spec(max: i32) -> WatermarkPodAutoscalerSpec {
+    serde_json::from_value(json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2, "maxReplicas": max, "upscaleForbiddenWindowSeconds": 60,
+        "metrics": [{"type": "Resource", "resource": {
+            "name": "cpu", "metricSelector": {}, "highWatermark": "1",
+        }}],
+    }))
+    .expect("a spec")
+}
+
+fn status(decision: Value) -> WatermarkPodAutoscalerStatus {
+    let mut status = json!({
+        "currentReplicas": 4, "desiredReplicas": 4, "lastScaleTime": "2027-01-15T07:59:20Z",
+        "scalingEventsCount": 3,
+        "conditions": [{
+            "type": "AbleToScale", "status": "False", "reason": "BackoffUpscale",
+            "lastTransitionTime": "2027-01-15T07:59:20Z", "message": "it has to wait",
+        }],
+    });
+    if decision != Value::Null {
+        status["decision"] = decision;
+    }
+    serde_json::from_value(status).expect("a status")
+}
+
+fn held() -> Value {
+    json!({
+        "at": "2027-01-15T07:59:50Z", "from": 4, "proposal": 8, "limited": 6, "to": 4,
+        "heldUntil": "2027-01-15T08:00:20Z", "restrictions": ["upscale_capping", "forbidden_window"],
+        "sources": [{
+            "name": "requests{map[app:web]}", "value": "150", "low": "45", "high": "110",
+            "position": "above", "proposal": 8, "chosen": true,
+        }],
+    })
+}
+
+#[test]
+fn a_decision_is_told_step_by_step_and_as_data() {
+    let report = WpaReport::of(("shop", "web"), &spec(10), &status(held()), NOW);
+    let data = serde_json::to_value(&report).expect("JSON");
+    assert_eq!(faults(&schema("explain-wpa.v1.json"), &data), Vec::<String>::new());
+    assert_eq!(data["left"], json!([20, 260]));
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
+    let text = text::render(&report, &look);
+    for words in [
+        "shop/web",
+        "Deployment web, 2 to 10 replicas",
+        "LEFT AS THEY ARE",
+        "upscale_capping, forbidden_window",
+        "150, which is above them",
+        "45 to 110, tolerance included",
+        "more in 20 s, fewer in 260 s",
+        "algorithm: average",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_it_is_a_finding() {
+    let unknown = json!({
+        "from": 4, "to": 4, "restrictions": ["metric_unknown"],
+        "sources": [{"name": "requests{map[]}", "unknown": "empty", "message": "no metrics returned"}],
+    });
+    let codes = |spec: &WatermarkPodAutoscalerSpec, status: &WatermarkPodAutoscalerStatus| {
+        let report = WpaReport::of(("shop", "web"), spec, status, NOW);
+        report.findings.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&spec(10), &status(unknown)), ["metric_unknown"]);
+    assert_eq!(codes(&spec(1), &status(held())), ["invalid"]);
+    assert_eq!(codes(&spec(10), &WatermarkPodAutoscalerStatus::default()), ["never_looked_at"]);
+    // The original says nothing of how it came about.
+    let report = WpaReport::of(("shop", "web"), &spec(10), &status(Value::Null), NOW);
+    assert!(
+        report.findings.is_empty()
+            && report.notes.iter().any(|note| note.contains("plimsoll crds"))
+    );
+}

@@ -1,0 +1,109 @@
+//! Objects as others left them: with finalizers, with gaps, with mistakes; and how they come and go.
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::stage::{Stage, object};
+use crate::support::{not_run::not_run, wait};
+
+const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
+    let Some(stage) = Stage::new("finalizers", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 75.0);
+    let mut with = object("web", json!({}));
+    with["metadata"]["finalizers"] = json!([FINALIZER, "other.example.com/stays"]);
+    stage.create(&with).await;
+    let finalizers = stage.get("web").await.metadata.finalizers;
+    assert_eq!(finalizers, Some(vec!["other.example.com/stays".to_owned()]));
+    // An object that cannot be followed is let go as well.
+    let mut invalid = object("bad", json!({"maxReplicas": 1, "minReplicas": 5}));
+    invalid["metadata"]["finalizers"] = json!([FINALIZER]);
+    stage.create(&invalid).await;
+    stage.api().delete("bad", &DeleteParams::default()).await.expect("deleted");
+    wait::until("it is gone", || async {
+        stage.api().get_opt("bad").await.ok()?.is_none().then_some(())
+    })
+    .await;
+    let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    stage.api().patch("web", &PatchParams::default(), &none).await.expect("changed");
+    stage.api().delete("web", &DeleteParams::default()).await.expect("deleted");
+    wait::until("its series are gone", || async {
+        stage.series("wpa_controller_min_replicas", &[]).await.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() {
+    for (flags, written) in [(&[][..], false), (&["--compat=upstream"][..], true)] {
+        let Some(stage) = Stage::new("gaps", flags).await else {
+            return not_run("a whole control plane");
+        };
+        stage.deployment("web", 2).await;
+        stage.metric("web", 75.0);
+        let mut bare = object("web", json!({}));
+        let spec = bare["spec"].as_object_mut().expect("an object");
+        spec.retain(|key, _| ["scaleTargetRef", "maxReplicas", "metrics"].contains(&&**key));
+        stage.create(&bare).await;
+        stage.period().await;
+        wait::until("it is followed", || async {
+            let active = stage.condition("web", "ScalingActive").await?;
+            (active.0 == "True").then_some(())
+        })
+        .await;
+        let spec = stage.get("web").await.spec;
+        assert_eq!(spec.tolerance.is_some(), written);
+        assert_eq!(spec.min_replicas.is_some(), written);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
+    let Some(stage) = Stage::new("invalid", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 250.0);
+    stage.create(&object("web", json!({"maxReplicas": 1, "minReplicas": 5}))).await;
+    stage.seconds(120).await;
+    let able = stage.condition("web", "AbleToScale").await;
+    assert_eq!(able, Some(("False".to_owned(), "FailedSpecCheck".to_owned())));
+    assert_eq!(stage.replicas("web").await, 2);
+    stage.change("web", json!({"spec": {"maxReplicas": 10, "minReplicas": 1}})).await;
+    stage.scaled("web", 4).await;
+    assert_eq!(stage.events("web").await, ["FailedSpecCheck", "Scaling"]);
+    // A target that is not there is looked for again, and followed when it comes.
+    stage.create(&object("late", json!({}))).await;
+    let able = stage.condition("late", "AbleToScale").await.expect("said");
+    assert_eq!((&*able.0, &*able.1), ("False", "FailedProcessWPA"));
+    stage.metric("late", 75.0);
+    stage.deployment("late", 2).await;
+    stage.seconds(30).await;
+    let able = stage.condition("late", "AbleToScale").await.expect("said");
+    assert_eq!((&*able.0, &*able.1), ("True", "SucceededGetScale"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_shows_everything_and_changes_nothing() {
+    let Some(stage) = Stage::new("dry", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 500.0);
+    stage.create(&object("web", json!({"dryRun": true}))).await;
+    stage.seconds(120).await;
+    assert_eq!(stage.replicas("web").await, 2);
+    let status = stage.status("web").await;
+    assert_eq!(status["lastScaleTime"], json!(null), "no window is used up: {status:#}");
+    assert_eq!(stage.series("wpa_controller_replicas_scaling_effective", &[]).await, [4.0]);
+    let of = ["kind=\"wpa\"", "reason=\"dry_run\""];
+    assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0]);
+    stage.change("web", json!({"spec": {"dryRun": false}})).await;
+    stage.scaled("web", 4).await;
+    assert_eq!(stage.series("wpa_controller_dry_run", &[]).await, [0.0], "one series, not two");
+}

@@ -1,0 +1,77 @@
+//! What is not known is not zero: while a metric says nothing, nothing is scaled but into the bounds.
+
+use serde_json::json;
+
+use super::stage::{METRIC, Stage, object};
+use crate::support::{
+    not_run::not_run,
+    usage::{Api, Fault},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_of_bounds() {
+    let Some(stage) = Stage::new("outage", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 4).await;
+    stage.metric("web", 75.0);
+    stage.create(&object("web", json!({}))).await;
+    let faults = [
+        Some(Fault::Status(503)),
+        Some(Fault::Status(404)),
+        Some(Fault::Malformed),
+        Some(Fault::Cut),
+        Some(Fault::NotANumber),
+    ];
+    for fault in faults {
+        stage.usage.fault(Api::External, fault);
+        stage.seconds(600).await;
+        assert_eq!(stage.replicas("web").await, 4, "{fault:?}");
+        let active = stage.condition("web", "ScalingActive").await;
+        let expected = ("False".to_owned(), "FailedGetExternalMetric".to_owned());
+        assert_eq!(active, Some(expected), "{fault:?}");
+        let of = ["kind=\"wpa\"", "reason=\"metric_unknown\""];
+        assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0], "{fault:?}");
+        assert!(stage.series("wpa_controller_value", &[]).await.is_empty(), "{fault:?}");
+        stage.usage.fault(Api::External, None);
+        stage.period().await;
+        assert_eq!(stage.replicas("web").await, 4);
+        let active = stage.condition("web", "ScalingActive").await.expect("said");
+        assert_eq!(active.0, "True", "after {fault:?}");
+    }
+    // Told once each time that it begins.
+    let warnings = stage.events("web").await;
+    let told = warnings.iter().filter(|reason| *reason == "FailedGetExternalMetric").count();
+    assert_eq!(told, faults.len(), "{warnings:?}");
+    stage.usage.fault(Api::External, Some(Fault::Status(503)));
+    stage.change("web", json!({"spec": {"minReplicas": 6}})).await;
+    stage.scaled("web", 6).await;
+    stage.change("web", json!({"spec": {"maxReplicas": 6, "minReplicas": 1}})).await;
+    stage.seconds(60).await;
+    assert_eq!(stage.replicas("web").await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metric_that_nobody_knows_or_that_is_empty_or_zero_scales_nothing_down() {
+    let Some(stage) = Stage::new("absent", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 4).await;
+    // Nobody has ever told of this one.
+    stage.create(&object("web", json!({}))).await;
+    stage.seconds(600).await;
+    assert_eq!(stage.replicas("web").await, 4);
+    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    assert_eq!(active.0, "False");
+    // Of other series there are values, of ours none.
+    stage.usage.set_external(&stage.namespace, METRIC, &[("app", "other")], 1.0);
+    stage.seconds(600).await;
+    assert_eq!(stage.replicas("web").await, 4);
+    stage.metric("web", 0.0);
+    stage.seconds(600).await;
+    assert_eq!(stage.replicas("web").await, 4, "a zero says nothing unless it is to");
+    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    assert_eq!(active.0, "True");
+    stage.change("web", json!({"spec": {"tolerateZero": true}})).await;
+    stage.scaled("web", 2).await;
+}

@@ -1,0 +1,220 @@
+//! Owns a watermark controller in this process, on a private bed with a metrics API and a clock that is stepped.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use plimsoll::{
+    api::wpa::WatermarkPodAutoscaler,
+    cli::watermark_config,
+    clock::Clock,
+    run::watermark::{self, Running},
+};
+use plimsoll_storage::Time;
+use serde_json::{Value, json};
+
+use crate::{
+    storage::objects::defined,
+    support::{Bed, clock::wall_now, fetch::fetch, nodes::is_ready, objects, usage::Usage, wait},
+    updater::stage::pods,
+};
+
+/// Everything that scales in these tests follows this metric.
+pub const METRIC: &str = "requests";
+/// The period of the role.
+pub const PERIOD: Duration = Duration::from_secs(15);
+
+/// A bed with a role.
+pub struct Stage {
+    pub bed: Bed,
+    pub usage: Usage,
+    pub namespace: String,
+    pub clock: Clock,
+    pub role: Running,
+}
+
+/// An object that follows the metric between 50 and 100, without any window, with these fields.
+pub fn object(name: &str, fields: Value) -> Value {
+    let mut spec = json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+        "minReplicas": 1, "maxReplicas": 50, "algorithm": "absolute", "tolerance": "1m",
+        "scaleUpLimitFactor": "100", "scaleDownLimitFactor": "50",
+        "upscaleForbiddenWindowSeconds": 60, "downscaleForbiddenWindowSeconds": 300,
+        "replicaScalingAbsoluteModulo": 1,
+        "metrics": [{"type": "External", "external": {
+            "metricName": METRIC, "metricSelector": {"matchLabels": {"app": name}},
+            "lowWatermark": "50", "highWatermark": "100",
+        }}],
+    });
+    let Value::Object(fields) = fields else { panic!("{fields} is no object") };
+    spec.as_object_mut().expect("an object").extend(fields);
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+impl Stage {
+    /// Starts a role with these flags.
+    pub async fn new(name: &str, flags: &[&str]) -> Option<Self> {
+        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        bed.nodes().add("node", "64", "256Gi").await;
+        let namespace = bed.namespace(name).await;
+        let usage = Usage::serve(&bed).await;
+        // Ahead of the wall's: whatever the bed stamps is of the past, and no pod is younger than it should be.
+        let start = Time::from_secs(wall_now().as_second() + 3_600);
+        let clock = Clock::stepped(start);
+        let role = begin(&bed, &namespace, &clock, flags).await;
+        Some(Self { bed, usage, namespace, clock, role })
+    }
+
+    /// A Deployment whose pods are ready.
+    pub async fn deployment(&self, name: &str, replicas: u32) {
+        let yaml = objects::deployment(name, replicas, "10m", "16Mi");
+        objects::create::<Deployment>(self.bed.client(), &self.namespace, &yaml).await;
+        self.ready(name, replicas as usize).await;
+    }
+
+    /// Waits until a workload has so many ready pods and no other.
+    pub async fn ready(&self, name: &str, replicas: usize) {
+        let api = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
+        wait::until(&format!("{name} has {replicas} ready pods"), || async {
+            let pods = pods(&self.bed.client(), &self.namespace, name).await;
+            let status = api.get(name).await.ok()?.status?;
+            let told = usize::try_from(status.replicas.unwrap_or(0)).ok()?;
+            let all = pods.iter().filter(|pod| is_ready(pod)).count();
+            (all == replicas && pods.len() == replicas && told == replicas).then_some(())
+        })
+        .await;
+    }
+
+    /// What the metric of a workload is from now on.
+    pub fn metric(&self, name: &str, value: f64) {
+        self.usage.set_external(&self.namespace, METRIC, &[("app", name)], value);
+    }
+
+    /// Creates an object, which has its turn at once.
+    pub async fn create(&self, object: &Value) {
+        let yaml = serde_json::to_string(object).expect("JSON is YAML");
+        let before = self.role.looks();
+        objects::create::<WatermarkPodAutoscaler>(self.bed.client(), &self.namespace, &yaml).await;
+        wait::until("it is looked at", || async {
+            (self.role.looks() > before && self.role.is_idle()).then_some(())
+        })
+        .await;
+    }
+
+    /// Lets one period go by, and waits until everybody had a turn.
+    pub async fn period(&self) {
+        self.clock.step(PERIOD);
+        self.idle().await;
+    }
+
+    /// Lets so many seconds go by, a period at a time.
+    pub async fn seconds(&self, seconds: u64) {
+        for _ in 0..seconds.div_ceil(PERIOD.as_secs()) {
+            self.period().await;
+        }
+    }
+
+    pub async fn idle(&self) {
+        let (pause, patience) = (Duration::from_millis(3), Duration::from_mins(1));
+        wait::often(pause, patience, "everybody had a turn", || async {
+            if self.role.is_idle() { Ok(()) } else { Err("somebody waits".to_owned()) }
+        })
+        .await;
+    }
+
+    /// Replicas that a workload is to have.
+    pub async fn replicas(&self, name: &str) -> i32 {
+        let api = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
+        let scale = api.get_scale(name).await.expect("a scale");
+        scale.spec.and_then(|spec| spec.replicas).unwrap_or(0)
+    }
+
+    /// Waits until the role has changed replicas to that, and the pods are there.
+    pub async fn scaled(&self, name: &str, replicas: i32) {
+        assert_eq!(self.replicas(name).await, replicas, "{:#?}", self.status(name).await);
+        self.ready(name, usize::try_from(replicas).expect("not negative")).await;
+    }
+
+    pub async fn get(&self, name: &str) -> WatermarkPodAutoscaler {
+        self.api().get(name).await.expect("an object")
+    }
+
+    pub fn api(&self) -> Api<WatermarkPodAutoscaler> {
+        Api::namespaced(self.bed.client(), &self.namespace)
+    }
+
+    /// The status of an object, as JSON.
+    pub async fn status(&self, name: &str) -> Value {
+        serde_json::to_value(self.get(name).await.status).expect("JSON")
+    }
+
+    /// One of its conditions: status and reason.
+    pub async fn condition(&self, name: &str, kind: &str) -> Option<(String, String)> {
+        let status = self.get(name).await.status?;
+        let found = status.conditions.into_iter().find(|one| one.kind == kind)?;
+        Some((found.status, found.reason))
+    }
+
+    /// Changes an object, and waits until it was looked at again.
+    pub async fn change(&self, name: &str, patch: Value) {
+        let before = self.role.looks();
+        let parameters = PatchParams::default();
+        self.api().patch(name, &parameters, &Patch::Merge(patch)).await.expect("changed");
+        wait::until("it is looked at again", || async {
+            (self.role.looks() > before && self.role.is_idle()).then_some(())
+        })
+        .await;
+    }
+
+    /// Reasons of the events of an object, in order.
+    pub async fn events(&self, name: &str) -> Vec<String> {
+        let api = Api::<Event>::namespaced(self.bed.client(), &self.namespace);
+        let events = api.list(&ListParams::default()).await.expect("a list").items;
+        let mut events: Vec<(Option<_>, String)> = events
+            .into_iter()
+            .filter(|event| {
+                let of = &event.involved_object;
+                of.name.as_deref() == Some(name)
+                    && of.kind.as_deref() == Some("WatermarkPodAutoscaler")
+            })
+            .map(|event| (event.first_timestamp, event.reason.unwrap_or_default()))
+            .collect();
+        events.sort();
+        events.into_iter().map(|(_, reason)| reason).collect()
+    }
+
+    /// The values of the series of a family whose labels contain all of these texts.
+    pub async fn series(&self, family: &str, labels: &[&str]) -> Vec<f64> {
+        let address = format!("http://{}/metrics", self.role.address());
+        let text = fetch(&address).await.expect("metrics");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let of = |line: &&str| {
+            line.strip_prefix(family).is_some_and(|rest| rest.starts_with('{'))
+                && labels.iter().all(|label| line.contains(label))
+        };
+        let value = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
+        text.lines().filter(of).filter_map(value).collect()
+    }
+}
+
+/// Starts a role on a namespace.
+pub async fn begin(bed: &Bed, namespace: &str, clock: &Clock, more: &[&str]) -> Running {
+    begin_as(bed.client(), namespace, clock, more).await
+}
+
+/// The same with a client of its own.
+pub async fn begin_as(client: Client, namespace: &str, clock: &Clock, more: &[&str]) -> Running {
+    let lease = format!("--leader-elect-resource-namespace={namespace}");
+    let mut flags = vec!["--metrics-addr=127.0.0.1:0", "--health-port=0", "--client-qps=0", &lease];
+    flags.extend(more);
+    let variable = |name: &str| match name {
+        "WATCH_NAMESPACE" => namespace.to_owned(),
+        _ => String::new(),
+    };
+    let config = watermark_config(&flags, variable).expect("flags that make sense");
+    watermark::start(config, client, clock.clone()).await.expect("starts")
+}
