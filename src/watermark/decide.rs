@@ -265,10 +265,16 @@ impl Decision {
             if normal.downscale_capping == Some(true) {
                 found.push(Restriction::DownscaleCapping);
             }
-            match normal.limited {
-                Limited::TooFew | Limited::BelowOne => found.push(Restriction::Min),
-                Limited::TooMany => found.push(Restriction::Max),
-                Limited::Not | Limited::DownscaleSpeed | Limited::UpscaleSpeed => {}
+            // A proposal that is too fast may end at a bound all the same.
+            let proposed = self.combined.as_ref().map_or(normal.replicas, |it| it.replicas.max(0));
+            let limits = &rules.limits;
+            if normal.limited == Limited::BelowOne
+                || (normal.replicas == limits.min && proposed < limits.min)
+            {
+                found.push(Restriction::Min);
+            }
+            if normal.replicas == limits.max && proposed > limits.max {
+                found.push(Restriction::Max);
             }
         }
         match self.passage.and_then(|passage| passage.held) {

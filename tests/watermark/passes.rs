@@ -209,8 +209,9 @@ fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
         case.decide().restrictions(&case.rules).into_iter().map(Restriction::word).collect()
     };
     let far = case(fixes, fields.clone(), 10, 30);
-    assert_eq!(told(&far), ["upscale_capping", "dry_run"]);
-    assert_eq!(told(&far.scaled(30)), ["upscale_capping", "forbidden_window"]);
+    // Thirteen would be as far as one step goes, and twelve are the most.
+    assert_eq!(told(&far), ["upscale_capping", "max", "dry_run"]);
+    assert_eq!(told(&far.scaled(30)), ["upscale_capping", "max", "forbidden_window"]);
     let mut wide = fields.clone();
     wide["scaleUpLimitFactor"] = 100.into();
     assert_eq!(told(&case(fixes, wide, 10, 14)), ["max", "dry_run"]);
@@ -223,4 +224,21 @@ fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
         *pod = super::pending(number, 60);
     }
     assert_eq!(told(&few), ["availability"]);
+}
+
+#[test]
+fn a_proposal_that_is_too_fast_and_too_far_is_held_by_the_bound_that_it_ends_at() {
+    for fixes in both() {
+        let of = |max: i32, wanted, proposed| {
+            let case = case(fixes, json!({"minReplicas": 1, "maxReplicas": max}), wanted, proposed);
+            case.decide().restrictions(&case.rules)
+        };
+        // Half as many more are as far as one step goes.
+        let at_the_most = of(12, 10, 40);
+        assert!(at_the_most.contains(&Restriction::UpscaleCapping), "{at_the_most:?}");
+        assert!(at_the_most.contains(&Restriction::Max), "{at_the_most:?}");
+        let on_the_way = of(20, 10, 40);
+        assert!(on_the_way.contains(&Restriction::UpscaleCapping), "{on_the_way:?}");
+        assert!(!on_the_way.contains(&Restriction::Max), "{on_the_way:?}");
+    }
 }
