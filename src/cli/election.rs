@@ -7,34 +7,39 @@ use clap::{ArgAction, Args};
 use super::value;
 use crate::{compat::Compat, run::config::Election};
 
+/// How long a lease holds, and how it is kept.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Leader election")]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
+pub struct LeaseTimes {
+    /// How long a lease holds that is not renewed
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_LEASE_DURATION")]
+    pub leader_elect_lease_duration: Duration,
+    /// How long the leader tries to renew before it stops
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RENEW_DEADLINE")]
+    pub leader_elect_renew_deadline: Duration,
+    /// Time between two tries
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = value::some_time)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RETRY_PERIOD")]
+    pub leader_elect_retry_period: Duration,
+}
+
 /// Who leads, of several replicas.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
-#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub struct ElectionArgs {
     /// Writes only as the leader [default: true, false with --compat=upstream]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT", hide_env = true)]
     leader_elect: Option<bool>,
-    /// How long a lease holds that is not renewed
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_LEASE_DURATION")]
-    leader_elect_lease_duration: Duration,
-    /// How long the leader tries to renew before it stops
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RENEW_DEADLINE")]
-    leader_elect_renew_deadline: Duration,
-    /// Time between two tries
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = value::some_time)]
-    #[arg(
-        env = "PLIMSOLL_FLAG_LEADER_ELECT_RETRY_PERIOD",
-        hide_short_help = true,
-        hide_env = true
-    )]
-    leader_elect_retry_period: Duration,
+    #[command(flatten)]
+    times: LeaseTimes,
     /// What leaders hold; there is only `leases`
     #[arg(long, value_name = "KIND", default_value = "leases", value_parser = ["leases"])]
     #[arg(hide_possible_values = true)]
@@ -54,9 +59,9 @@ impl ElectionArgs {
         Election {
             on: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
             explicit: self.leader_elect == Some(false),
-            lease_duration: self.leader_elect_lease_duration,
-            renew_deadline: self.leader_elect_renew_deadline,
-            retry_period: self.leader_elect_retry_period,
+            lease_duration: self.times.leader_elect_lease_duration,
+            renew_deadline: self.times.leader_elect_renew_deadline,
+            retry_period: self.times.leader_elect_retry_period,
             name: name.to_owned(),
             namespace: self.leader_elect_resource_namespace.clone(),
         }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 
 use crate::{
-    cli::{door::file, typed::Typed, value},
+    cli::{door::file, election::LeaseTimes, typed::Typed, value},
     run::config::Election,
 };
 
@@ -67,21 +67,8 @@ pub struct LeaseArgs {
     #[arg(value_parser = value::switch)]
     #[arg(env = "PLIMSOLL_FLAG_ENABLE_LEADER_ELECTION", hide_env = true)]
     enable_leader_election: bool,
-    /// How long a lease holds that is not renewed
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_LEASE_DURATION")]
-    leader_elect_lease_duration: Duration,
-    /// How long the leader tries to renew before it stops
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RENEW_DEADLINE")]
-    leader_elect_renew_deadline: Duration,
-    /// Time between two tries
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = value::some_time)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RETRY_PERIOD")]
-    leader_elect_retry_period: Duration,
+    #[command(flatten)]
+    times: LeaseTimes,
     /// Name of the Lease; upstream's own, so that at most one of the two acts
     #[arg(long, value_name = "NAME", default_value = "watermarkpodautoscaler-lock")]
     #[arg(hide_short_help = true, hide_env = true)]
@@ -102,9 +89,9 @@ impl LeaseArgs {
         let election = Election {
             on,
             explicit: !on && typed.has("enable_leader_election"),
-            lease_duration: self.leader_elect_lease_duration,
-            renew_deadline: self.leader_elect_renew_deadline,
-            retry_period: self.leader_elect_retry_period,
+            lease_duration: self.times.leader_elect_lease_duration,
+            renew_deadline: self.times.leader_elect_renew_deadline,
+            retry_period: self.times.leader_elect_retry_period,
             name: self.leader_elect_resource_name.clone(),
             namespace: said.or(home).unwrap_or_default(),
         };
