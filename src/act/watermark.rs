@@ -127,7 +127,7 @@ impl Pen<'_> {
                 "patch_status",
                 WriteKind::Status,
             ),
-            Part::Object => (requests.patch(name, &parameters, &merge), "patch", WriteKind::Memory),
+            Part::Object => (requests.patch(name, &parameters, &merge), "patch", WriteKind::Object),
         };
         let mut request = request.map_err(|why| refused(&why))?;
         // What kube's own calls say, for whoever counts requests by verb.

@@ -29,6 +29,8 @@ pub enum WriteKind {
     Ledger,
     /// Replicas of a workload.
     Replicas,
+    /// The spec or metadata of a WatermarkPodAutoscaler.
+    Object,
     /// An event.
     Event,
     /// The registration of the webhook.
@@ -53,6 +55,7 @@ impl WriteKind {
             Self::Memory => "memory",
             Self::Ledger => "ledger",
             Self::Replicas => "replicas",
+            Self::Object => "object",
             Self::Event => "event",
             Self::Registration => "registration",
             Self::Certificate => "certificate",

@@ -131,9 +131,9 @@ fn object<'a>(
 
 impl Role {
     /// What upstream's framework would call the end of a look.
-    pub(super) const fn returned(outcome: &str, next: Next) -> Returned {
+    pub(super) fn returned(outcome: &str, next: Next) -> Returned {
         match next {
-            _ if matches!(outcome.as_bytes(), b"error") => Returned::Error,
+            _ if outcome == "error" => Returned::Error,
             Next::Change => Returned::Success,
             Next::Period | Next::After(_) => Returned::RequeueAfter,
         }

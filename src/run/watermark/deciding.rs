@@ -37,6 +37,8 @@ struct Facts<'a> {
     setting: Setting<'a>,
     sources: &'a [Source],
     blocked: Option<&'a str>,
+    /// What its status means now: a change that was booked and never made counts for nothing.
+    settled: WatermarkPodAutoscalerStatus,
     now: Time,
 }
 
@@ -72,8 +74,12 @@ impl Role {
         }
         let oldest = self.config.oldest_value.map(|age| now.earlier(age));
         let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
-        let facts = Facts { rules: &rules, setting, sources: &sources, blocked, now };
-        let decision = self.judge(&facts, &seat.status());
+        let settled = match self.config.compat {
+            Compat::Plimsoll => settle(&seat.status(), scale, &rules),
+            Compat::Upstream => seat.status(),
+        };
+        let facts = Facts { rules: &rules, setting, sources: &sources, blocked, settled, now };
+        let decision = self.judge(&facts);
         shown.decision(&decision, &rules);
         let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
         seat.failures = 0;
@@ -81,17 +87,13 @@ impl Role {
         (outcome, Next::Period)
     }
 
-    fn judge(&self, facts: &Facts<'_>, status: &WatermarkPodAutoscalerStatus) -> Decision {
-        let settled = match self.config.compat {
-            Compat::Plimsoll => settle(status, facts.setting.scale, facts.rules),
-            Compat::Upstream => status.clone(),
-        };
+    fn judge(&self, facts: &Facts<'_>) -> Decision {
         let question = Question {
             rules: facts.rules,
             setting: facts.setting,
             sources: facts.sources,
             blocked: facts.blocked,
-            status: &settled,
+            status: &facts.settled,
             now: facts.now,
             fixes: self.config.fixes,
         };
@@ -118,11 +120,7 @@ impl Role {
             skips_idle_events: self.config.skips_idle_events,
             now,
         };
-        let start = seat.status();
-        let settled = match self.config.compat {
-            Compat::Plimsoll => settle(&start, facts.setting.scale, facts.rules),
-            Compat::Upstream => start.clone(),
-        };
+        let settled = &facts.settled;
         let last = settled.last_scale_time.as_ref().map(conditions::time);
         // What somebody else wrote meanwhile stays, but for what a change that was never made had taken.
         let base = |before: &WatermarkPodAutoscalerStatus| {
@@ -170,7 +168,7 @@ impl Role {
         }
         let events = writing.events(decision, &made, last);
         self.tell_all(seat, events);
-        if let (Made::Done, Some(change)) = (&made, &decision.change) {
+        if let (Made::Done, Some(change), None) = (&made, &decision.change, self.config.dry_run) {
             let (name, from, to) = (seat.object.name_any(), fresh.wanted, change.to);
             tracing::info!(
                 namespace,
