@@ -14,6 +14,7 @@ use plimsoll::{
 use serde_json::{Value, json};
 
 use super::stage::{Asked, Reply, Server};
+use crate::support::wait;
 
 /// Counts as metrics would.
 #[derive(Debug, Default)]
@@ -153,8 +154,12 @@ async fn each_failure_says_what_happened_in_one_line() {
     assert!(told.starts_with("error unmarshaling response: "), "{told}");
     let gone = Server::plain(|_| Reply::json("")).await;
     let url = format!("http://me:secret@127.0.0.1:{}/a?key=secret", gone.port);
+    let port = gone.port;
     drop(gone);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    wait::until("nobody listens there", || async {
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err().then_some(())
+    })
+    .await;
     let told = consult(&url).await.expect_err("nobody is there").to_string();
     assert!(told.starts_with("error sending request: http://127.0.0.1:"), "{told}");
     assert!(told.contains("refused") && !told.contains("secret"), "{told}");
