@@ -54,7 +54,7 @@ pub fn annotate(key: &str, value: impl Into<Value>) -> Operation {
 
 /// The path of an annotation.
 pub fn annotation(key: &str) -> String {
-    format!("/metadata/annotations/{}", segment(key))
+    ["/metadata/annotations/", &segment(key)].concat()
 }
 
 /// What gives a container its size. `present` is what is there to be added to: at admission what the container has, for
@@ -69,10 +69,10 @@ pub fn resize(size: &Size, present: &Resources) -> Vec<Operation> {
         [("requests", &size.requests, &present.requests), ("limits", &size.limits, &present.limits)]
     {
         if there.is_none() && !amounts.is_empty() {
-            operations.push(Operation::add(format!("{place}/{field}"), Map::new()));
+            operations.push(Operation::add([&*place, "/", field].concat(), Map::new()));
         }
         operations.extend(amounts.iter().map(|(resource, amount)| {
-            let path = format!("{place}/{field}/{}", segment(resource.as_str()));
+            let path = [&*place, "/", field, "/", &segment(resource.as_str())].concat();
             Operation::add(path, amount.to_string())
         }));
     }

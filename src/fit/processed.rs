@@ -36,9 +36,18 @@ pub fn processed(
     ranges: &Ranges,
     rules: Rules,
 ) -> Result<Option<Vec<Processed>>, Refusal> {
-    let entries = entries(pod, plan, ranges, rules)?;
+    let entries = entries(pod, plan, ranges, rules, Wanted::All)?;
     let processed = |Entry { place, said, reasons, .. }| Processed { place, said, reasons };
     Ok(entries.map(|entries| entries.into_iter().map(processed).collect()))
+}
+
+/// Which numbers of a recommendation are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// All of them.
+    All,
+    /// The targets: enough for who sizes a pod. The others are not held to anything, and may be missing.
+    Targets,
 }
 
 /// The same, with what each container is held to.
@@ -47,14 +56,23 @@ pub(super) fn entries<'a>(
     plan: &Plan<'a>,
     ranges: &'a Ranges,
     rules: Rules,
+    wanted: Wanted,
 ) -> Result<Option<Vec<Entry<'a>>>, Refusal> {
     if plan.recommendation.is_none() && plan.spec.resource_policy.is_none() {
         return Ok(None);
     }
-    let mut said: Vec<ContainerRecommendation> = plan
-        .recommendation
-        .map(|recommendation| recommendation.container_recommendations.clone())
-        .unwrap_or_default();
+    // Sums of a pod can be refused for any of the numbers.
+    let all = wanted == Wanted::All || ranges.pod.is_some();
+    let copied = |one: &ContainerRecommendation| match all {
+        true => one.clone(),
+        false => ContainerRecommendation {
+            container_name: one.container_name.clone(),
+            target: one.target.clone(),
+            ..ContainerRecommendation::default()
+        },
+    };
+    let said = plan.recommendation.map(|it| it.container_recommendations.iter().map(copied));
+    let mut said: Vec<ContainerRecommendation> = said.into_iter().flatten().collect();
     let told = hold_sums(&mut said, pod, plan, ranges, rules)?;
     let mut entries = Vec::with_capacity(said.len());
     for (index, mut said) in said.into_iter().enumerate() {

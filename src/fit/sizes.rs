@@ -3,7 +3,7 @@
 use super::{
     plan::{Plan, Rules},
     pod::{Place, Pod, QosClass, Resources},
-    processed::entries,
+    processed::{Wanted, entries},
     range::Ranges,
     reason::{Reason, Refusal},
 };
@@ -72,7 +72,8 @@ pub fn sizes(
     if plan.recommendation.is_none() {
         return Ok(sizes);
     }
-    let mut entries = entries(pod, plan, ranges, rules)?.unwrap_or_default();
+    let entries = entries(pod, plan, ranges, rules, Wanted::Targets)?;
+    let mut entries = entries.unwrap_or_default();
     for size in &mut sizes {
         let Some(entry) = entries.iter_mut().find(|entry| entry.place == size.place) else {
             continue;

@@ -73,9 +73,9 @@ pub struct Known {
 
 /// What a look-up finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// The controller.
-    Found(Known),
+pub enum Lookup<T = Known> {
+    /// The controller, or what was asked of it.
+    Found(T),
     /// There is none of that name.
     Missing,
     /// The kind has not been read completely yet, so nobody knows.
@@ -211,12 +211,27 @@ impl Controllers {
 
     /// Selector and owner of a controller.
     pub fn find(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup {
+        self.find_and(kind, namespace, name, Record::known)
+    }
+
+    /// The owner alone: a walk up asks for no more, and one is made for each pod that is created.
+    pub fn owner(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup<Option<Owner>> {
+        self.find_and(kind, namespace, name, Record::owner)
+    }
+
+    fn find_and<T>(
+        &self,
+        kind: WellKnown,
+        namespace: &str,
+        name: &str,
+        read: impl FnOnce(&Record) -> T,
+    ) -> Lookup<T> {
         let key = key(namespace, name);
         let kinds = self.read();
         let records = &kinds[kind as usize];
         let found = records.newer.get(key.as_str()).or_else(|| records.older.get(key.as_str()));
         match found {
-            Some(record) => Lookup::Found(record.known()),
+            Some(record) => Lookup::Found(read(record)),
             None if records.complete => Lookup::Missing,
             None => Lookup::Unread,
         }

@@ -110,6 +110,19 @@ impl Targets {
         }
     }
 
+    /// The selector of a target that stands at the end of its chain, as [`Self::topmost`] has found; nothing where it does
+    /// not, or where more must be known to tell.
+    pub fn selector_of_top(&self, target: &TargetRef, top: &ObjectKey) -> Option<Selector> {
+        let is_top = target.kind == *top.kind
+            && target.name == *top.name
+            && target.api_version.as_deref() == Some(&top.api_version);
+        let kind = WellKnown::of(&top.kind).filter(|_| is_top)?;
+        match self.controllers.find(kind, &top.namespace, &top.name) {
+            Lookup::Found(known) => known.selector,
+            Lookup::Missing | Lookup::Unread => None,
+        }
+    }
+
     /// How many pods that controller is to have. Of what is not well known, its scale is asked for, if it was not lately.
     pub async fn wanted(&self, owner: &ObjectKey) -> Wanted {
         let said = |replicas: Option<u32>| replicas.map_or(Wanted::Unsaid, Wanted::Pods);

@@ -49,20 +49,31 @@ impl Record {
         self.0 == other.0
     }
 
+    /// Who controls it.
+    pub fn owner(&self) -> Option<Owner> {
+        owner(&mut self.0.split(SEPARATOR).skip(1))
+    }
+
     /// What it says.
     pub fn known(&self) -> Known {
         let mut parts = self.0.split(SEPARATOR).skip(1);
-        let [api_version, kind, name]: [Box<str>; 3] = [parts.next(), parts.next(), parts.next()]
-            .map(|part| Box::from(part.unwrap_or_default()));
-        let owner = (!name.is_empty()).then_some(Owner { api_version, kind, name });
+        let owner = owner(&mut parts);
         let replicas = parts.next().and_then(|number| number.parse().ok());
         Known { selector: parts.next().map(Selector::of_canonical), owner, replicas }
     }
 }
 
+fn owner<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Option<Owner> {
+    let [api_version, kind, name] =
+        [parts.next(), parts.next(), parts.next()].map(Option::unwrap_or_default);
+    let [api_version, kind, name] =
+        (!name.is_empty()).then(|| [api_version, kind, name].map(Box::from))?;
+    Some(Owner { api_version, kind, name })
+}
+
 /// Where that controller is found.
 pub(super) fn key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
+    [namespace, "/", name].concat()
 }
 
 impl Borrow<str> for Record {

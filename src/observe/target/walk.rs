@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{Outcome, Top};
 use crate::observe::{
-    controllers::{Controllers, Known, Lookup, WellKnown},
+    controllers::{Controllers, Lookup, WellKnown},
     scale::{ObjectKey, Scale},
     selector::Selector,
 };
@@ -36,7 +36,7 @@ pub(super) fn judge(
         Err(halt) => return halt.outcome(|why| format!("Cannot read targetRef. Reason: {why}")),
     };
     let ObjectKey { api_version, kind, name, .. } = target;
-    let described = format!("{api_version}.{kind}/{name}");
+    let described = || format!("{api_version}.{kind}/{name}");
     let checked = "a topmost well-known or scalable controller";
     match topmost(controllers, asked, target) {
         Ok(Some(top)) if top == *target => {
@@ -44,15 +44,18 @@ pub(super) fn judge(
         }
         Ok(Some(_)) => Ok(Outcome::Unsupported {
             message: format!(
-                "The target {described} has a parent controller but it should point to {checked}"
+                "The target {} has a parent controller but it should point to {checked}",
+                described()
             ),
         }),
         Ok(None) => Ok(Outcome::Unsupported {
-            message: format!("Unknown error during checking if target {described} is {checked}"),
+            message: format!(
+                "Unknown error during checking if target {} is {checked}",
+                described()
+            ),
         }),
-        Err(halt) => {
-            halt.outcome(|why| format!("Error checking if target {described} is {checked}: {why}"))
-        }
+        Err(halt) => halt
+            .outcome(|why| format!("Error checking if target {} is {checked}: {why}", described())),
     }
 }
 
@@ -74,7 +77,7 @@ pub(super) fn top(
 /// The pods of one object.
 fn selector(controllers: &Controllers, asked: &Asked, key: &ObjectKey) -> Result<Selector, Halt> {
     if let Some(kind) = WellKnown::of(&key.kind) {
-        let found = known(controllers, kind, key)?.selector;
+        let found = known(controllers.find(kind, &key.namespace, &key.name), key)?.selector;
         return found.ok_or_else(|| Halt::Wrong(format!("{} has no valid selector", place(key))));
     }
     key.group().map_err(Halt::Wrong)?;
@@ -115,7 +118,7 @@ fn owner_of(
     key: &ObjectKey,
 ) -> Result<(bool, Option<ObjectKey>), Halt> {
     if let Some(kind) = WellKnown::of(&key.kind) {
-        let owner = known(controllers, kind, key)?.owner;
+        let owner = known(controllers.owner(kind, &key.namespace, &key.name), key)?;
         return Ok((true, owner.map(|owner| ObjectKey::of_owner(&key.namespace, owner))));
     }
     key.group().map_err(Halt::Wrong)?;
@@ -135,8 +138,8 @@ fn owner_of(
     }
 }
 
-fn known(controllers: &Controllers, kind: WellKnown, key: &ObjectKey) -> Result<Known, Halt> {
-    match controllers.find(kind, &key.namespace, &key.name) {
+fn known<T>(found: Lookup<T>, key: &ObjectKey) -> Result<T, Halt> {
+    match found {
         Lookup::Found(known) => Ok(known),
         Lookup::Missing => Err(Halt::Wrong(format!("{} does not exist", place(key)))),
         Lookup::Unread => {

@@ -1,6 +1,6 @@
 //! Which VPA a new pod is sized by.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Role, feeds::TargetKey};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     observe::{
         controllers::{Owner, WellKnown},
         scale::ObjectKey,
-        selector::Labels,
+        selector::Selector,
         target::{Outcome, Top},
     },
 };
@@ -56,8 +56,7 @@ impl Role {
         if candidates.is_empty() {
             return Err("no_vpa");
         }
-        let labels = Labels::from(&young.pod.labels);
-        self.choose(namespace, &candidates, &labels).await
+        self.choose(namespace, &candidates, &top, &young.pod.labels).await
     }
 
     async fn topmost(&self, owner: &ObjectKey, is_well_known: bool) -> Top {
@@ -79,26 +78,23 @@ impl Role {
         &self,
         namespace: &str,
         candidates: &[Arc<VerticalPodAutoscaler>],
-        labels: &Labels,
+        top: &ObjectKey,
+        labels: &BTreeMap<String, String>,
     ) -> Found {
+        let label = |key: &str| labels.get(key).map(String::as_str);
         let (mut chosen, mut why): (Option<&Arc<VerticalPodAutoscaler>>, _) = (None, "vpa_is_off");
         for vpa in candidates {
             if is_off(vpa) {
                 continue;
             }
-            let selector = match self.targets.resolve(namespace, &vpa.spec.target_ref).await {
-                Outcome::Found { selector, .. } => selector,
-                Outcome::Unsupported { .. } => {
-                    why = "target_unsupported";
-                    continue;
-                }
-                Outcome::Unavailable { message } => {
-                    tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
-                    why = "target_unavailable";
+            let selector = match self.selector(namespace, vpa, top).await {
+                Ok(selector) => selector,
+                Err(outcome) => {
+                    why = outcome;
                     continue;
                 }
             };
-            if !selector.matches(labels) {
+            if !selector.matches_by(label) {
                 why = "labels_differ";
                 continue;
             }
@@ -107,6 +103,28 @@ impl Role {
             }
         }
         chosen.cloned().ok_or(why)
+    }
+
+    /// The pods that a VPA means.
+    async fn selector(
+        &self,
+        namespace: &str,
+        vpa: &VerticalPodAutoscaler,
+        top: &ObjectKey,
+    ) -> Result<Selector, &'static str> {
+        let target = &vpa.spec.target_ref;
+        // Most name what the walk from the pod has just ended at: no second walk is needed.
+        if let Some(selector) = self.targets.selector_of_top(target, top) {
+            return Ok(selector);
+        }
+        match self.targets.resolve(namespace, target).await {
+            Outcome::Found { selector, .. } => Ok(selector),
+            Outcome::Unsupported { .. } => Err("target_unsupported"),
+            Outcome::Unavailable { message } => {
+                tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
+                Err("target_unavailable")
+            }
+        }
     }
 }
 
