@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// An annotation that is ours but makes no sense. It is ignored, and the VPA says so in a condition.
+/// An annotation that is ours but makes no sense. It is ignored, and the object says so in a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
 pub struct BadAnnotation {
@@ -18,7 +18,7 @@ pub struct BadAnnotation {
     pub wanted: &'static str,
 }
 
-/// An annotation that a user may set on a VPA.
+/// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its key.
@@ -141,7 +141,7 @@ pub const MANAGED_SIDECARS: Key = Key {
     readers: WRITERS,
 };
 
-/// All of them.
+/// All of them that a VPA has.
 pub const KEYS: [Key; 10] = [
     PROFILE,
     CPU_PERCENTILE,
@@ -153,6 +153,123 @@ pub const KEYS: [Key; 10] = [
     LIMIT_POLICY,
     CHANGE_WINDOW,
     MANAGED_SIDECARS,
+];
+
+const WATERMARK: &[&str] = &["watermark"];
+const UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
+
+/// Queries in place of external metrics: the name of the metric stands behind it.
+pub const QUERY: Key = Key {
+    name: "query.plimsoll.dev/<metric>",
+    wanted: "a PromQL query that answers numbers",
+    effect: "what is asked of the Prometheus of `--prometheus-address` in place of that external metric; its samples are added up",
+    flags: &[],
+    readers: &["watermark", "admission controller"],
+};
+
+/// What becomes of an object of which some metrics say nothing.
+pub const PARTIAL_METRICS: Key = Key {
+    name: "plimsoll.dev/partial-metrics",
+    wanted: "`hold` or `upscale`",
+    effect: "whether replicas are added where some metrics ask for it while others say nothing: by default they stay; none are removed either way",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// Replicas of a workload of whose metrics nothing is known.
+pub const FALLBACK: Key = Key {
+    name: "plimsoll.dev/fallback-replicas",
+    wanted: "`REPLICAS after PERIODS`, such as `8 after 20`",
+    effect: "replicas that a workload goes to, within bounds, velocity and windows, when for so many periods its metrics said nothing: by default they stay",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// What delays are counted by.
+pub const DELAYS: Key = Key {
+    name: "plimsoll.dev/delays",
+    wanted: "`joint` or `each`",
+    effect: "whether a delay runs while any metric is outside (`joint`, the default), or replicas are added only once one and the same metric was above for the whole delay, and removed only once each was below for it (`each`)",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// Whether a workload may have no replicas.
+pub const SCALE_TO_ZERO: Key = Key {
+    name: "plimsoll.dev/scale-to-zero",
+    wanted: "`true` or `false`",
+    effect: "with `minReplicas: 0`, the last replica goes when all external metrics or the recommender say zero, and one comes back when they say more; without it, a workload of no replicas is left alone",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// What is made a multiple.
+pub const MODULO: Key = Key {
+    name: "plimsoll.dev/modulo",
+    wanted: "`proposal` or `result`",
+    effect: "whether `replicaScalingAbsoluteModulo` is met by the proposal alone (the default), or also by what velocity and bounds make of it, rounded towards the replicas that there are",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// Pods that count before they run.
+pub const PENDING_COUNTS_FOR: Key = Key {
+    name: "plimsoll.dev/pending-counts-for",
+    wanted: UP_TO_AN_HOUR,
+    effect: "how long a pod that is pending counts as ready, for external metrics and recommenders; in place of `readinessDelaySeconds`",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// Pods whose CPU does not count yet.
+pub const STARTING_IGNORED_FOR: Key = Key {
+    name: "plimsoll.dev/starting-ignored-for",
+    wanted: UP_TO_AN_HOUR,
+    effect: "how long the CPU of a pod that became ready does not count, for metrics of pods; in place of `readinessDelaySeconds`",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// An alert that holds replicas.
+pub const HOLD_WHILE: Key = Key {
+    name: "plimsoll.dev/hold-while",
+    wanted: "the name of a Prometheus alert, with matchers or without, such as `CheckoutBroken{namespace=\"shop\"}`",
+    effect: "replicas stay, but for bounds, while that alert fires in the Prometheus of `--prometheus-address`",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// The monitor that has to be well.
+pub const MONITOR: Key = Key {
+    name: "plimsoll.dev/monitor",
+    wanted: "the name of a DatadogMonitor of the namespace",
+    effect: "which monitor `wpa.datadoghq.com/lifecycle-control.enabled` asks, in place of that of the object's own name",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// What holds while nobody knows how a gate stands.
+pub const UNKNOWN_GATE: Key = Key {
+    name: "plimsoll.dev/unknown-gate",
+    wanted: "`hold` or `follow`",
+    effect: "whether replicas stay (the default) while nobody can tell how the monitor or the alert stands",
+    flags: &[],
+    readers: WATERMARK,
+};
+
+/// All of them that a WatermarkPodAutoscaler has.
+pub const WPA_KEYS: [Key; 11] = [
+    QUERY,
+    PARTIAL_METRICS,
+    FALLBACK,
+    DELAYS,
+    SCALE_TO_ZERO,
+    MODULO,
+    PENDING_COUNTS_FOR,
+    STARTING_IGNORED_FOR,
+    HOLD_WHILE,
+    MONITOR,
+    UNKNOWN_GATE,
 ];
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
-    annotation::KEYS,
+    annotation::{KEYS, WPA_KEYS},
     cli::{self, flags},
     compat::Fix,
     doctor,
@@ -36,19 +36,24 @@ fn generated(path: &str, name: &str, wanted: &str) {
 fn the_annotations_in_the_documentation_are_those_of_the_code() {
     let roles = [flags::recommender(), flags::admission(), flags::updater()];
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
-    let mut table = String::from(
-        "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
-    );
-    for key in KEYS {
-        let strangers = key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
-        assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
-        let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
-        let (name, wanted, effect) = (key.name, key.wanted, key.effect);
-        let (readers, flags) = (key.readers.join(", "), flags.join(", "));
-        writeln!(table, "| `{name}` | {wanted} | VPA | {readers} | {flags} | {effect} |")
-            .expect("fits");
+    for (name, object, keys) in
+        [("annotations", "VPA", &KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
+    {
+        let mut table = String::from(
+            "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
+        );
+        for key in keys {
+            let strangers =
+                key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
+            assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
+            let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
+            let (name, wanted, effect) = (key.name, key.wanted, key.effect);
+            let (readers, flags) = (key.readers.join(", "), flags.join(", "));
+            writeln!(table, "| `{name}` | {wanted} | {object} | {readers} | {flags} | {effect} |")
+                .expect("fits");
+        }
+        generated("docs/configuration.md", name, &table);
     }
-    generated("docs/configuration.md", "annotations", &table);
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub struct Trace {
     /// The same within its limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited: Option<i32>,
+    /// Since when it is not known what they ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_since: Option<Time>,
     /// Until when they stay as they are, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Time>,
@@ -56,6 +59,9 @@ pub struct TracedSource {
     /// Where the value lies: above, inside or below.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub position: String,
+    /// Since when it lies there, or says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
     /// Replicas that it asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,

@@ -63,13 +63,15 @@ pub(super) fn entries<'a>(
     }
     // Sums of a pod can be refused for any of the numbers.
     let all = wanted == Wanted::All || ranges.pod.is_some();
-    let copied = |one: &ContainerRecommendation| match all {
-        true => one.clone(),
-        false => ContainerRecommendation {
+    let copied = |one: &ContainerRecommendation| {
+        if all {
+            return one.clone();
+        }
+        ContainerRecommendation {
             container_name: one.container_name.clone(),
             target: one.target.clone(),
             ..ContainerRecommendation::default()
-        },
+        }
     };
     let said = plan.recommendation.map(|it| it.container_recommendations.iter().map(copied));
     let mut said: Vec<ContainerRecommendation> = said.into_iter().flatten().collect();

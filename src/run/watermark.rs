@@ -14,6 +14,7 @@ mod counting;
 mod deciding;
 pub mod explained;
 mod feeds;
+pub(in crate::run) mod gates;
 mod look;
 mod probes;
 mod rows;

@@ -23,6 +23,11 @@ impl Position {
             Self::Below => "below",
         }
     }
+
+    /// That of this word.
+    pub fn of(word: &str) -> Option<Self> {
+        [Self::Above, Self::Inside, Self::Below].into_iter().find(|one| one.word() == word)
+    }
 }
 
 /// The marks of one metric.

@@ -158,7 +158,11 @@ impl Setting<'_> {
             failed = Some(Uncomputable::NoSource);
         }
         if let Some(failed) = failed {
-            return (rows, Err(failed));
+            let adds = combined.is_above && combined.replicas > self.scale.wanted;
+            // Whatever the others would have said, they would not have asked for fewer than the most.
+            if !(self.rules.options.partial && adds) {
+                return (rows, Err(failed));
+            }
         }
         if let Some(row) = chosen.and_then(|place| rows.get_mut(place)) {
             row.is_chosen = true;
@@ -168,7 +172,10 @@ impl Setting<'_> {
 
     fn ask(&self, source: &Source) -> Result<Asked, Unknown> {
         let answer = source.asked.clone()?;
-        if let Answer::Usage { usage, is_cpu } = &answer {
+        if let Some(at) = answer.at().filter(|at| self.oldest.is_some_and(|oldest| *at < oldest)) {
+            return Err(Unknown::Stale { at });
+        }
+        if let Answer::Usage { usage, is_cpu, .. } = &answer {
             let (sum, ready) = self.readiness.usage(self.pods, *is_cpu, usage)?;
             let band = source.band.ok_or(Unknown::NotANumber)?;
             return Ok(Asked {
@@ -179,6 +186,9 @@ impl Setting<'_> {
                 ready,
                 is_silent: false,
             });
+        }
+        if let Some(asked) = self.around_zero(&answer) {
+            return Ok(asked);
         }
         let ready = self.readiness.count(self.pods, self.scale.current)?;
         let question = self.rules.question(self.scale.wanted, ready, self.fixes);
@@ -191,9 +201,6 @@ impl Setting<'_> {
             return Ok(Asked { proposal: self.silent(ready), ready, is_silent: true });
         }
         let proposal = match &answer {
-            Answer::Sum { at: Some(at), .. } if self.oldest.is_some_and(|oldest| *at < oldest) => {
-                return Err(Unknown::Stale { at: *at });
-            }
             Answer::Sum { sum, .. } => {
                 question.propose(*sum, &source.band.ok_or(Unknown::NotANumber)?)
             }
@@ -201,6 +208,26 @@ impl Setting<'_> {
             Answer::Usage { .. } => return Err(Unknown::NotANumber),
         };
         Ok(Asked { proposal, ready, is_silent: false })
+    }
+
+    /// Where the last replica may go, a zero asks for none, and whatever is more for one where there is none.
+    fn around_zero(&self, answer: &Answer) -> Option<Asked> {
+        let value = match answer {
+            Answer::Sum { sum, .. } => *sum,
+            Answer::Advice(advice) => Milli::from(advice.replicas) * 1000,
+            Answer::Usage { .. } => return None,
+        };
+        let (replicas, position) = match (self.scale.wanted, value) {
+            _ if !self.rules.may_be_zero() => return None,
+            (_, ..=0) => (0, Position::Below),
+            (0, _) => (1, Position::Above),
+            _ => return None,
+        };
+        let convergence = Convergence::Outside(position);
+        let value = value.max(0);
+        let proposal =
+            Proposal { replicas, position, value: value as f64, utilisation: value, convergence };
+        Some(Asked { proposal, ready: 0, is_silent: false })
     }
 
     /// A zero says nothing. Upstream takes it for as many replicas as are ready.

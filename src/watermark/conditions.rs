@@ -31,11 +31,13 @@ pub enum Fact {
     ConvergeToWatermark,
     /// Something else does not let it go on.
     ScalingBlocked,
+    /// Some of its annotations make no sense: ours alone.
+    AnnotationsIgnored,
 }
 
 impl Fact {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AbleToScale,
         Self::ScalingActive,
         Self::ScalingLimited,
@@ -44,6 +46,7 @@ impl Fact {
         Self::BelowLowWatermark,
         Self::ConvergeToWatermark,
         Self::ScalingBlocked,
+        Self::AnnotationsIgnored,
     ];
 
     /// As it is written.
@@ -57,6 +60,7 @@ impl Fact {
             Self::BelowLowWatermark => "BelowLowWatermark",
             Self::ConvergeToWatermark => "ConvergeToWatermark",
             Self::ScalingBlocked => "ScalingBlocked",
+            Self::AnnotationsIgnored => "AnnotationsIgnored",
         }
     }
 

@@ -6,11 +6,13 @@ use super::{
     combine::{Combined, Row, Scale, Setting, Uncomputable},
     conditions::{Fact, Said, since},
     gate::{Gate, Hold, Passage, Since},
+    memory::Memory,
     pods::Unready,
     restriction::Restriction,
     rules::Rules,
     source::{Source, Unknown},
     velocity::{Limited, Normal},
+    whole::towards,
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
@@ -69,6 +71,8 @@ pub struct Decision {
     pub desired: i32,
     /// What is to be said of the object, in order.
     pub said: Vec<Said>,
+    /// What the next decision is to remember.
+    pub memory: Memory,
 }
 
 /// What a decision is about.
@@ -84,6 +88,8 @@ pub struct Question<'a> {
     pub blocked: Option<&'a str>,
     /// What was written about it last.
     pub status: &'a WatermarkPodAutoscalerStatus,
+    /// What is remembered of it.
+    pub memory: &'a Memory,
     /// The time.
     pub now: Time,
     /// Which of upstream's defects are mended.
@@ -98,9 +104,11 @@ impl Question<'_> {
         if let Some(why) = self.blocked {
             combined = Err(Uncomputable::Blocked(why.to_owned()));
         }
+        let memory = self.memory.after(&rows, &combined, self.now);
         let mut decision = Decision {
             scale,
             rows,
+            memory,
             combined,
             normal: None,
             passage: None,
@@ -133,35 +141,59 @@ impl Question<'_> {
         if let Some(convergence) = combined.convergence {
             decision.say(Said::convergence(convergence));
         }
-        let wanted = decision.scale.wanted;
         let proposed = combined.replicas.max(0);
-        let normal = self.rules.limits.normalise(wanted, proposed, combined.ready, self.fixes);
+        let normal = self.normal(decision.scale.wanted, proposed, combined.ready);
         let is_limited = normal.replicas != proposed;
         let (reason, message) = (normal.limited.reason(), normal.limited.message());
         decision.say(Said::new(Fact::ScalingLimited, is_limited, reason, message));
-        decision.normal = Some(normal);
-
-        let passage = self.gate(combined).passage(wanted, normal.replicas);
-        if let Some(backoff) = passage.left.and_then(|left| left.backoff()) {
-            decision.say(Said::backoff(backoff));
-        }
-        decision.passage = Some(passage);
-        let may_change = passage.held.is_none();
-        if let Some(change) = self.forced(decision) {
-            decision.desired = change.to;
-            decision.change = Some(change);
-        } else if wanted != 0 && may_change {
-            let to = normal.replicas;
-            decision.desired = to;
-            decision.change = Some(Change { to, reason: why(combined, wanted, to), forced: None });
-        }
+        let gate = self.gate(combined, &decision.memory);
+        let from = decision.scale.wanted;
+        self.go(normal, &gate, |to| why(combined, from, to), decision);
         if decision.change.is_some() {
             let message = "the last scaling time was sufficiently old as to warrant a new scale";
             decision.say(Said::new(Fact::AbleToScale, true, "ReadyForScale", message));
         }
     }
 
-    /// Without a number of replicas none are changed, except to bring them inside the bounds.
+    /// Changes replicas, if nothing holds them.
+    fn go(
+        &self,
+        normal: Normal,
+        gate: &Gate,
+        why: impl FnOnce(i32) -> String,
+        decision: &mut Decision,
+    ) {
+        let (from, to) = (decision.scale.wanted, normal.replicas);
+        decision.normal = Some(normal);
+        let passage = gate.passage(from, to);
+        if let Some(backoff) = passage.left.and_then(|left| left.backoff()) {
+            decision.say(Said::backoff(backoff));
+        }
+        decision.passage = Some(passage);
+        if let Some(change) = self.forced(decision) {
+            decision.desired = change.to;
+            decision.change = Some(change);
+        } else if (from != 0 || self.rules.may_be_zero()) && passage.held.is_none() {
+            decision.desired = to;
+            decision.change = Some(Change { to, reason: why(to), forced: None });
+        }
+    }
+
+    /// A proposal within its limits.
+    fn normal(&self, wanted: i32, proposed: i32, ready: u32) -> Normal {
+        let rules = self.rules;
+        let mut normal = rules.limits.normalise(wanted, proposed, ready, self.fixes);
+        if rules.may_be_zero() && wanted <= 1 && proposed == 0 {
+            normal = Normal { replicas: 0, limited: Limited::Not, ..normal };
+        }
+        if rules.options.whole_result {
+            normal.replicas = towards(wanted, normal.replicas, rules.modulo);
+        }
+        normal
+    }
+
+    /// Without a number of replicas none are changed, except to bring them inside the bounds, or where somebody said what
+    /// is to be done then.
     fn hold(&self, why: &Uncomputable, decision: &mut Decision) {
         let reason = match why {
             Uncomputable::NoSource => "FailedProcessWPA",
@@ -170,12 +202,26 @@ impl Question<'_> {
         };
         let message = format!("the WPA was unable to compute the replica count: {why}");
         decision.say(Said::new(Fact::ScalingActive, false, reason, message));
-        if self.fixes.has(Fix::BoundsHoldWithoutMetrics)
+        if let Some(to) = self.fallback(decision) {
+            let Scale { wanted, current } = decision.scale;
+            let normal = self.normal(wanted, to, u32::try_from(current).unwrap_or(0));
+            let gate =
+                Gate { is_stable: true, ..self.gate(&Combined::default(), &decision.memory) };
+            let why = format!("Metrics say nothing, and the fallback is {to} replicas");
+            self.go(normal, &gate, |_| why, decision);
+        } else if self.fixes.has(Fix::BoundsHoldWithoutMetrics)
             && let Some(change) = self.forced(decision)
         {
             decision.desired = change.to;
             decision.change = Some(change);
         }
+    }
+
+    /// Where to go when metrics have said nothing for long enough.
+    fn fallback(&self, decision: &Decision) -> Option<i32> {
+        let fallback = self.rules.options.fallback.filter(|_| decision.scale.wanted != 0)?;
+        let since = decision.memory.unknown?;
+        (since.later(fallback.after) <= self.now).then_some(fallback.replicas)
     }
 
     /// What is changed whatever the metrics, windows and delays say.
@@ -185,7 +231,7 @@ impl Question<'_> {
         let force = |to, forced: Forced| {
             Some(Change { to, reason: forced.reason().to_owned(), forced: Some(forced) })
         };
-        if wanted == 0 {
+        if wanted == 0 && !self.rules.may_be_zero() {
             let message = "scaling is disabled since the replica count of the target is zero";
             decision.say(Said::new(Fact::ScalingActive, false, "ScalingDisabled", message));
             decision.desired = 0;
@@ -194,27 +240,30 @@ impl Question<'_> {
             force(limits.max, Forced::AboveMax)
         } else if wanted < limits.min {
             force(limits.min, Forced::BelowMin)
-        } else if current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
+        } else if wanted != 0 && current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
             force(1, Forced::NoPods)
         } else {
             None
         }
     }
 
-    fn gate(&self, combined: &Combined) -> Gate {
+    fn gate(&self, combined: &Combined, memory: &Memory) -> Gate {
         // What is said in this pass counts already: a value that is outside for the first time begins to wait now.
         let now = |holds, fact| {
             let before = since(self.status, fact);
             if before.holds == holds { before } else { Since { holds, at: self.now } }
         };
+        let each = |own: Option<Since>| own.filter(|_| self.rules.options.each_delay);
         Gate {
             last: self.status.last_scale_time.as_ref().map(super::conditions::time),
             up_window: self.rules.up_window,
             down_window: self.rules.down_window,
             up_delay: self.rules.up_delay,
             down_delay: self.rules.down_delay,
-            above: now(combined.is_above, Fact::AboveHighWatermark),
-            below: now(combined.is_below, Fact::BelowLowWatermark),
+            above: each(memory.longest_above())
+                .unwrap_or_else(|| now(combined.is_above, Fact::AboveHighWatermark)),
+            below: each(memory.all_below())
+                .unwrap_or_else(|| now(combined.is_below, Fact::BelowLowWatermark)),
             is_stable: combined.is_stable(),
             now: self.now,
             fixes: self.fixes,
@@ -244,7 +293,7 @@ impl Decision {
     /// Why the workload has not the replicas that its metrics ask for.
     pub fn restrictions(&self, rules: &Rules) -> Vec<Restriction> {
         let mut found = Vec::new();
-        if self.scale.wanted == 0 {
+        if self.scale.wanted == 0 && !rules.may_be_zero() {
             found.push(Restriction::Disabled);
         }
         match &self.combined {

@@ -41,14 +41,52 @@ pub fn is_wanted(value: Option<&str>) -> Result<bool, Said> {
     }
 }
 
-/// What follows from the monitor `object`, which is a namespace and a name.
-pub fn judge(object: &str, monitor: &Monitor) -> Verdict {
+/// What came of asking for an alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alert {
+    /// It fires.
+    Firing,
+    /// It does not.
+    Quiet,
+    /// Nobody can tell.
+    Unknown(String),
+}
+
+/// What follows from an alert. `open` says what holds while nobody can tell how it stands; it is asked again each period.
+pub fn judge_alert(name: &str, alert: &Alert, open: bool, period: Duration) -> Verdict {
+    let (blocks, reason, message) = match alert {
+        Alert::Firing => (true, "AlertFiring", format!("alert {name} fires, replicas stay")),
+        Alert::Quiet => (false, "AlertQuiet", format!("alert {name} does not fire")),
+        Alert::Unknown(why) => {
+            let follows = if open { "it is taken for quiet" } else { "replicas stay" };
+            let message = format!("alert {name} cannot be asked for, {follows}: {why}");
+            (!open, "AlertUnknown", message)
+        }
+    };
+    Verdict {
+        said: Said::new(Fact::ScalingBlocked, blocks, reason, message.clone()),
+        blocked: blocks.then_some((message, period)),
+    }
+}
+
+/// What follows from the monitor `object`, which is a namespace and a name. `open` says what holds while nobody can tell
+/// how it stands.
+pub fn judge(object: &str, monitor: &Monitor, open: bool) -> Verdict {
     const UNREAD: Duration = Duration::from_mins(2);
     const UNWELL: Duration = Duration::from_mins(1);
     let blocked = |reason: &str, message: String, pause| Verdict {
         said: Said::new(Fact::ScalingBlocked, true, reason, message.clone()),
         blocked: Some((message, pause)),
     };
+    let tells_nothing = match monitor {
+        Monitor::Unread(_) | Monitor::Silent => true,
+        Monitor::State(state) => state == "No Data",
+    };
+    if open && tells_nothing {
+        let message = format!("monitor {object} tells nothing, and is taken for well");
+        let said = Said::new(Fact::ScalingBlocked, false, "DatadogMonitorUnknown", message);
+        return Verdict { said, blocked: None };
+    }
     match monitor {
         Monitor::Unread(_) => {
             let message = format!("monitor {object} not found, blocking the WPA from proceeding");
@@ -91,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_a_monitor_that_is_well_lets_it_be_followed() {
-        let of = |monitor| judge("shop/web", &monitor);
+        let of = |monitor| judge("shop/web", &monitor, false);
         let well = of(Monitor::State("OK".into()));
         assert_eq!((well.blocked, well.said.reason.as_str()), (None, "DatadogMonitorOK"));
         for state in ["Alert", "Warn", "No Data", ""] {
@@ -103,5 +141,26 @@ mod tests {
         assert_eq!(unread.blocked.expect("unknown").1, Duration::from_mins(2));
         assert_eq!(unread.said.reason, "FailedGetDatadogMonitor");
         assert!(of(Monitor::Silent).said.message.contains("state not found"));
+    }
+
+    #[test]
+    fn what_tells_nothing_may_be_taken_for_well_where_that_is_asked_for() {
+        for monitor in
+            [Monitor::Unread("forbidden".into()), Monitor::Silent, Monitor::State("No Data".into())]
+        {
+            assert!(judge("shop/web", &monitor, false).blocked.is_some(), "{monitor:?}");
+            assert_eq!(judge("shop/web", &monitor, true).blocked, None, "{monitor:?}");
+        }
+        assert!(judge("shop/web", &Monitor::State("Alert".into()), true).blocked.is_some());
+        let period = Duration::from_secs(15);
+        let blocks = |alert: &Alert, open| {
+            let verdict = judge_alert("Broken", alert, open, period);
+            assert_eq!(verdict.said.holds, verdict.blocked.is_some());
+            verdict.blocked.is_some()
+        };
+        let unknown = Alert::Unknown("away".into());
+        assert_eq!([false, true].map(|open| blocks(&Alert::Firing, open)), [true, true]);
+        assert_eq!([false, true].map(|open| blocks(&Alert::Quiet, open)), [false, false]);
+        assert_eq!([false, true].map(|open| blocks(&unknown, open)), [true, false]);
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use plimsoll_storage::Time;
 
-use super::band::Milli;
+use super::{band::Milli, rules::Rules};
 use crate::compat::{Fix, Fixes};
 
 /// How far a pod is.
@@ -70,8 +70,10 @@ pub enum Unready {
 pub struct Readiness<'a> {
     /// Namespace and name of the autoscaler, for texts.
     pub object: Named<'a>,
-    /// How long a new pod gets to be ready.
-    pub delay: Duration,
+    /// How long a pod that is pending counts as ready.
+    pub pending_counts: Duration,
+    /// How long the CPU of a pod that became ready does not count.
+    pub starting_ignored: Duration,
     /// Less than this percentage of ready pods is too little.
     pub least_percent: i32,
     /// The time.
@@ -109,7 +111,20 @@ pub struct Grouped {
     pub alive: u32,
 }
 
-impl Readiness<'_> {
+impl<'a> Readiness<'a> {
+    /// By the rules of an object.
+    pub fn of(object: Named<'a>, rules: &Rules, now: Time, fixes: Fixes) -> Self {
+        let delay = rules.readiness_delay;
+        Self {
+            object,
+            pending_counts: rules.options.pending_counts.unwrap_or(delay),
+            starting_ignored: rules.options.starting_ignored.unwrap_or(delay),
+            least_percent: rules.least_percent,
+            now,
+            fixes,
+        }
+    }
+
     /// How many pods count as ready, and at least one. A workload that shares its selector with others has no more of
     /// them than it says itself.
     pub fn count(&self, pods: &[Pod], current: i32) -> Result<u32, Unready> {
@@ -139,7 +154,7 @@ impl Readiness<'_> {
         if pod.is_leaving {
             return false;
         }
-        let is_young = since.later(self.delay) > self.now;
+        let is_young = since.later(self.pending_counts) > self.now;
         (pod.phase == Phase::Running && is_ready) || (pod.phase == Phase::Pending && is_young)
     }
 
@@ -164,9 +179,9 @@ impl Readiness<'_> {
     fn is_starting(&self, pod: &Pod) -> bool {
         let (Some((true, since)), Some(started)) = (pod.ready, pod.started) else { return true };
         if self.fixes.has(Fix::ReadinessDelayEnds) {
-            since.later(self.delay) > self.now
+            since.later(self.starting_ignored) > self.now
         } else {
-            started.later(self.delay) > since
+            started.later(self.starting_ignored) > since
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{converge::Direction, propose::Question, velocity::Limits};
+use super::{converge::Direction, options::Options, propose::Question, velocity::Limits};
 use crate::{
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Fixes,
@@ -49,6 +49,8 @@ pub struct Rules {
     pub least_percent: i32,
     /// How long a new pod gets to be ready.
     pub readiness_delay: Duration,
+    /// What it asks for beyond its fields.
+    pub options: Options,
 }
 
 fn seconds(seconds: i32) -> Duration {
@@ -82,7 +84,19 @@ impl Rules {
             tolerates_zero: spec.tolerate_zero,
             least_percent: spec.min_available_replica_percentage,
             readiness_delay: seconds(spec.readiness_delay_seconds),
+            options: Options::default(),
         }
+    }
+
+    /// With what it asks for beyond its fields.
+    #[must_use]
+    pub const fn with(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Whether the last replica may go.
+    pub const fn may_be_zero(&self) -> bool {
+        self.options.to_zero && self.limits.min == 0
     }
 
     /// What is asked about each metric.

@@ -98,9 +98,21 @@ pub enum Answer {
         usage: Usage,
         /// Whether it is CPU.
         is_cpu: bool,
+        /// When the oldest of it was true, if that is said.
+        at: Option<Time>,
     },
     /// What a service recommends.
     Advice(Advice),
+}
+
+impl Answer {
+    /// When it was true, if that is said.
+    pub const fn at(&self) -> Option<Time> {
+        match self {
+            Self::Sum { at, .. } | Self::Usage { at, .. } => *at,
+            Self::Advice(_) => None,
+        }
+    }
 }
 
 /// One source, with what came of asking.

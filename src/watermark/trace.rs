@@ -15,7 +15,7 @@ pub fn trace(decision: &Decision, rules: &Rules, now: Time) -> Trace {
         Some(Hold::Delay { until }) => until,
         Some(Hold::Same) | None => None,
     };
-    Trace {
+    let mut trace = Trace {
         at: Some(stamp(now)),
         sources: decision.rows.iter().map(source).collect(),
         from: decision.scale.wanted,
@@ -28,7 +28,10 @@ pub fn trace(decision: &Decision, rules: &Rules, now: Time) -> Trace {
             .into_iter()
             .map(|restriction| restriction.word().to_owned())
             .collect(),
-    }
+        unknown_since: None,
+    };
+    decision.memory.tell(&mut trace);
+    trace
 }
 
 fn source(row: &Row) -> TracedSource {

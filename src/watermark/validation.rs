@@ -85,6 +85,26 @@ pub enum Invalid {
     Kind(String),
 }
 
+impl Invalid {
+    /// Where in the object it is wrong.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Target { .. } => "spec.scaleTargetRef",
+            Self::Bounds => "spec.minReplicas",
+            Self::Tolerance(_) => "spec.tolerance",
+            Self::NoFactors => "spec",
+            Self::Up(_) => "spec.scaleUpLimitFactor",
+            Self::Down(_) => "spec.scaleDownLimitFactor",
+            Self::TwoMasters => "spec.recommender",
+            Self::NoBlock { .. }
+            | Self::NoMarks(_)
+            | Self::NoSelector { .. }
+            | Self::MarksCross { .. }
+            | Self::Kind(_) => "spec.metrics",
+        }
+    }
+}
+
 /// The parts of a metric that all kinds have.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {

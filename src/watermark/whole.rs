@@ -29,6 +29,16 @@ pub fn up_to_multiple(value: i32, multiple: i32) -> i32 {
     saturate(i128::from(if left == 0 { value } else { value + multiple - left }))
 }
 
+/// The multiple that is next to `to` on the way there from `from`, or `from` where there is none on that way.
+pub fn towards(from: i32, to: i32, multiple: i32) -> i32 {
+    let multiple = multiple.max(1);
+    if to >= from {
+        (to - to.rem_euclid(multiple)).max(from)
+    } else {
+        up_to_multiple(to, multiple).min(from)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +67,23 @@ mod tests {
         assert_eq!(divide_up(i128::from(i64::MAX), 1), Some(i32::MAX));
         assert_eq!((up_to_multiple(7, 3), up_to_multiple(6, 3), up_to_multiple(7, 0)), (9, 6, 7));
         assert_eq!(up_to_multiple(i32::MAX, 1000), i32::MAX);
+    }
+
+    #[test]
+    fn a_result_is_rounded_towards_where_it_comes_from() {
+        for (from, to, expected) in [
+            (4, 9, 8),
+            (4, 6, 4),
+            (5, 6, 5),
+            (5, 8, 8),
+            (9, 5, 8),
+            (9, 8, 8),
+            (7, 5, 7),
+            (3, 0, 0),
+            (4, 4, 4),
+        ] {
+            assert_eq!(towards(from, to, 4), expected, "{from} to {to}");
+        }
+        assert_eq!(towards(2, 9, 0), 9);
     }
 }

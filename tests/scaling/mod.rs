@@ -4,4 +4,4 @@
 mod objects;
 mod outages;
 mod scenarios;
-mod stage;
+pub mod stage;

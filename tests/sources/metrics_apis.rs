@@ -145,7 +145,7 @@ async fn what_pods_use_is_told_pod_by_pod_and_not_guessed() {
     let client = client(&server);
     let ask = async |resource: &str, container: Option<&str>| {
         let asked = ask_pods(&client, "shop", resource, container, "app=web", LIMIT).await;
-        let Ok(Answer::Usage { usage, is_cpu }) = asked else { panic!("{asked:?}") };
+        let Ok(Answer::Usage { usage, is_cpu, .. }) = asked else { panic!("{asked:?}") };
         let usage: Vec<_> = usage.iter().map(|(pod, used)| (pod.to_string(), *used)).collect();
         (usage, is_cpu)
     };

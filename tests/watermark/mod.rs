@@ -5,6 +5,7 @@ mod calculator;
 mod fixes;
 mod gates;
 mod limits;
+mod options;
 mod outcomes;
 mod passes;
 mod pods;
@@ -18,8 +19,8 @@ use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
     watermark::{
-        Answer, Band, Decision, Pod, Question, Readiness, Rules, Scale, Setting, Source,
-        SourceKind, Unknown,
+        Answer, Band, Decision, Memory, Options, Pod, Question, Readiness, Rules, Scale, Setting,
+        Source, SourceKind, Unknown,
         conditions::{self, Fact, Said},
         pods::{Named, Phase, Usage},
     },
@@ -101,7 +102,7 @@ pub fn cpu(samples: &[i64], low: i64, high: i64) -> Source {
         .filter(|(_, amount)| **amount != 0)
         .map(|(number, amount)| (format!("web-{number}").into(), *amount))
         .collect();
-    let asked = Ok(Answer::Usage { usage, is_cpu: true });
+    let asked = Ok(Answer::Usage { usage, is_cpu: true, at: None });
     Source { kind: SourceKind::Resource, ..source("cpu", asked, (low, high)) }
 }
 
@@ -113,6 +114,7 @@ pub struct Case {
     pub pods: Vec<Pod>,
     pub sources: Vec<Source>,
     pub status: WatermarkPodAutoscalerStatus,
+    pub memory: Memory,
     pub now: Time,
     pub fixes: Fixes,
 }
@@ -131,6 +133,7 @@ impl Case {
             pods: pods(wanted.try_into().unwrap_or(0)),
             sources: sources.into_iter().map(with).collect(),
             status: WatermarkPodAutoscalerStatus::default(),
+            memory: Memory::default(),
             now: NOW,
             fixes,
         }
@@ -139,6 +142,12 @@ impl Case {
     /// Replicas were changed so many seconds ago.
     pub fn scaled(mut self, seconds: u64) -> Self {
         self.status.last_scale_time = Some(conditions::stamp(ago(seconds)));
+        self
+    }
+
+    /// Asks for this beyond its fields.
+    pub fn with(mut self, options: Options) -> Self {
+        self.rules = self.rules.with(options);
         self
     }
 
@@ -151,13 +160,7 @@ impl Case {
     pub fn setting(&self) -> Setting<'_> {
         Setting {
             rules: &self.rules,
-            readiness: Readiness {
-                object: OBJECT,
-                delay: self.rules.readiness_delay,
-                least_percent: self.rules.least_percent,
-                now: self.now,
-                fixes: self.fixes,
-            },
+            readiness: Readiness::of(OBJECT, &self.rules, self.now, self.fixes),
             pods: &self.pods,
             scale: self.scale,
             oldest: None,
@@ -169,7 +172,8 @@ impl Case {
         let setting = self.setting();
         let (rules, now, fixes) = (&self.rules, self.now, self.fixes);
         let (sources, status) = (self.sources.as_slice(), &self.status);
-        Question { rules, setting, sources, blocked: None, status, now, fixes }.decide()
+        let memory = &self.memory;
+        Question { rules, setting, sources, blocked: None, status, memory, now, fixes }.decide()
     }
 }
 

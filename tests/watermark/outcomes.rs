@@ -6,7 +6,7 @@ use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
     watermark::{
-        Unknown,
+        Memory, Unknown,
         conditions::{self, Fact},
         outcome::{Made, Writing},
     },
@@ -41,6 +41,7 @@ fn pass(
     let mut case = Case::new(Fixes::of(compat), fields(), 4, vec![external(sum, 1_000, 2_000)]);
     case.now = NOW.later(Duration::from_secs(seconds));
     case.status = before.clone();
+    case.memory = before.decision.as_ref().map(Memory::of).unwrap_or_default();
     let decision = case.decide();
     let spec = spec(fields());
     let writing = writing(&spec, compat, case.now);

@@ -14,7 +14,15 @@ use super::{NOW, OBJECT, ago, both, pending, pod, pods};
 
 const fn readiness(fixes: Fixes) -> Readiness<'static> {
     let delay = Duration::from_secs(10);
-    Readiness { object: OBJECT, delay, least_percent: 0, now: NOW, fixes }
+    let (pending_counts, starting_ignored) = (delay, delay);
+    Readiness {
+        object: OBJECT,
+        pending_counts,
+        starting_ignored,
+        least_percent: 0,
+        now: NOW,
+        fixes,
+    }
 }
 
 fn usage(pods: &[Pod]) -> Usage {

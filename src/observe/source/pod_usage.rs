@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::Client;
+use plimsoll_storage::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,10 +35,15 @@ pub async fn ask_pods(
     let path = API.path(namespace, "pods", selector);
     let wanted = Wanted { resource, container };
     let (mut usage, mut pods, mut flaw) = (Usage::new(), 0_u64, None);
+    let mut oldest: Option<Time> = None;
     let read = read_items(client, &path, Deadline::after(timeout), |item| {
         pods += 1;
         let read = match serde_json::from_slice::<Item<'_>>(item) {
-            Ok(item) => wanted.of(&item).map(|used| (Arc::from(&*item.metadata.name), used)),
+            Ok(item) => {
+                let at = item.timestamp.as_deref().and_then(time);
+                oldest = [oldest, at].into_iter().flatten().min();
+                wanted.of(&item).map(|used| (Arc::from(&*item.metadata.name), used))
+            }
             // An item that is not even JSON is the end of the answer.
             Err(why) if !why.is_data() => return Err(why),
             Err(why) => Err(API.failed(format!("the usage of a pod: {why}"))),
@@ -53,14 +59,22 @@ pub async fn ask_pods(
     match flaw {
         Some(flaw) => Err(flaw),
         None if pods == 0 => Err(API.empty()),
-        None => Ok(Answer::Usage { usage, is_cpu: resource == "cpu" }),
+        None => Ok(Answer::Usage { usage, is_cpu: resource == "cpu", at: oldest }),
     }
+}
+
+/// One that cannot be read is none: the API's own server writes them.
+fn time(text: &str) -> Option<Time> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Some(Time::from_secs(at.as_second()))
 }
 
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    timestamp: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     containers: Option<Vec<Container<'a>>>,
 }

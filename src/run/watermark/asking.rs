@@ -13,7 +13,7 @@ use plimsoll_storage::{
     },
 };
 
-use super::{Role, book::Seat, config::WatermarkConfig};
+use super::{Role, book::Seat, config::WatermarkConfig, gates::queried};
 use crate::{
     api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,
@@ -36,8 +36,6 @@ use crate::{
     },
 };
 
-/// What a query in an annotation is called: the name of the metric comes behind.
-pub(super) const QUERY: &str = "query.plimsoll.dev/";
 /// How long a recommender may take: upstream's limit.
 const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -76,6 +74,11 @@ impl Sources {
 }
 
 impl Role {
+    /// The Prometheus that is asked, if one is known.
+    pub(super) fn queries(&self) -> Option<&Queries> {
+        self.sources.queries.as_ref()
+    }
+
     /// What comes of asking the sources of an object, in their order.
     #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
     pub(super) async fn ask(
@@ -88,7 +91,11 @@ impl Role {
         readiness: &Readiness<'_>,
         pods: &[Pod],
     ) -> Vec<Source> {
-        let ready = readiness.count(pods, scale.current);
+        let ready = match readiness.count(pods, scale.current) {
+            // Without any replica there is no pod, and something else may ask for the first.
+            Err(_) if rules.may_be_zero() && scale.wanted == 0 => Ok(0),
+            counted => counted,
+        };
         if let Some(recommender) = &filled.recommender {
             let asked = match ready {
                 // As upstream has it, nobody is asked about pods of which none is ready.
@@ -134,12 +141,13 @@ impl Role {
         let found = block(metric).map_err(|why| Unknown::Failed(why.to_string()))?;
         let limit = self.config.request_timeout;
         if kind == SourceKind::External && self.config.compat == Compat::Plimsoll {
-            let annotations = seat.object.annotations();
-            if let Some(query) = annotations.get(&format!("{QUERY}{}", found.name)) {
-                let Some(queries) = &self.sources.queries else {
+            let mut annotations = seat.object.annotations().iter();
+            if let Some((key, query)) =
+                annotations.find(|(key, _)| queried(key) == Some(found.name))
+            {
+                let Some(queries) = self.queries() else {
                     return Err(Unknown::Failed(format!(
-                        "annotation {QUERY}{} asks a Prometheus, and none is known: set --prometheus-address",
-                        found.name
+                        "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
                     )));
                 };
                 return queries.ask(query, self.clock.now()).await;

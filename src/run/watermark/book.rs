@@ -14,6 +14,7 @@ use super::rows::Shown;
 use crate::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     observe::watch::Change,
+    watermark::{Memory, Options},
 };
 
 /// An object, and what is remembered of it from look to look.
@@ -31,6 +32,10 @@ pub(super) struct Seat {
     pub moved: Option<(u64, u64)>,
     /// Looks in a row that failed.
     pub failures: u32,
+    /// What its annotations ask for.
+    pub options: Options,
+    /// What is remembered from the last look, if there was one.
+    pub memory: Option<Memory>,
     /// What metrics show of it.
     pub shown: Option<Arc<Shown>>,
 }
@@ -90,8 +95,16 @@ impl Seat {
             warned: Vec::new(),
             moved: None,
             failures: 0,
+            options: Options::default(),
+            memory: None,
             shown: None,
         }
+    }
+
+    /// What is to be remembered of it: where nobody looked yet, what the status tells of the last look of another.
+    pub fn memory(&self) -> Memory {
+        let told = || Some(Memory::of(self.object.status.as_ref()?.decision.as_ref()?));
+        self.memory.clone().or_else(told).unwrap_or_default()
     }
 
     /// What was written about it last, or would have been.

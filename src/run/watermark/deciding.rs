@@ -17,7 +17,7 @@ use crate::{
     compat::Compat,
     observe::{scale::FreshScale, scaled_pod::KeptPod, selector::Selector},
     watermark::{
-        Decision, Pod, Question, Readiness, Rules, Scale, Setting, Source,
+        Decision, Memory, Pod, Question, Readiness, Rules, Scale, Setting, Source,
         booked::settle,
         conditions,
         outcome::{Made, Writing},
@@ -55,16 +55,11 @@ impl Role {
         shown: &mut Shown,
         now: Time,
     ) -> Came {
-        let (rules, fixes) = (Rules::of(filled), self.config.fixes);
+        let (rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
         let scale = Scale { wanted: fresh.wanted, current: fresh.current };
         let pods = self.pods_of(key, seat, filled, fresh);
-        let readiness = Readiness {
-            object: Named { namespace: &key.namespace, name: &key.name },
-            delay: rules.readiness_delay,
-            least_percent: rules.least_percent,
-            now,
-            fixes,
-        };
+        let object = Named { namespace: &key.namespace, name: &key.name };
+        let readiness = Readiness::of(object, &rules, now, fixes);
         let sources = match blocked {
             Some(_) => Vec::new(),
             None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
@@ -79,7 +74,8 @@ impl Role {
             Compat::Upstream => seat.status(),
         };
         let facts = Facts { rules: &rules, setting, sources: &sources, blocked, settled, now };
-        let decision = self.judge(&facts);
+        let decision = self.judge(&facts, &seat.memory());
+        seat.memory = Some(decision.memory.clone());
         shown.decision(&decision, &rules);
         let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
         seat.failures = 0;
@@ -87,13 +83,14 @@ impl Role {
         (outcome, Next::Period)
     }
 
-    fn judge(&self, facts: &Facts<'_>) -> Decision {
+    fn judge(&self, facts: &Facts<'_>, memory: &Memory) -> Decision {
         let question = Question {
             rules: facts.rules,
             setting: facts.setting,
             sources: facts.sources,
             blocked: facts.blocked,
             status: &facts.settled,
+            memory,
             now: facts.now,
             fixes: self.config.fixes,
         };

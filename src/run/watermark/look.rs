@@ -6,12 +6,7 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
 
-use super::{
-    Role,
-    book::Seat,
-    rows::{Shown, ShownMonitor},
-    telling::failed_process,
-};
+use super::{Role, book::Seat, gates::Blocked, rows::Shown, telling::failed_process};
 use crate::{
     act::Part,
     api::wpa::WatermarkPodAutoscalerSpec,
@@ -19,7 +14,6 @@ use crate::{
     observe::scale::{ObjectKey, Unscaled},
     watermark::{
         conditions::{Fact, Said},
-        lifecycle::{self, Monitor},
         rules::{fill_in, is_filled_in},
         validation::validate,
     },
@@ -44,12 +38,6 @@ pub(super) enum Next {
 
 /// What came of a look, in one word for metrics.
 pub(super) type Came = (&'static str, Next);
-
-/// Something in the way of following an object.
-struct Blocked {
-    why: String,
-    pause: Duration,
-}
 
 impl Role {
     /// Looks at an object.
@@ -96,7 +84,8 @@ impl Role {
             seat.warned = vec![("FailedSpecCheck", why)];
             return ("invalid", Next::Change);
         }
-        let blocked = self.ask_monitor(key, seat, shown, now).await;
+        self.read_options(seat, now).await;
+        let blocked = self.ask_gates(key, seat, shown, now).await;
         if let Some(Blocked { pause, .. }) = &blocked
             && self.config.compat == Compat::Upstream
         {
@@ -154,64 +143,6 @@ impl Role {
         let pause = pause.saturating_mul(1 << seat.failures.min(8)).min(self.config.period);
         seat.failures = seat.failures.saturating_add(1);
         ("error", Next::After(pause))
-    }
-
-    /// Asks the monitor of the same name, if the object says so.
-    async fn ask_monitor(
-        &self,
-        key: &VpaKey,
-        seat: &mut Seat,
-        shown: &mut Shown,
-        now: Time,
-    ) -> Option<Blocked> {
-        shown.monitor = None;
-        match lifecycle::is_wanted(
-            seat.object.annotations().get(lifecycle::ENABLED).map(String::as_str),
-        ) {
-            Ok(false) => return None,
-            Ok(true) => {}
-            Err(said) => {
-                self.say(seat, &[said], now).await;
-                return None;
-            }
-        }
-        let monitor = self.read_monitor(key).await;
-        let verdict = lifecycle::judge(&key.to_string(), &monitor);
-        if let Monitor::Unread(why) = &monitor {
-            let is_new = seat.warned.iter().all(|(reason, _)| *reason != "FailedGetDatadogMonitor");
-            if is_new || self.config.compat == Compat::Upstream {
-                self.tell(seat, true, "FailedGetDatadogMonitor", why.clone());
-            }
-        }
-        shown.monitor =
-            Some(ShownMonitor { name: key.name.to_string(), blocks: verdict.blocked.is_some() });
-        let mut said = vec![verdict.said];
-        if verdict.blocked.is_some() && self.config.compat == Compat::Upstream {
-            let [inactive, _] = failed_process();
-            said.insert(0, inactive);
-        }
-        self.say(seat, &said, now).await;
-        verdict.blocked.map(|(why, pause)| Blocked { why, pause })
-    }
-
-    async fn read_monitor(&self, key: &VpaKey) -> Monitor {
-        let path = format!(
-            "/apis/datadoghq.com/v1alpha1/namespaces/{}/datadogmonitors/{}",
-            key.namespace, key.name
-        );
-        let Ok(request) = http::Request::get(path).body(Vec::new()) else {
-            return Monitor::Unread("its name is none".to_owned());
-        };
-        let asked = self.client.request::<serde_json::Value>(request);
-        match tokio::time::timeout(self.config.request_timeout, asked).await {
-            Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
-                Some(state) => Monitor::State(state.to_owned()),
-                None => Monitor::Silent,
-            },
-            Ok(Err(kube::Error::Api(status))) => Monitor::Unread(status.message.clone()),
-            Ok(Err(why)) => Monitor::Unread(why.to_string()),
-            Err(_) => Monitor::Unread("no answer in time".to_owned()),
-        }
     }
 
     /// An object on its way out: what keeps it is taken away.

@@ -4,7 +4,7 @@ use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
     watermark::{
-        Answer, Band, Pod, Question, Readiness, Restriction, Rules, Scale, Setting, Source,
+        Answer, Band, Memory, Pod, Question, Readiness, Restriction, Rules, Scale, Setting, Source,
         SourceKind, conditions,
         outcome::{Made, Writing},
         pods::{Named, Phase},
@@ -58,13 +58,8 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
     for &(second, sum) in series {
         let now = Time::from_secs(second);
         let pods: Vec<Pod> = (0..has).map(|_| ready(now)).collect();
-        let readiness = Readiness {
-            object: Named { namespace: "shop", name: "web" },
-            delay: rules.readiness_delay,
-            least_percent: rules.least_percent,
-            now,
-            fixes,
-        };
+        let object = Named { namespace: "shop", name: "web" };
+        let readiness = Readiness::of(object, &rules, now, fixes);
         let scale = Scale { wanted: has, current: has };
         let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest: None, fixes };
         let source = Source {
@@ -81,6 +76,7 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
             sources: &sources,
             blocked: None,
             status: &status,
+            memory: &Memory::default(),
             now,
             fixes,
         };

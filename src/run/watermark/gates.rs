@@ -1,0 +1,248 @@
+//! What has to be well before an object is followed: a monitor, an alert. Both are asked at each look.
+
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use plimsoll_storage::{Time, VpaKey};
+
+use super::{
+    Role,
+    book::Seat,
+    rows::{Shown, ShownMonitor},
+    telling::failed_process,
+};
+use crate::{
+    annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
+    compat::Compat,
+    observe::source::promql::check_query,
+    watermark::{
+        Answer, Options, Unknown,
+        conditions::{Fact, Said},
+        lifecycle::{self, Alert, Monitor, Verdict},
+    },
+};
+
+/// Something in the way of following an object.
+pub(super) struct Blocked {
+    /// What.
+    pub why: String,
+    /// When it is worth another look.
+    pub pause: Duration,
+}
+
+impl Role {
+    /// Reads what the object asks for in annotations, and says which of it makes no sense.
+    pub(super) async fn read_options(&self, seat: &mut Seat, now: Time) {
+        if self.config.compat == Compat::Upstream {
+            return;
+        }
+        let (options, bad) = read_annotations(seat.object.annotations(), self.config.period);
+        seat.options = options;
+        let fact = Fact::AnnotationsIgnored;
+        let was = seat.status().conditions.iter().any(|one| one.kind == fact.name());
+        if bad.is_empty() && !was {
+            return;
+        }
+        let said = if bad.is_empty() {
+            Said::new(fact, false, "AllUnderstood", "every annotation makes sense")
+        } else {
+            let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
+            Said::new(fact, true, "BadValue", bad.join("; "))
+        };
+        self.say(seat, &[said], now).await;
+    }
+
+    /// Asks what has to be well, if anything has to.
+    pub(super) async fn ask_gates(
+        &self,
+        key: &VpaKey,
+        seat: &mut Seat,
+        shown: &mut Shown,
+        now: Time,
+    ) -> Option<Blocked> {
+        let mut said = Vec::new();
+        let mut blocked = None;
+        for verdict in [self.ask_monitor(key, seat, shown).await, self.ask_alert(seat, now).await] {
+            let Some(verdict) = verdict else { continue };
+            // What is in the way is what is said.
+            if blocked.is_none() {
+                said = vec![verdict.said];
+                blocked = verdict.blocked;
+            }
+        }
+        if blocked.is_some() && self.config.compat == Compat::Upstream {
+            let [inactive, _] = failed_process();
+            said.insert(0, inactive);
+        }
+        if !said.is_empty() {
+            self.say(seat, &said, now).await;
+        }
+        blocked.map(|(why, pause)| Blocked { why, pause })
+    }
+
+    async fn ask_monitor(
+        &self,
+        key: &VpaKey,
+        seat: &mut Seat,
+        shown: &mut Shown,
+    ) -> Option<Verdict> {
+        shown.monitor = None;
+        let annotations = seat.object.annotations();
+        match lifecycle::is_wanted(annotations.get(lifecycle::ENABLED).map(String::as_str)) {
+            Ok(false) => return None,
+            Ok(true) => {}
+            Err(said) => return Some(Verdict { said, blocked: None }),
+        }
+        let named = MONITOR.read(annotations, monitor).ok().flatten();
+        let named = named.filter(|_| self.config.compat == Compat::Plimsoll);
+        let name = named.unwrap_or_else(|| key.name.to_string());
+        let found = self.read_monitor(&key.namespace, &name).await;
+        let of = format!("{}/{name}", key.namespace);
+        let verdict = lifecycle::judge(&of, &found, seat.options.unknown_gate_is_open);
+        if let Monitor::Unread(why) = &found {
+            let is_new = seat.warned.iter().all(|(reason, _)| *reason != "FailedGetDatadogMonitor");
+            if is_new || self.config.compat == Compat::Upstream {
+                self.tell(seat, true, "FailedGetDatadogMonitor", why.clone());
+            }
+        }
+        shown.monitor = Some(ShownMonitor { name, blocks: verdict.blocked.is_some() });
+        Some(verdict)
+    }
+
+    async fn read_monitor(&self, namespace: &str, name: &str) -> Monitor {
+        let path =
+            format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/datadogmonitors/{name}");
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else {
+            return Monitor::Unread("its name is none".to_owned());
+        };
+        let asked = self.client.request::<serde_json::Value>(request);
+        match tokio::time::timeout(self.config.request_timeout, asked).await {
+            Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
+                Some(state) => Monitor::State(state.to_owned()),
+                None => Monitor::Silent,
+            },
+            Ok(Err(kube::Error::Api(status))) => Monitor::Unread(status.message.clone()),
+            Ok(Err(why)) => Monitor::Unread(why.to_string()),
+            Err(_) => Monitor::Unread("no answer in time".to_owned()),
+        }
+    }
+
+    async fn ask_alert(&self, seat: &Seat, now: Time) -> Option<Verdict> {
+        if self.config.compat == Compat::Upstream {
+            return None;
+        }
+        let query = HOLD_WHILE.read(seat.object.annotations(), alert).ok().flatten()?;
+        let name = seat.object.annotations().get(HOLD_WHILE.name)?.trim();
+        let state = match self.queries() {
+            None => Alert::Unknown("none is known: set --prometheus-address".to_owned()),
+            Some(queries) => match queries.ask(&query, now).await {
+                Ok(Answer::Sum { sum: ..=0, .. }) | Err(Unknown::Empty(_)) => Alert::Quiet,
+                Ok(_) => Alert::Firing,
+                Err(why) => Alert::Unknown(why.to_string()),
+            },
+        };
+        let open = seat.options.unknown_gate_is_open;
+        Some(lifecycle::judge_alert(name, &state, open, self.config.period))
+    }
+}
+
+/// What the annotations of an object ask for, and those of them that make no sense.
+pub(in crate::run) fn read_annotations(
+    annotations: &std::collections::BTreeMap<String, String>,
+    period: Duration,
+) -> (Options, Vec<BadAnnotation>) {
+    let (options, mut bad) = Options::read(annotations, period);
+    bad.extend(HOLD_WHILE.read(annotations, alert).err());
+    bad.extend(MONITOR.read(annotations, monitor).err());
+    (options, bad)
+}
+
+/// The metric that an annotation has a query for.
+pub(in crate::run) fn queried(annotation: &str) -> Option<&str> {
+    annotation.strip_prefix(QUERY.name.strip_suffix("<metric>").unwrap_or_default())
+}
+
+/// The query that tells how many of these alerts fire. One that never fired is not known to a server: that is none.
+fn alert(text: &str) -> Option<String> {
+    let (name, matchers) = match text.split_once('{') {
+        Some((name, rest)) => (name.trim(), rest.strip_suffix('}')?.trim()),
+        None => (text, ""),
+    };
+    if name.is_empty() || name.contains(['"', '\\', '\n', '}']) || leaves_braces(matchers) {
+        return None;
+    }
+    let more = if matchers.is_empty() { String::new() } else { format!(",{matchers}") };
+    let query =
+        format!("count(ALERTS{{alertstate=\"firing\",alertname=\"{name}\"{more}}}) or vector(0)");
+    check_query(&query).ok().map(|()| query)
+}
+
+/// Whether matchers are more than matchers: a brace that no quotes are around.
+fn leaves_braces(matchers: &str) -> bool {
+    let (mut quote, mut is_escaped) = (None, false);
+    for one in matchers.chars() {
+        match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(open) if one == open => quote = None,
+            Some('`') => {}
+            Some(_) => is_escaped = one == '\\',
+            None if matches!(one, '"' | '\'' | '`') => quote = Some(one),
+            None if matches!(one, '{' | '}') => return true,
+            None => {}
+        }
+    }
+    false
+}
+
+fn monitor(text: &str) -> Option<String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    let fits = !text.is_empty() && text.len() <= 253 && text.bytes().all(is_name);
+    fits.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::WPA_KEYS;
+
+    #[test]
+    fn an_alert_is_asked_for_by_its_name_and_what_else_is_said_of_it() {
+        assert_eq!(
+            alert("CheckoutBroken").as_deref(),
+            Some(r#"count(ALERTS{alertstate="firing",alertname="CheckoutBroken"}) or vector(0)"#)
+        );
+        assert_eq!(
+            alert(r#"High errors {namespace="shop", team=~"a|b"}"#).as_deref(),
+            Some(
+                r#"count(ALERTS{alertstate="firing",alertname="High errors",namespace="shop", team=~"a|b"}) or vector(0)"#
+            )
+        );
+        assert!(alert(r#"A{summary=~"a{2}\"}"}"#).is_some());
+        for text in [
+            "",
+            "{}",
+            "a\"b",
+            r#"A{namespace="shop""#,
+            "A{namespace=shop}",
+            "A{} or vector(1) or b{}",
+            "A}",
+        ] {
+            assert_eq!(alert(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_annotation_is_read_without_its_nonsense_being_named() {
+        for key in WPA_KEYS.into_iter().filter(|key| *key != QUERY) {
+            let annotations = [(key.name.to_owned(), "(non{sense)".to_owned())].into();
+            let (_, bad) = read_annotations(&annotations, Duration::from_secs(15));
+            assert_eq!(bad.iter().map(|bad| bad.key).collect::<Vec<_>>(), [key.name]);
+        }
+    }
+
+    #[test]
+    fn a_query_names_its_metric() {
+        assert_eq!(queried("query.plimsoll.dev/requests"), Some("requests"));
+        assert_eq!(queried("plimsoll.dev/monitor"), None);
+    }
+}
