@@ -101,6 +101,8 @@ pub struct Wanted {
     pub timeout_seconds: i32,
     /// Whether it is called once more for a pod that another webhook has changed since.
     pub again: bool,
+    /// Whether it is also called for WatermarkPodAutoscalers.
+    pub watermark: bool,
 }
 
 /// How much of a registration that is there is looked at.

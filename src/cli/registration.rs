@@ -89,6 +89,7 @@ impl RegistrationArgs {
             fail: self.webhook_failure_policy_fail,
             timeout_seconds: self.webhook_timeout_seconds,
             again: compat == Compat::Plimsoll,
+            watermark: compat == Compat::Plimsoll,
         };
         (self.register_webhook.then_some(wanted), warning)
     }

@@ -19,6 +19,7 @@ mod pods;
 mod probes;
 mod reach;
 mod vpas;
+mod wpas;
 
 use std::{
     fmt,
@@ -43,6 +44,7 @@ use self::{
     pods::Pods,
     reach::Reached,
     vpas::Vpas,
+    wpas::Wpas,
 };
 use super::{
     client,
@@ -151,7 +153,8 @@ pub async fn start(config: AdmissionConfig, client: Client, clock: Clock) -> Res
     holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
     let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
         .route("", "pods", Arc::new(Pods(Arc::clone(&role))))
-        .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(Vpas(Arc::clone(&role))));
+        .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(Vpas(Arc::clone(&role))))
+        .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(Wpas(Arc::clone(&role))));
     servers.tasks().spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
     role.start_feeds(&work_stop, workers.tasks());
     workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));

@@ -13,3 +13,4 @@ mod rights;
 mod shapes;
 mod stage;
 mod tls;
+mod watermark;

@@ -51,6 +51,16 @@ pub(super) fn webhook(wanted: &Wanted, trusts: &Bundle) -> Value {
         "clientConfig": client,
         "namespaceSelector": selector,
     });
+    if wanted.watermark
+        && let Some(rules) = webhook["rules"].as_array_mut()
+    {
+        rules.push(json!({
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["datadoghq.com"],
+            "apiVersions": ["*"],
+            "resources": ["watermarkpodautoscalers"],
+        }));
+    }
     if wanted.again {
         webhook["reinvocationPolicy"] = json!("IfNeeded");
     }
@@ -164,6 +174,7 @@ mod tests {
             fail: false,
             timeout_seconds: 30,
             again: false,
+            watermark: false,
         }
     }
 
@@ -232,6 +243,7 @@ mod tests {
         assert_eq!(other(&|it| it.timeout_seconds = 5), ["/webhooks/0/timeoutSeconds"]);
         assert_eq!(other(&|it| it.namespaces = Namespaces::All), ["/webhooks/0/namespaceSelector"]);
         assert_eq!(other(&|it| it.caller = url.clone()), ["/webhooks/0/clientConfig"]);
+        assert_eq!(other(&|it| it.watermark = true), ["/webhooks/0/rules"]);
         let label = |it: &mut Wanted| {
             it.labels.insert("a/b".into(), "c".into());
         };

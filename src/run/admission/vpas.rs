@@ -76,7 +76,7 @@ fn neighbour(vpa: &VerticalPodAutoscaler) -> Option<Neighbour<'_>> {
 }
 
 /// What the API server tells whoever wrote it.
-fn status(request: &Request<'_>, said: &validation::Verdict) -> Status {
+pub(super) fn status(request: &Request<'_>, said: &validation::Verdict) -> Status {
     let kind = request.request_kind.as_ref().unwrap_or(&request.kind);
     let causes = said.errors.iter().map(|error| StatusCause {
         field: Some(error.path.clone()),

@@ -1,0 +1,102 @@
+//! WatermarkPodAutoscalers that are written while the webhook is there.
+
+use http::header::{CONTENT_TYPE, WARNING};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+    client::Body,
+};
+use plimsoll::api::wpa::WatermarkPodAutoscaler;
+use serde_json::{Value, json};
+
+use super::cluster::{called, ready, start};
+use crate::{
+    scaling::stage::object,
+    storage::objects::defined,
+    support::{Bed, wait},
+};
+
+/// What the API server answers when an object is created: its code, its message, and its warnings.
+async fn create(bed: &Bed, namespace: &str, object: &Value) -> (u16, String, Vec<String>) {
+    let mut whole = object.clone();
+    whole["apiVersion"] = json!("datadoghq.com/v1alpha1");
+    whole["kind"] = json!("WatermarkPodAutoscaler");
+    let path =
+        format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/watermarkpodautoscalers");
+    let request = http::Request::post(path)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Body::from(whole.to_string().into_bytes()))
+        .expect("a request");
+    let answer = bed.client().send(request).await.expect("an answer");
+    let code = answer.status().as_u16();
+    let warnings = answer.headers().get_all(WARNING).iter();
+    let warnings = warnings.map(|text| text.to_str().unwrap_or_default().to_owned()).collect();
+    let body = answer.into_body().collect_bytes().await.expect("a body");
+    let body: Value = serde_json::from_slice(&body).expect("JSON");
+    (code, body["message"].as_str().unwrap_or_default().to_owned(), warnings)
+}
+
+fn with_query(name: &str, query: &str) -> Value {
+    let mut object = object(name, json!({}));
+    object["metadata"]["annotations"] = json!({"query.plimsoll.dev/requests": query});
+    object
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_be_taken_away() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let crossed = object("old", json!({"minReplicas": 5, "maxReplicas": 2}));
+    assert_eq!(create(&bed, &namespace, &crossed).await.0, 201, "the webhook is not there yet");
+    let served = start(bed.client(), &[], |_| {}).await;
+    ready(&served).await;
+    called(&bed, &namespace).await;
+
+    let mut crossed_too = crossed.clone();
+    crossed_too["metadata"]["name"] = json!("crossed");
+    wait::until("the webhook is called for them too", async || {
+        (create(&bed, &namespace, &crossed_too).await.0 == 422).then_some(())
+    })
+    .await;
+    let (_, message, _) = create(&bed, &namespace, &crossed_too).await;
+    assert!(
+        message.contains(
+            "WatermarkPodAutoscaler.datadoghq.com \"crossed\" is invalid: spec.minReplicas"
+        ),
+        "{message}"
+    );
+    let (code, message, _) = create(&bed, &namespace, &with_query("bad", "sum(rate(x[5m])")).await;
+    assert_eq!(code, 422);
+    assert!(message.contains("metadata.annotations[query.plimsoll.dev/requests]"), "{message}");
+    let (code, message, warnings) =
+        create(&bed, &namespace, &with_query("good", "sum(rate(x[5m]))")).await;
+    assert_eq!((code, &warnings[..]), (201, &[][..]), "{message}");
+    let mut odd = object("odd", json!({"algorithm": "mean"}));
+    odd["metadata"]["annotations"] = json!({"plimsoll.dev/delays": "both"});
+    let (code, _, warnings) = create(&bed, &namespace, &odd).await;
+    assert_eq!((code, warnings.len()), (201, 2), "{warnings:?}");
+
+    // What was wrong before can be labelled and deleted, and is refused when somebody changes what it says.
+    let objects = Api::<WatermarkPodAutoscaler>::namespaced(bed.client(), &namespace);
+    let patch = async |patch: Value| {
+        objects.patch("old", &PatchParams::default(), &Patch::Merge(patch)).await
+    };
+    let labelled = patch(json!({"metadata": {"labels": {"team": "a"}}})).await.expect("labelled");
+    assert_eq!(labelled.labels().get("team").map(String::as_str), Some("a"));
+    let refused = patch(json!({"spec": {"minReplicas": 4}})).await.expect_err("still crossed");
+    assert!(refused.to_string().contains("spec.minReplicas"), "{refused}");
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    patch(held).await.expect("held");
+    objects.delete("old", &DeleteParams::default()).await.expect("on its way out");
+    patch(json!({"metadata": {"finalizers": null}})).await.expect("let go");
+    wait::until("it is gone", async || {
+        objects.get_opt("old").await.is_ok_and(|one| one.is_none()).then_some(())
+    })
+    .await;
+    // Its status is nobody's business here.
+    let status = json!({"status": {"desiredReplicas": 3}});
+    let status = Patch::Merge(status);
+    objects.patch_status("good", &PatchParams::default(), &status).await.expect("written");
+    served.running.stop().await;
+}
