@@ -104,11 +104,13 @@ pub enum Fix {
     MissingPodsForceNothing,
     /// What a metric asks for is divided in whole numbers (B38 and B45).
     ReplicasAreCountedExactly,
+    /// Pods beyond the replicas, as in a rolling update, do not ask for more of them.
+    SurgePodsDoNotCount,
 }
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -147,6 +149,7 @@ impl Fix {
         Self::FirstPassIsNoChange,
         Self::MissingPodsForceNothing,
         Self::ReplicasAreCountedExactly,
+        Self::SurgePodsDoNotCount,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -190,6 +193,7 @@ impl Fix {
             Self::FirstPassIsNoChange => "first-pass-is-no-change",
             Self::MissingPodsForceNothing => "missing-pods-force-nothing",
             Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
+            Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
         }
     }
 }

@@ -190,7 +190,7 @@ impl Setting<'_> {
         if let Some(asked) = self.around_zero(&answer) {
             return Ok(asked);
         }
-        let ready = self.readiness.count(self.pods, self.scale.current)?;
+        let ready = self.readiness.count(self.pods, self.scale)?;
         let question = self.rules.question(self.scale.wanted, ready, self.fixes);
         let is_zero = match &answer {
             Answer::Sum { sum, .. } => *sum == 0,
@@ -248,7 +248,7 @@ impl Setting<'_> {
 
     fn uncomputable(&self, place: usize, source: &Source, why: &Unknown) -> Uncomputable {
         let object = self.readiness.object;
-        let Source { kind, label, name, .. } = source;
+        let Source { kind, label, name, address, .. } = source;
         let text = match (kind, why) {
             (SourceKind::External, Unknown::Unready(_)) => format!(
                 "failed to compute replicas based on external metric {label}: unable to get the number of ready pods \
@@ -264,7 +264,8 @@ impl Setting<'_> {
                 object.namespace
             ),
             (SourceKind::Recommender, _) => {
-                format!("failed to get the recommendation from {label}: {why}")
+                let address = address.as_ref().unwrap_or(label);
+                format!("failed to get the recommendation from {address}: {why}")
             }
         };
         Uncomputable::Source { place, reason: kind.failure(), why: why.clone(), text }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use plimsoll_storage::Time;
 
-use super::{band::Milli, rules::Rules};
+use super::{band::Milli, combine::Scale, rules::Rules};
 use crate::compat::{Fix, Fixes};
 
 /// How far a pod is.
@@ -126,8 +126,8 @@ impl<'a> Readiness<'a> {
     }
 
     /// How many pods count as ready, and at least one. A workload that shares its selector with others has no more of
-    /// them than it says itself.
-    pub fn count(&self, pods: &[Pod], current: i32) -> Result<u32, Unready> {
+    /// them than it says itself, and those that a rolling update has for a while on top are not more to do the work.
+    pub fn count(&self, pods: &[Pod], scale: Scale) -> Result<u32, Unready> {
         if pods.is_empty() {
             return Err(Unready::NoPods);
         }
@@ -142,8 +142,11 @@ impl<'a> Readiness<'a> {
         if ready == 0 {
             return Err(Unready::NoneReady { among: pods.len() });
         }
-        let clamped = ready.min(u32::try_from(current).unwrap_or(0));
+        let clamped = ready.min(u32::try_from(scale.current).unwrap_or(0));
         self.enough(clamped, among)?;
+        if self.fixes.has(Fix::SurgePodsDoNotCount) {
+            return Ok(clamped.min(u32::try_from(scale.wanted).unwrap_or(0)));
+        }
         Ok(clamped)
     }
 

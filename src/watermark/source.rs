@@ -124,6 +124,8 @@ pub struct Source {
     pub label: String,
     /// Its name with its selector, as texts have it.
     pub name: String,
+    /// Where a recommender is, without what may be secret in it.
+    pub address: Option<String>,
     /// Its marks, where it has both.
     pub band: Option<Band>,
     /// What came of asking.

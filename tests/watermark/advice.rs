@@ -56,7 +56,7 @@ fn a_recommender_that_says_nothing_is_told_with_its_address() {
     for fixes in both() {
         let url = "http://recommender:8080";
         let mut silent = advised(1, 1, 1);
-        silent.label = url.to_owned();
+        silent.address = Some(url.to_owned());
         silent.asked = Err(Unknown::Failed("recommender failed".to_owned()));
         let case = Case::new(fixes, json!({}), 3, vec![silent]);
         let why = case.setting().combine(&case.sources).1.expect_err("R5 and K5");

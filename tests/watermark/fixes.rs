@@ -6,7 +6,7 @@ use plimsoll::{
 };
 use serde_json::json;
 
-use super::{Case, ago, cpu, external, last, source};
+use super::{Case, ago, cpu, external, last, pods, source};
 
 /// Upstream's, ours, and ours without the fix.
 fn ways(fix: Fix) -> [Fixes; 3] {
@@ -112,6 +112,19 @@ fn missing_pods_force_nothing() {
         case.decide().desired
     };
     shown(Fix::MissingPodsForceNothing, of, [1, 12]);
+}
+
+#[test]
+fn surge_pods_do_not_count() {
+    let of = |fixes| {
+        let fields = json!({"algorithm": "absolute", "scaleUpLimitFactor": "200"});
+        let mut case = Case::new(fixes, fields, 4, vec![external(2_200, 1_000, 2_000)]);
+        // In the middle of a rolling update: twice as many, all of them ready.
+        case.scale.current = 8;
+        case.pods = pods(8);
+        case.scaled(900).decide().desired
+    };
+    shown(Fix::SurgePodsDoNotCount, of, [9, 5]);
 }
 
 /// Vectors X31 to X33.

@@ -89,6 +89,7 @@ pub fn source(name: &str, asked: Result<Answer, Unknown>, (low, high): (i64, i64
         kind: SourceKind::External,
         label: name.to_owned(),
         name: format!("{name}{{map[]}}"),
+        address: None,
         band: Some(Band { low, high, tolerance: 0 }),
         asked,
     }

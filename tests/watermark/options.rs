@@ -241,7 +241,7 @@ fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
         let mut case = Case::new(ours(), fields.clone(), 4, vec![external(1, 1000, 2000)]);
         case.pods = [pods(3), vec![pending(3, 30)]].concat();
         let case = case.with(options);
-        case.setting().readiness.count(&case.pods, 4)
+        case.setting().readiness.count(&case.pods, case.scale)
     };
     let none = Options { pending_counts: Some(Duration::ZERO), ..Options::default() };
     assert_eq!((ready(Options::default()), ready(none)), (Ok(4), Ok(3)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll::{
     compat::Fixes,
     watermark::{
-        Pod, Readiness, Unready,
+        Pod, Readiness, Scale, Unready,
         pods::{Phase, Usage, is_owner_by_name},
     },
 };
@@ -23,6 +23,10 @@ const fn readiness(fixes: Fixes) -> Readiness<'static> {
         now: NOW,
         fixes,
     }
+}
+
+const fn scale(replicas: i32) -> Scale {
+    Scale { wanted: replicas, current: replicas }
 }
 
 fn usage(pods: &[Pod]) -> Usage {
@@ -80,7 +84,7 @@ fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
 #[test]
 fn pods_are_counted_as_upstream_counts_them() {
     for fixes in both() {
-        let count = |pods: &[Pod]| readiness(fixes).count(pods, 100);
+        let count = |pods: &[Pod]| readiness(fixes).count(pods, scale(100));
         assert_eq!(count(&pods(3)), Ok(3), "P14");
         assert_eq!(count(&[pending(0, 5), pending(1, 20), pod(2)]), Ok(2), "P15");
         let failed: Vec<Pod> =
@@ -100,7 +104,11 @@ fn pods_are_counted_as_upstream_counts_them() {
         let foreign: Vec<Pod> =
             pods(2).into_iter().map(|pod| Pod { is_own: false, ..pod }).collect();
         assert_eq!(count(&foreign), Err(Unready::NoneReady { among: 2 }), "P20");
-        assert_eq!(readiness(fixes).count(&pods(4), 3), Ok(3), "no more than the workload has");
+        assert_eq!(
+            readiness(fixes).count(&pods(4), scale(3)),
+            Ok(3),
+            "no more than the workload has"
+        );
         assert_eq!(count(&[]), Err(Unready::NoPods));
     }
 }

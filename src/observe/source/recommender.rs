@@ -244,7 +244,11 @@ fn place(url: &Url) -> String {
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
-/// An address as metrics show it: as it was written, if nothing in it can be a secret.
+/// An address as metrics, conditions and events show it: as it was written, if nothing in it can be a secret.
+pub fn shown_address(written: &str) -> String {
+    Url::parse(written).map_or_else(|_| written.to_owned(), |url| shown(written, &url))
+}
+
 fn shown(written: &str, url: &Url) -> String {
     let is_plain = url.username().is_empty()
         && url.password().is_none()

@@ -24,7 +24,7 @@ use crate::{
             external_metric::ask_external,
             pod_usage::ask_pods,
             promql::Queries,
-            recommender::{Calls, Pace, Recommenders},
+            recommender::{Calls, Pace, Recommenders, shown_address},
         },
     },
     quantity::Quantity,
@@ -91,7 +91,7 @@ impl Role {
         readiness: &Readiness<'_>,
         pods: &[Pod],
     ) -> Vec<Source> {
-        let ready = match readiness.count(pods, scale.current) {
+        let ready = match readiness.count(pods, scale) {
             // Without any replica there is no pod, and something else may ask for the first.
             Err(_) if rules.may_be_zero() && scale.wanted == 0 => Ok(0),
             counted => counted,
@@ -124,6 +124,7 @@ impl Role {
                 kind,
                 label: found.name.to_owned(),
                 name: display_name(found.name, found.labels()),
+                address: None,
                 band: Band::of(milli(found.low), milli(found.high), rules.tolerance),
                 asked,
             })
@@ -180,7 +181,13 @@ impl Role {
         let body = request(filled, occasion);
         let defaults = &self.config.recommender_tls;
         let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body).await;
-        asked.map(Answer::Advice)
+        asked.map(Answer::Advice).map_err(|why| match why {
+            Unknown::Failed(why) => {
+                let name = name_of(recommender);
+                Unknown::Failed(format!("unable to get external recommendation {name}: {why}"))
+            }
+            other => other,
+        })
     }
 }
 
@@ -193,18 +200,23 @@ fn kind(metric: &MetricSpec) -> Option<SourceKind> {
     }
 }
 
+fn name_of(recommender: &RecommenderSpec) -> String {
+    let settings = recommender.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    recommender_name(&recommender.target_type, settings)
+}
+
 fn recommended(
     recommender: &RecommenderSpec,
     rules: &Rules,
     asked: Result<Answer, Unknown>,
 ) -> Source {
     let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
-    let settings = recommender.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let name = recommender_name(&recommender.target_type, settings);
+    let name = name_of(recommender);
     Source {
         kind: SourceKind::Recommender,
         label: name.clone(),
         name,
+        address: Some(shown_address(&recommender.url)),
         band: Band::of(
             milli(recommender.low_watermark),
             milli(recommender.high_watermark),

@@ -66,6 +66,7 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
             kind: SourceKind::External,
             label: "load".to_owned(),
             name: "load{map[]}".to_owned(),
+            address: None,
             band: Some(Band { low: plain.low, high: plain.high, tolerance: rules.tolerance }),
             asked: Ok(Answer::Sum { sum, at: Some(now) }),
         };
