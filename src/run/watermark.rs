@@ -25,7 +25,10 @@ mod turns;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -85,6 +88,8 @@ pub struct Role {
     pulse: Pulse,
     /// Looks so far.
     looks: AtomicU64,
+    /// Whether the definition of this cluster drops what a status tells of a decision.
+    drops_decisions: AtomicBool,
 }
 
 impl fmt::Debug for Role {
@@ -238,6 +243,7 @@ impl Role {
             stats,
             pulse: Pulse::default(),
             looks: AtomicU64::new(0),
+            drops_decisions: AtomicBool::new(false),
             config,
             clock,
             client,

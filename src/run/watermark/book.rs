@@ -192,6 +192,9 @@ impl Book {
             .map(|(key, _)| key.clone())
             .collect();
         for key in waiting {
+            if let Some(seat) = pages.entries.get_mut(&key).and_then(|entry| entry.seat.as_mut()) {
+                seat.memory = None;
+            }
             pages.bring_forward(&key, now);
         }
     }

@@ -1,6 +1,6 @@
 //! What users are told: the status of an object, written when there is news, and events.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::Time;
@@ -44,7 +44,10 @@ impl Role {
         let mut last = Unwritten::Gone;
         for _ in 0..TRIES {
             let before = seat.object.status.clone();
-            let after = become_status(&before.clone().unwrap_or_default());
+            let mut after = become_status(&before.clone().unwrap_or_default());
+            if self.drops_decisions.load(Ordering::Relaxed) {
+                after.decision = None;
+            }
             if !self.is_worth_writing(seat, before.as_ref(), &after, now) {
                 return Ok(());
             }
@@ -52,6 +55,10 @@ impl Role {
             match self.pen().alter(&seat.object, Part::Status, patch).await {
                 Ok(mut stored) => {
                     stored.metadata.managed_fields = None;
+                    let kept = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
+                    if after.decision.is_some() && !kept {
+                        self.say_dropped();
+                    }
                     seat.object = Arc::new(stored);
                     seat.written = Some(now);
                     return Ok(());
@@ -78,6 +85,17 @@ impl Role {
             }
         }
         Err(last)
+    }
+
+    /// The server has taken a decision out of a status: the definition is upstream's.
+    fn say_dropped(&self) {
+        if !self.drops_decisions.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the definition of WatermarkPodAutoscalers in this cluster lacks status.decision: how a number of \
+                 replicas came about is not kept, `plimsoll explain wpa` has less to tell, and delays of single metrics \
+                 and fallbacks begin anew when another replica takes over; apply `plimsoll crds` to have it"
+            );
+        }
     }
 
     /// Whether a reader sees more than another value, or that was not written for a while. Upstream writes whatever
