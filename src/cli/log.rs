@@ -13,9 +13,15 @@ use crate::run::config::{LogConfig, LogFormat};
 /// Variables that say what is logged, module by module; the first that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 
+/// Warnings and errors alone, and errors alone: below all that klog has.
+pub const WARNINGS: i32 = -100;
+pub const ERRORS: i32 = -200;
+
 /// What klog's verbosity means here. Libraries that talk about every request keep to what matters until 7.
 fn directives(verbosity: i32) -> &'static str {
     match verbosity {
+        ..=ERRORS => "error",
+        ..=WARNINGS => "warn",
         ..=1 => "warn,plimsoll=info",
         2..=4 => "info",
         5..=6 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info",
@@ -80,6 +86,8 @@ mod tests {
     #[test]
     fn verbosity_is_klogs_and_the_environment_goes_before_it() {
         for (verbosity, set, wanted) in [
+            (ERRORS, None, "error"),
+            (WARNINGS, None, "warn"),
             (-1, None, "plimsoll=info,warn"),
             (1, None, "plimsoll=info,warn"),
             (4, None, "info"),

@@ -2,7 +2,10 @@
 
 use clap::Args;
 
-use crate::run::config::{LogConfig, LogFormat};
+use crate::{
+    cli::log::{ERRORS, WARNINGS},
+    run::config::{LogConfig, LogFormat},
+};
 
 /// What is logged, and how.
 #[derive(Clone, Debug, Args)]
@@ -35,7 +38,8 @@ fn level(text: &str) -> Result<i32, String> {
     match text.to_ascii_lowercase().as_str() {
         "debug" => Ok(5),
         "info" | "" => Ok(4),
-        "warn" | "warning" | "error" | "dpanic" | "panic" | "fatal" => Ok(0),
+        "warn" | "warning" => Ok(WARNINGS),
+        "error" | "dpanic" | "panic" | "fatal" => Ok(ERRORS),
         _ => Err("use debug, info, warn, error, dpanic, panic or fatal".to_owned()),
     }
 }
@@ -50,6 +54,7 @@ fn form(text: &str) -> Result<LogFormat, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::{ERRORS, WARNINGS};
     use crate::{cli::watermark_config, run::config::LogFormat};
 
     #[test]
@@ -60,7 +65,8 @@ mod tests {
         };
         assert_eq!(of(&[]), (4, LogFormat::Json));
         assert_eq!(of(&["-loglevel=debug", "-logEncoder=console"]), (5, LogFormat::Text));
-        assert_eq!(of(&["-loglevel", "ERROR"]).0, 0);
+        assert_eq!(of(&["-loglevel", "ERROR"]).0, ERRORS);
+        assert_eq!(of(&["-loglevel=warn"]).0, WARNINGS);
         for bad in ["-loglevel=2", "-logEncoder=text", "-logencoder=json"] {
             assert!(watermark_config(&[bad], |_| String::new()).is_err(), "{bad}");
         }
