@@ -1,7 +1,10 @@
 //! The watermark controller as a role on a real control plane: the controller-manager moves ReplicaSets, hollow nodes run
 //! their pods, and metrics come from an aggregated API.
 
+mod faults;
 mod objects;
 mod outages;
+mod rights;
 mod scenarios;
 pub mod stage;
+mod surge;

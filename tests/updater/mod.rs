@@ -7,7 +7,7 @@ mod faults;
 mod guards;
 mod in_place;
 mod kinds;
-mod process;
+pub mod process;
 mod referee;
 mod resizes;
 mod rights;

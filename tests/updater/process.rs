@@ -1,4 +1,4 @@
-//! Owns an updater as a process, for what only a process can show: it is killed, and it freezes.
+//! Owns a role as a process, for what only a process can show: it is killed, and it freezes.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,7 @@ pub const BRISK: &[&str] = &[
     "--leader-elect-retry-period=500ms",
 ];
 
-/// One updater, in its latest life.
+/// One process, in its latest life.
 pub struct Process {
     bed: Bed,
     name: String,
@@ -29,16 +29,33 @@ pub struct Process {
 impl Process {
     /// Starts one on a namespace, under a name that nobody else on that bed has.
     pub fn start(bed: &Bed, name: &str, namespace: &str, kubeconfig: &Path, more: &[&str]) -> Self {
-        let (port, name) = (Port::claim(), format!("{name}-of-{namespace}"));
+        Self::start_role(bed, &format!("{name}-of-{namespace}"), &[], |port| {
+            let mut arguments = vec!["updater".to_owned()];
+            arguments.extend(flags(namespace, more));
+            // The last one counts.
+            arguments.push(format!("--address=127.0.0.1:{port}"));
+            arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+            arguments
+        })
+    }
+
+    /// Starts a role by these arguments; it serves on the port that they are made for.
+    pub fn start_role(
+        bed: &Bed,
+        name: &str,
+        environment: &[(&str, &str)],
+        arguments: impl FnOnce(u16) -> Vec<String>,
+    ) -> Self {
+        let (port, name) = (Port::claim(), name.to_owned());
         let began = read_log(bed, &name).len();
-        let mut arguments = vec!["updater".to_owned()];
-        arguments.extend(flags(namespace, more));
-        // The last one counts.
-        arguments.push(format!("--address=127.0.0.1:{port}"));
-        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
         let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
-        bed.keeper().start(&name, program, &arguments, &[]);
+        bed.keeper().start(&name, program, &arguments(port.number()), environment);
         Self { bed: bed.clone(), name, port, began }
+    }
+
+    /// Where it serves metrics.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// A metric of it; `None` while it does not answer.

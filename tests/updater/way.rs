@@ -1,5 +1,5 @@
-//! Owns the way of one updater to the API server, on which what it does can be held: before it arrives, or once it is done
-//! and before the updater hears of it.
+//! Owns the way of one role to the API server, on which what it does can be held: before it arrives, or once it is done
+//! and before the role hears of it.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use crate::support::{
     wait,
 };
 
-/// What an updater does.
+/// What a role does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// It books a change in its Lease.
@@ -32,6 +32,10 @@ pub enum What {
     Resize,
     /// It says so on the pod.
     PodNote,
+    /// A watermark controller books a change in the status of its object, or tells of it there.
+    Told,
+    /// It changes replicas.
+    Scale,
 }
 
 /// Where it is held.
@@ -43,7 +47,7 @@ pub enum Side {
     Answer,
 }
 
-/// A moment of an updater's life.
+/// A moment of a role's life.
 pub type Moment = (What, Side);
 
 impl What {
@@ -55,6 +59,8 @@ impl What {
             ("POST", [.., "pods", _, "eviction"]) => Self::Eviction,
             ("PATCH", [.., "pods", _, "resize"]) => Self::Resize,
             ("PATCH", [.., "pods", _]) => Self::PodNote,
+            ("PATCH", [.., "watermarkpodautoscalers", _, "status"]) => Self::Told,
+            ("PUT", [.., "scale"]) => Self::Scale,
             _ => return None,
         })
     }
@@ -156,7 +162,7 @@ impl Way {
     /// Waits until something waits.
     pub async fn reached(&self) {
         let moment = self.lock().held;
-        let what = format!("the updater comes to {moment:?}");
+        let what = format!("it comes to {moment:?}");
         wait::until(&what, || async { (self.lock().reached > 0).then_some(()) }).await;
     }
 
