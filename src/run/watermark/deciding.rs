@@ -1,7 +1,5 @@
 //! From a scale that was just read to a decision, and from that to what is written.
 
-use std::sync::Arc;
-
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 
@@ -231,10 +229,7 @@ impl Role {
                     is_it || is_owner_by_name(&owner.kind, &owner.name, target)
                 })
         };
-        let found = self.feeds.pods(&key.namespace, &selector);
-        found
-            .into_iter()
-            .map(|pod: Arc<KeptPod>| Pod { is_own: is_own(&pod), ..pod.pod.clone() })
-            .collect()
+        let take = |pod: &KeptPod| Pod { is_own: is_own(pod), ..pod.pod.clone() };
+        self.feeds.pods(&key.namespace, &selector, take)
     }
 }

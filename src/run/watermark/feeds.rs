@@ -14,7 +14,7 @@ use crate::{
     api::wpa::WatermarkPodAutoscaler,
     observe::{
         feed::Feed,
-        mirror::{Filed, Mirror},
+        labelled::{Arrived, LabelledObjects},
         scaled_pod::{KeptPod, ScaledPod},
         selector::Selector,
         watch::{Change, Options, watch},
@@ -28,7 +28,7 @@ pub(super) struct Scope {
     pub only: Option<String>,
     pub objects: Arc<Feed>,
     pub pods: Arc<Feed>,
-    seen: Mutex<Mirror<Box<str>, KeptPod>>,
+    seen: Mutex<LabelledObjects<KeptPod>>,
 }
 
 /// The watches of all namespaces that are looked after.
@@ -67,13 +67,21 @@ impl Feeds {
         }
     }
 
-    /// The pods of a namespace that a selector finds, in order of their names.
-    pub fn pods(&self, namespace: &str, selector: &Selector) -> Vec<Arc<KeptPod>> {
-        let covers = |scope: &&Scope| scope.only.as_deref().is_none_or(|only| only == namespace);
-        let Some(scope) = self.0.iter().find(covers) else { return Vec::new() };
+    /// What `take` makes of the pods of a namespace that a selector finds, in order of their names.
+    pub fn pods<R>(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        take: impl FnMut(&KeptPod) -> R,
+    ) -> Vec<R> {
+        let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
         let seen = scope.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = Box::from(namespace);
-        seen.get(&of).filter(|pod| selector.matches(&pod.labels)).cloned().collect()
+        seen.find(namespace, selector, take)
+    }
+
+    fn scope_of(&self, namespace: &str) -> Option<&Scope> {
+        let covers = |scope: &&Scope| scope.only.as_deref().is_none_or(|only| only == namespace);
+        self.0.iter().find(covers)
     }
 
     /// How many pods are known.
@@ -87,9 +95,9 @@ impl Scope {
     fn change_pod(&self, change: Change<ScaledPod>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.apply(change, |pod| {
-            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-            let key = Some(namespace.as_str().into());
-            Filed { namespace, name, key, object: pod.keep() }
+            let namespace = pod.namespace().unwrap_or_default();
+            let object = pod.keep();
+            Arrived { namespace, name: Arc::clone(&object.pod.name), object }
         });
     }
 }
