@@ -14,6 +14,7 @@ use super::rows::Shown;
 use crate::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     observe::watch::Change,
+    watermark::booked::is_booked,
 };
 
 /// An object, and what is remembered of it from look to look.
@@ -31,6 +32,8 @@ pub(super) struct Seat {
     pub moved: Option<(u64, u64)>,
     /// Looks in a row that failed.
     pub failures: u32,
+    /// The version of the scale that was seen or written last: an older one tells of a time before that.
+    pub seen: Option<u64>,
     /// What metrics show of it.
     pub shown: Option<Arc<Shown>>,
 }
@@ -90,6 +93,7 @@ impl Seat {
             warned: Vec::new(),
             moved: None,
             failures: 0,
+            seen: None,
             shown: None,
         }
     }
@@ -97,6 +101,11 @@ impl Seat {
     /// What was written about it last, or would have been.
     pub fn status(&self) -> WatermarkPodAutoscalerStatus {
         self.pretended.clone().or_else(|| self.object.status.clone()).unwrap_or_default()
+    }
+
+    /// Whether a change is booked of which nobody said that it was made.
+    pub fn is_booked(&self) -> bool {
+        self.pretended.as_ref().or(self.object.status.as_ref()).is_some_and(is_booked)
     }
 }
 

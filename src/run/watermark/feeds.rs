@@ -15,6 +15,7 @@ use crate::{
     observe::{
         feed::Feed,
         labelled::{Arrived, LabelledObjects},
+        scale::{ObjectKey, ToldScale, WatchedScales},
         scaled_pod::{KeptPod, ScaledPod},
         selector::Selector,
         watch::{Change, Options, watch},
@@ -28,21 +29,26 @@ pub(super) struct Scope {
     pub only: Option<String>,
     pub objects: Arc<Feed>,
     pub pods: Arc<Feed>,
+    /// Watched from when they are wanted; whoever is not in here is asked for.
+    pub scales: WatchedScales,
     seen: Mutex<LabelledObjects<KeptPod>>,
 }
 
 /// The watches of all namespaces that are looked after.
 #[derive(Debug)]
-pub(super) struct Feeds(Vec<Scope>);
+pub(super) struct Feeds(Vec<Arc<Scope>>);
 
 impl Feeds {
     /// Watches that do not run yet.
     pub fn new(namespaces: &[String]) -> Self {
-        let scope = |only| Scope {
-            only,
-            objects: Arc::new(Feed::new("watermarkpodautoscalers")),
-            pods: Arc::new(Feed::new("pods")),
-            seen: Mutex::default(),
+        let scope = |only| {
+            Arc::new(Scope {
+                only,
+                objects: Arc::new(Feed::new("watermarkpodautoscalers")),
+                pods: Arc::new(Feed::new("pods")),
+                scales: WatchedScales::default(),
+                seen: Mutex::default(),
+            })
         };
         if namespaces.is_empty() {
             return Self(vec![scope(None)]);
@@ -50,12 +56,12 @@ impl Feeds {
         Self(namespaces.iter().map(|namespace| scope(Some(namespace.clone()))).collect())
     }
 
-    /// How many there are.
-    pub fn scopes(&self) -> usize {
-        self.0.len()
+    /// Each namespace, or all as one.
+    pub fn scopes(&self) -> &[Arc<Scope>] {
+        &self.0
     }
 
-    /// All of them; all are needed.
+    /// The watches of objects and pods; all of them are needed.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Feed>> {
         self.0.iter().flat_map(|scope| [&scope.objects, &scope.pods])
     }
@@ -79,14 +85,31 @@ impl Feeds {
         seen.find(namespace, selector, take)
     }
 
-    fn scope_of(&self, namespace: &str) -> Option<&Scope> {
-        let covers = |scope: &&Scope| scope.only.as_deref().is_none_or(|only| only == namespace);
+    /// The watches of scales, as far as anybody wants them. Nobody has to wait for one.
+    pub fn scale_feeds(&self) -> impl Iterator<Item = &Arc<Feed>> {
+        self.0.iter().flat_map(|scope| scope.scales.feeds())
+    }
+
+    /// The scale of an object, where a watch tells it.
+    pub fn scale(&self, of: &ObjectKey) -> Option<ToldScale> {
+        self.scope_of(&of.namespace)?.scales.find(of)
+    }
+
+    /// How many objects are known whose scales are watched, by the names of the watches.
+    pub fn scale_counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.0.iter().flat_map(|scope| scope.scales.counts())
+    }
+
+    fn scope_of(&self, namespace: &str) -> Option<&Arc<Scope>> {
+        let covers =
+            |scope: &&Arc<Scope>| scope.only.as_deref().is_none_or(|only| only == namespace);
         self.0.iter().find(covers)
     }
 
     /// How many pods are known.
     pub fn pod_count(&self) -> usize {
-        let count = |scope: &Scope| scope.seen.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let count =
+            |scope: &Arc<Scope>| scope.seen.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.0.iter().map(count).sum()
     }
 }
@@ -118,6 +141,10 @@ impl Role {
     }
 
     fn change_object(&self, place: usize, change: Change<WatermarkPodAutoscaler>) {
+        if let (Change::Put(object), Some(scope)) = (&change, self.feeds.0.get(place)) {
+            let namespace = object.namespace().unwrap_or_default();
+            scope.scales.want(&self.target(&namespace, &object.spec.scale_target_ref));
+        }
         self.book.apply(place, change, self.clock.now());
     }
 

@@ -109,7 +109,9 @@ impl Role {
             status
         };
         let due = seat.written.map(|at| at.later(self.config.status_interval));
-        without_values(before) != without_values(after) || due.is_none_or(|due| due <= now)
+        // A mere value is never in the way of what else is written, nor of anybody's turn.
+        without_values(before) != without_values(after)
+            || (due.is_none_or(|due| due <= now) && self.permit.limiter().has_spare())
     }
 
     /// Says something of an object alone: nothing was decided.
