@@ -3,5 +3,6 @@
 
 mod objects;
 mod outages;
+mod scales;
 mod scenarios;
 mod stage;
