@@ -38,11 +38,12 @@ pub enum Served {
     Prometheus(Box<Prometheus>, usize),
 }
 
-/// A line of the query log.
+/// A line of the query log. Releases differ in what they call its time.
 #[derive(Deserialize)]
 struct Line {
     params: Parameters,
-    ts: jiff::Timestamp,
+    ts: Option<jiff::Timestamp>,
+    time: Option<jiff::Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -117,8 +118,9 @@ impl Served {
                 let own = format!("{METRIC}{{");
                 for line in server.noted_queries().lines() {
                     let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
+                    let Some(at) = line.ts.or(line.time) else { continue };
                     if line.params.query.starts_with(&own) {
-                        asked.0.entry(line.params.query).or_default().push(seconds(line.ts));
+                        asked.0.entry(line.params.query).or_default().push(seconds(at));
                     }
                 }
                 *objects

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Role, Stop, Tasks};
 use crate::{
     api::wpa::WatermarkPodAutoscaler,
+    compat::Compat,
     observe::{
         feed::Feed,
         labelled::{Arrived, LabelledObjects},
@@ -141,7 +142,10 @@ impl Role {
     }
 
     fn change_object(&self, place: usize, change: Change<WatermarkPodAutoscaler>) {
-        if let (Change::Put(object), Some(scope)) = (&change, self.feeds.0.get(place)) {
+        // Upstream watches no scales.
+        if self.config.compat == Compat::Plimsoll
+            && let (Change::Put(object), Some(scope)) = (&change, self.feeds.0.get(place))
+        {
             let namespace = object.namespace().unwrap_or_default();
             scope.scales.want(&self.target(&namespace, &object.spec.scale_target_ref));
         }
