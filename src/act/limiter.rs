@@ -47,6 +47,16 @@ impl Limiter {
         }
     }
 
+    /// Whether so much is left that what can be put off takes nothing from what cannot: nobody waits, and half a burst
+    /// may still go at once.
+    pub fn has_spare(&self) -> bool {
+        self.waiting() == 0
+            && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
+                bucket.fill(Instant::now());
+                bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0
+            })
+    }
+
     /// How many wait right now.
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)
@@ -87,12 +97,16 @@ impl Bucket {
         Self { rate, burst, tokens: burst, filled: now }
     }
 
+    fn fill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.filled = now.max(self.filled);
+        self.tokens = (self.tokens + passed * self.rate.unwrap_or_default()).min(self.burst);
+    }
+
     /// Takes a token, or says how long there will be none.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let Some(rate) = self.rate else { return Ok(()) };
-        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.filled = now.max(self.filled);
-        self.tokens = (self.tokens + passed * rate).min(self.burst);
+        self.fill(now);
         if self.tokens >= 1.0 {
             self.tokens -= 1.0;
             return Ok(());
@@ -167,6 +181,16 @@ mod tests {
         {
             assert_eq!(at_once(qps, burst), expected, "{qps} {burst}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_can_be_put_off_leaves_half_a_burst_to_what_cannot() {
+        let limiter = Limiter::new(0.001, 4);
+        for spare in [true, true, true, false] {
+            assert_eq!(limiter.has_spare(), spare);
+            limiter.acquire().await;
+        }
+        assert!(Limiter::new(f32::INFINITY, 1).has_spare(), "without a limit there is always some");
     }
 
     #[tokio::test]

@@ -91,8 +91,9 @@ impl Pen<'_> {
         }
     }
 
-    /// Writes a scale back, with other replicas. `body` holds the version that it was read in.
-    pub async fn scale(self, path: &str, body: &Value) -> Result<(), Unwritten> {
+    /// Writes a scale back, with other replicas. `body` holds the version that it was read in. Answers the version that it
+    /// is since, where that is a number.
+    pub async fn scale(self, path: &str, body: &Value) -> Result<Option<u64>, Unwritten> {
         let refused = |why: &dyn std::fmt::Display| Unwritten::Refused(why.to_string());
         let text = serde_json::to_vec(body).map_err(|why| refused(&why))?;
         let mut request = Request::put(format!("{path}?fieldManager={WRITER}"))
@@ -100,7 +101,9 @@ impl Pen<'_> {
             .body(Body::from(text))
             .map_err(|why| refused(&why))?;
         request.extensions_mut().insert("replace_scale");
-        self.send(WriteKind::Replicas, request).await.map(drop)
+        let answer = self.send(WriteKind::Replicas, request).await?;
+        let stored = serde_json::from_slice::<Value>(&answer).unwrap_or_default();
+        Ok(stored["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()))
     }
 
     /// Changes an object by a merge patch that holds for this version of it only, and answers what it is since.

@@ -209,8 +209,8 @@ impl WatermarkArgs {
             prometheus: self.queries.queries(typed, variable)?,
             kubeconfig: self.reach.kubeconfig(),
             request_timeout: self.reach.timeout(),
-            qps: self.reach.qps(),
-            burst: self.reach.burst(),
+            qps: self.reach.qps(self.compat),
+            burst: self.reach.burst(self.compat),
             election: self.lease.election(typed, told.or(home)).map_err(refuse)?,
             object_metrics: self.object_metrics,
             log: self.log.log(),
@@ -286,7 +286,7 @@ mod tests {
     fn what_is_not_set_is_upstreams_where_upstreams_ways_are_wanted() {
         let ours = of(&[]);
         assert_eq!((ours.workers, ours.skips_idle_events), (4, true));
-        assert_eq!((ours.qps, ours.burst), (20.0, 30));
+        assert_eq!((ours.qps, ours.burst), (100.0, 150));
         assert_eq!(ours.status_interval, Duration::from_mins(1));
         assert_eq!((ours.oldest_value, ours.prometheus.door.address.as_str()), (None, ""));
         assert_eq!((ours.address.to_string(), ours.health.port), (":8383".to_owned(), 9440));

@@ -47,6 +47,9 @@ pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
 
     /// How many pods it is to have. Of a DaemonSet, on how many nodes; of the kinds that run to an end, none.
     fn replicas(&self) -> Option<u32>;
+
+    /// How many pods it has, where it counts them.
+    fn current(&self) -> Option<i32>;
 }
 
 /// Who controls an object: version, kind and name, in the object's namespace.

@@ -8,6 +8,7 @@ pub mod feed;
 pub mod guard;
 pub mod index;
 mod items;
+pub mod labelled;
 pub mod limit_range;
 pub mod lookup;
 pub mod mirror;

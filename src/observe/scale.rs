@@ -15,8 +15,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 mod fresh;
+mod watched;
 
-pub use self::fresh::{FreshScale, Unscaled};
+pub use self::fresh::{FreshScale, ToldScale, Unscaled};
+pub use self::watched::WatchedScales;
 use super::answers::{Answer, Answers};
 use super::controllers::Owner;
 use super::selector::Selector;

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use plimsoll_storage::Time;
 use serde::Deserialize;
 
-use super::{selector::Labels, slim::lean_references};
+use super::{labelled::Labelled, selector::Labels, slim::lean_references};
 use crate::watermark::{self, pods::Phase};
 
 /// A pod as the watch tells of it.
@@ -60,6 +60,12 @@ pub struct KeptPod {
     pub owners: Box<[OwnedBy]>,
     /// Of nobody as yet: whose it is hangs on who asks.
     pub pod: watermark::Pod,
+}
+
+impl Labelled for KeptPod {
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
 }
 
 impl From<&OwnerReference> for OwnedBy {

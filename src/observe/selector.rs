@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+mod by_pair;
 mod labels;
 mod reading;
 
+pub use by_pair::{ByPair, number, take_out};
 pub use labels::Labels;
 pub use reading::SelectorError;
 use reading::{expression, one_of, requirement};

@@ -3,7 +3,7 @@
 //! ```text
 //!   feeds ──▶ book: objects, whose turn it is ──▶ look, by several workers
 //!   feeds ──▶ pods ─────────────────────────────┐   │
-//!   scale, read each time ──────────────────────┼─▶ deciding ──▶ booked ──▶ replicas ──▶ status, events
+//!   scales: watched, or asked for ──────────────┼─▶ deciding ──▶ booked ──▶ replicas ──▶ status, events
 //!   asking: metrics APIs, recommenders, PromQL ─┘                              rows ──▶ metrics
 //! ```
 
@@ -18,6 +18,8 @@ pub(in crate::run) mod gates;
 mod look;
 mod probes;
 mod rows;
+mod scales;
+mod seat;
 pub mod switch;
 mod telling;
 mod turns;
@@ -161,6 +163,7 @@ pub async fn start(config: WatermarkConfig, client: Client, clock: Clock) -> Res
     let election = role.start_election(&hold_stop, holders.tasks());
     holders.tasks().spawn(writer.run(hold_stop.stopped()));
     role.start_feeds(&work_stop, workers.tasks());
+    role.start_scales(&work_stop, workers.tasks());
     for worker in 0..role.config.workers.max(1) {
         workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
     }
@@ -232,7 +235,7 @@ impl Role {
         let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
         let feeds = Feeds::new(&config.namespaces);
         let role = Self {
-            book: Book::new(feeds.scopes()),
+            book: Book::new(feeds.scopes().len()),
             feeds,
             scales: Scales::new(client.clone(), gate, lifetimes),
             sources: Sources::new(&config, &clock, Arc::new(Counting::new(metrics.clone())))?,
@@ -273,7 +276,10 @@ impl Role {
     async fn work(self: Arc<Self>, worker: usize, stop: Stop) {
         tokio::select! {
             () = stop.stopped() => return,
-            () = self.feeds.synced() => {}
+            () = async {
+                self.feeds.synced().await;
+                self.first_scales().await;
+            } => {}
         }
         let mut news = self.book.news();
         let mut led = false;
@@ -345,9 +351,12 @@ impl Role {
 
     /// Brings gauges up to what is now, for a scrape.
     fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all());
+        show_feeds(&self.traffic, self.feeds.all().chain(self.feeds.scale_feeds()));
         self.traffic.set_feed_objects("watermarkpodautoscalers", self.book.len());
         self.traffic.set_feed_objects("pods", self.feeds.pod_count());
+        for (name, count) in self.feeds.scale_counts() {
+            self.traffic.set_feed_objects(name, count);
+        }
         show_writes(&self.traffic, &self.stats);
         self.metrics.set_queue_depth(self.book.late(self.clock.now()));
         self.keep_clients();

@@ -11,6 +11,12 @@ use crate::api::wpa::WatermarkPodAutoscalerStatus;
 /// The reason of a change that is about to be made.
 const BOOKED: &str = "ReadyForScale";
 
+/// Whether a status says that a change is about to be made.
+pub fn is_booked(status: &WatermarkPodAutoscalerStatus) -> bool {
+    let able = status.conditions.iter().find(|one| one.kind == Fact::AbleToScale.name());
+    able.is_some_and(|able| able.reason == BOOKED)
+}
+
 /// What a status means now that the target has these replicas. A change that was made stays booked. One that was not
 /// gives the time back that it took: what let it pass still does.
 pub fn settle(
@@ -19,9 +25,7 @@ pub fn settle(
     rules: &Rules,
 ) -> WatermarkPodAutoscalerStatus {
     let mut settled = status.clone();
-    let able = status.conditions.iter().find(|one| one.kind == Fact::AbleToScale.name());
-    let is_booked = able.is_some_and(|able| able.reason == BOOKED);
-    if !is_booked || status.desired_replicas == scale.wanted {
+    if !is_booked(status) || status.desired_replicas == scale.wanted {
         return settled;
     }
     let grows = status.desired_replicas > scale.wanted;

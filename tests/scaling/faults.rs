@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
@@ -54,15 +54,18 @@ impl Journal {
         let task = tokio::spawn(async move {
             let watch =
                 watcher(api, watcher::Config::default()).default_backoff().applied_objects();
-            let each = watch.try_for_each(|one| {
-                let replicas = one.spec.and_then(|spec| spec.replicas).unwrap_or(0);
-                let mut noted = noted.lock().expect("no panic");
-                if noted.last() != Some(&replicas) {
-                    noted.push(replicas);
+            // Of a server that is away there are errors, until it is back.
+            let each = watch.for_each(|one| {
+                if let Ok(one) = one {
+                    let replicas = one.spec.and_then(|spec| spec.replicas).unwrap_or(0);
+                    let mut noted = noted.lock().expect("no panic");
+                    if noted.last() != Some(&replicas) {
+                        noted.push(replicas);
+                    }
                 }
-                std::future::ready(Ok(()))
+                std::future::ready(())
             });
-            drop(each.await);
+            each.await;
         });
         Self { told, task }
     }

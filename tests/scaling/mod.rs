@@ -5,6 +5,7 @@ mod faults;
 mod objects;
 mod outages;
 mod rights;
+mod scales;
 mod scenarios;
 pub mod stage;
 mod surge;

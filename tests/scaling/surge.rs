@@ -34,7 +34,7 @@ async fn a_rolling_update_with_twice_the_pods_asks_for_no_more_of_them() {
     patch(
         &stage,
         json!({
-            "minReadySeconds": 3600,
+            "minReadySeconds": 3600, "progressDeadlineSeconds": 7200,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}},
             "template": {"metadata": {"annotations": {"release": "2"}}},
         }),

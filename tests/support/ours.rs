@@ -57,6 +57,23 @@ impl Ours {
         self.start_role("updater", name, flags)
     }
 
+    /// Starts the watermark controller under this name with these flags beside those that it needs here, and says on which
+    /// port it serves metrics.
+    pub fn watermark(&self, name: &str, flags: &[&str]) -> u16 {
+        let (metrics, health) = (Port::claim(), Port::claim());
+        let mut arguments = vec![
+            "watermark".to_owned(),
+            format!("--kubeconfig={}", self.bed.kubeconfig_path().display()),
+            format!("--metrics-addr=127.0.0.1:{metrics}"),
+            format!("--health-port={health}"),
+        ];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        self.bed.keeper().start(name, program(), &arguments, &[("NAMESPACE", "kube-system")]);
+        let number = metrics.number();
+        self.ports.lock().expect("no panic").extend([metrics, health]);
+        number
+    }
+
     /// Starts the admission controller under this name, without registering it, and says on which port it serves, and
     /// which certificate vouches for it.
     pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {

@@ -19,6 +19,9 @@ use super::not_run::not_run;
 use super::ports::Port;
 use super::wait;
 
+/// Where queries are written down.
+const QUERIES: &str = "queries.log";
+
 /// A Prometheus server of the test's own.
 #[derive(Debug)]
 pub struct Prometheus {
@@ -58,6 +61,16 @@ impl Prometheus {
         Self::launch(release, Some(history), &[], flags).await
     }
 
+    /// As [`Self::with_history`], and each query is written down.
+    pub async fn noting_queries(release: Release, history: History) -> Option<Self> {
+        Self::launch_with(release, Some(history), &[], &[], true).await
+    }
+
+    /// The queries that were written down, each as a line of JSON.
+    pub fn noted_queries(&self) -> String {
+        fs::read_to_string(self.keeper.folder().join(QUERIES)).unwrap_or_default()
+    }
+
     /// Starts a server and waits until it answers.
     pub async fn start(
         release: Release,
@@ -73,6 +86,16 @@ impl Prometheus {
         targets: &[Target],
         flags: &[&str],
     ) -> Option<Self> {
+        Self::launch_with(release, history, targets, flags, false).await
+    }
+
+    async fn launch_with(
+        release: Release,
+        history: Option<History>,
+        targets: &[Target],
+        flags: &[&str],
+        notes: bool,
+    ) -> Option<Self> {
         let programs = available(move || parts::prometheus(release)).await?;
         let keeper = Keeper::new("prometheus");
         let data = keeper.folder().join("data");
@@ -81,7 +104,12 @@ impl Prometheus {
             history.write(&writer, &data).await;
         }
         let configuration = keeper.folder().join("prometheus.yml");
-        fs::write(&configuration, scrape_configuration(targets)).expect("the folder is writable");
+        let mut text = scrape_configuration(targets);
+        if notes {
+            let file = keeper.folder().join(QUERIES);
+            text = text.replacen('}', &format!(", query_log_file: '{}'}}", file.display()), 1);
+        }
+        fs::write(&configuration, text).expect("the folder is writable");
         let port = Port::claim();
         let mut arguments = vec![
             format!("--config.file={}", configuration.display()),

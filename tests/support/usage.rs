@@ -82,6 +82,16 @@ impl Usage {
         self.state.lock().external.insert(key, value);
     }
 
+    /// From now on each read of the external API is noted.
+    pub fn note_external(&self) {
+        self.state.lock().noted.get_or_insert_default();
+    }
+
+    /// What was noted: path and query, and when.
+    pub fn noted_external(&self) -> Vec<(String, Timestamp)> {
+        self.state.lock().noted.clone().unwrap_or_default()
+    }
+
     /// Serves the usage of that time, under that time, until the next call; before the first, of the wall's time. What
     /// was counted of readers is forgotten.
     pub fn at(&self, time: Timestamp) {

@@ -13,5 +13,5 @@ mod resizes;
 mod rights;
 pub mod stage;
 mod storm;
-mod way;
+pub mod way;
 mod webhook;

@@ -118,13 +118,13 @@ fn missing_pods_force_nothing() {
 fn surge_pods_do_not_count() {
     let of = |fixes| {
         let fields = json!({"algorithm": "absolute", "scaleUpLimitFactor": "200"});
-        let mut case = Case::new(fixes, fields, 4, vec![external(2_200, 1_000, 2_000)]);
+        let mut case = Case::new(fixes, fields, 4, vec![external(2_500, 1_000, 2_000)]);
         // In the middle of a rolling update: twice as many, all of them ready.
         case.scale.current = 8;
         case.pods = pods(8);
         case.scaled(900).decide().desired
     };
-    shown(Fix::SurgePodsDoNotCount, of, [9, 5]);
+    shown(Fix::SurgePodsDoNotCount, of, [10, 5]);
 }
 
 /// Vectors X31 to X33.

@@ -11,7 +11,8 @@ use clap::{Parser, Subcommand};
 use xtask::{cache, parts, say};
 
 /// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
-const BENCHES: [&str; 6] = ["admission", "answers", "history", "model", "scale", "updater"];
+const BENCHES: [&str; 7] =
+    ["admission", "answers", "history", "model", "scale", "updater", "watermark"];
 
 /// Set-up, tests and benchmarks of Plimsoll.
 #[derive(Parser)]

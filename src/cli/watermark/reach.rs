@@ -6,11 +6,16 @@ use clap::{ArgAction, Args};
 
 use crate::{
     cli::{door::file, election::LeaseTimes, typed::Typed, value},
+    compat::Compat,
     run::config::Election,
 };
 
 /// How long a request may take where nobody says so.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// Requests a second where nobody says so, as upstream has it.
+const UPSTREAMS_RATE: f64 = 20.0;
+/// The same for ours: 1,500 targets of kinds that have to be asked for their scale keep a period of 15 seconds by it.
+const USUAL_RATE: f64 = 100.0;
 /// Where a pod finds the name of its namespace.
 const HOME: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// More at once than a second, as upstream has it.
@@ -25,10 +30,11 @@ pub struct ReachArgs {
     #[arg(value_parser = value::path())]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: PathBuf,
-    /// Requests a second to the API server, and half as many more at once; 0 is no limit
-    #[arg(long, value_name = "NUMBER", default_value = "20", value_parser = value::number)]
+    /// Requests a second to the API server, and half as many more at once; 0 is no limit [default: 100, 20 with
+    /// --compat=upstream]
+    #[arg(long, value_name = "NUMBER", value_parser = value::number)]
     #[arg(env = "PLIMSOLL_FLAG_CLIENT_QPS", hide_env = true)]
-    client_qps: f64,
+    client_qps: Option<f64>,
     /// How long a request to the API server may take; 0 is 30s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = value::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CLIENT_TIMEOUT", hide_short_help = true, hide_env = true)]
@@ -42,13 +48,19 @@ impl ReachArgs {
     }
 
     /// Requests a second; what is not above 0 is no limit, as upstream's client has it.
-    pub fn qps(&self) -> f32 {
-        if self.client_qps > 0.0 { self.client_qps as f32 } else { f32::INFINITY }
+    pub fn qps(&self, compat: Compat) -> f32 {
+        let qps = self.rate(compat);
+        if qps > 0.0 { qps as f32 } else { f32::INFINITY }
     }
 
     /// Requests at once. One at least: none would let nothing through, ever.
-    pub fn burst(&self) -> u32 {
-        ((self.client_qps * BURST) as u32).max(1)
+    pub fn burst(&self, compat: Compat) -> u32 {
+        ((self.rate(compat) * BURST) as u32).max(1)
+    }
+
+    fn rate(&self, compat: Compat) -> f64 {
+        let usual = if compat == Compat::Upstream { UPSTREAMS_RATE } else { USUAL_RATE };
+        self.client_qps.unwrap_or(usual)
     }
 
     /// How long a request may take.

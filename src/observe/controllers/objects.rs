@@ -36,6 +36,8 @@ pub struct ByLabels {
 pub struct Became {
     /// Nodes that a DaemonSet is to have a pod on.
     pub desired_number_scheduled: Option<i32>,
+    /// Pods that there are, where the kind counts them.
+    pub replicas: Option<i32>,
 }
 
 /// The part of a CronJob: its pods are known by the labels that they will be given.
@@ -133,6 +135,10 @@ macro_rules! controllers {
                     _ => self.spec.replicas(),
                 };
                 told.and_then(|count| u32::try_from(count).ok())
+            }
+
+            fn current(&self) -> Option<i32> {
+                self.status.replicas
             }
         }
     )*};

@@ -1,15 +1,11 @@
 //! What is known of one namespace, and which of its pods belong to which of its VPAs.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use super::Vpa;
 use crate::observe::{
     pod::Pod,
-    selector::{Labels, Selector},
+    selector::{ByPair, Labels, Selector, number, take_out},
 };
 
 #[derive(Debug, Default)]
@@ -18,7 +14,7 @@ pub(super) struct Namespace {
     /// VPAs of other recommenders, with the list that brought them: their histories are not orphans.
     pub(super) others: HashMap<Box<str>, u32>,
     pub(super) pods: HashMap<Arc<str>, Entry>,
-    pub(super) pods_by_pair: HashMap<u64, Vec<Arc<str>>>,
+    pub(super) pods_by_pair: ByPair,
     pub(super) vpas_by_pair: HashMap<u64, Vec<Arc<str>>>,
     /// VPAs whose selector insists on no pair.
     pub(super) loose: Vec<Arc<str>>,
@@ -38,8 +34,8 @@ impl Namespace {
     pub(super) fn link(&mut self, name: &Arc<str>, labels: &Labels) -> Vec<Arc<str>> {
         let mut vpas: Vec<Arc<str>> = Vec::new();
         let matches = |vpa: &&Arc<str>| self.vpas[&***vpa].selector.matches(labels);
-        for pair in labels.iter().map(hash) {
-            self.pods_by_pair.entry(pair).or_default().push(Arc::clone(name));
+        self.pods_by_pair.enter(name, labels);
+        for pair in labels.iter().map(number) {
             if let Some(anchored) = self.vpas_by_pair.get(&pair) {
                 vpas.extend(anchored.iter().filter(matches).cloned());
             }
@@ -56,10 +52,7 @@ impl Namespace {
 
     /// Takes a pod out of the index.
     pub(super) fn unlink(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
-        for pair in labels.iter().map(hash) {
-            // The name in the index is the very one that the pod is known by, so nothing is compared by letter.
-            take_out(&mut self.pods_by_pair, pair, |known| Arc::ptr_eq(known, name));
-        }
+        self.pods_by_pair.leave(name, labels);
         for vpa in vpas {
             if let Some(vpa) = self.vpas.get_mut(vpa) {
                 vpa.pods.remove(name);
@@ -88,7 +81,7 @@ impl Namespace {
         }
         if !selector.is_nothing() {
             // The pair that the fewest VPAs insist on tells most.
-            let pairs = selector.anchors().map(hash);
+            let pairs = selector.anchors().map(number);
             vpa.anchor = pairs.min_by_key(|pair| self.vpas_by_pair.get(pair).map_or(0, Vec::len));
             match vpa.anchor {
                 Some(anchor) => {
@@ -96,11 +89,8 @@ impl Namespace {
                 }
                 None => self.loose.push(Arc::clone(name)),
             }
-            // The pair that the fewest pods have leaves least to look at.
-            let pairs = selector.anchors().map(hash);
-            let rarest = pairs.min_by_key(|pair| self.pods_by_pair.get(pair).map_or(0, Vec::len));
-            let candidates: Vec<Arc<str>> = match rarest {
-                Some(pair) => self.pods_by_pair.get(&pair).cloned().unwrap_or_default(),
+            let candidates: Vec<Arc<str>> = match self.pods_by_pair.candidates(&selector) {
+                Some(names) => names.to_vec(),
                 None => self.pods.keys().cloned().collect(),
             };
             for pod in candidates {
@@ -116,22 +106,5 @@ impl Namespace {
         }
         vpa.selector = selector;
         new
-    }
-}
-
-fn hash(pair: (&str, &str)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    pair.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn take_out(map: &mut HashMap<u64, Vec<Arc<str>>>, pair: u64, is_it: impl Fn(&Arc<str>) -> bool) {
-    if let Some(names) = map.get_mut(&pair) {
-        if let Some(index) = names.iter().position(is_it) {
-            names.swap_remove(index);
-        }
-        if names.is_empty() {
-            map.remove(&pair);
-        }
     }
 }

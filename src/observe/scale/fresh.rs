@@ -6,6 +6,21 @@ use serde_json::Value;
 use super::{ObjectKey, Refusal, Scale, ScaleObject, Scales};
 use crate::observe::selector::Selector;
 
+/// What a scale says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldScale {
+    /// Replicas that are asked for.
+    pub wanted: i32,
+    /// Pods that there are.
+    pub current: i32,
+    /// The pods; an error is what is wrong with what it says of them.
+    pub selector: Result<Selector, String>,
+    /// What no other object ever has.
+    pub uid: Box<str>,
+    /// The version of the object, which grows with each change of it; nothing where it is no number.
+    pub version: Option<u64>,
+}
+
 /// A scale that was just read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreshScale {
@@ -15,14 +30,8 @@ pub struct FreshScale {
     pub path: Box<str>,
     /// As it was read.
     pub body: Value,
-    /// Replicas that are asked for.
-    pub wanted: i32,
-    /// Pods that there are.
-    pub current: i32,
-    /// The pods; an error is what is wrong with what it says of them.
-    pub selector: Result<Selector, String>,
-    /// What no other object ever has.
-    pub uid: Box<str>,
+    /// What it says.
+    pub told: ToldScale,
 }
 
 /// Why there is no scale, in upstream's words.
@@ -85,10 +94,26 @@ fn read(key: &ObjectKey, path: String, body: Value) -> Result<FreshScale, String
     let scale: ScaleObject = serde_json::from_value(body.clone()).map_err(|why| why.to_string())?;
     let (wanted, current) = (scale.spec.replicas.unwrap_or(0), scale.status.replicas.unwrap_or(0));
     let uid = scale.metadata.uid.as_deref().unwrap_or_default().into();
+    let version = version(scale.metadata.resource_version.as_deref());
     let Scale::Found { selector, .. } = scale.read(key) else {
         return Err("it is no scale".to_owned());
     };
-    Ok(FreshScale { of: key.clone(), path: path.into(), body, wanted, current, selector, uid })
+    let told = ToldScale { wanted, current, selector, uid, version };
+    Ok(FreshScale { of: key.clone(), path: path.into(), body, told })
+}
+
+/// A version as a number, by which it is told whether it is older than another one.
+pub(super) fn version(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
+}
+
+impl ToldScale {
+    /// Whether both say the same, whenever they did.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let Self { wanted, current, selector, uid, version: _ } = self;
+        (wanted, current, selector, uid)
+            == (&other.wanted, &other.current, &other.selector, &other.uid)
+    }
 }
 
 impl FreshScale {
@@ -124,8 +149,9 @@ mod tests {
             "spec": {"replicas": 3}, "status": {"replicas": 4, "selector": "app=web"},
         });
         let scale = read(&key, "/path".to_owned(), body.clone()).expect("a scale");
-        assert_eq!((scale.wanted, scale.current, &*scale.uid), (3, 4, "u"));
-        assert_eq!(scale.selector.as_ref().map(Selector::as_str), Ok("app=web"));
+        let told = &scale.told;
+        assert_eq!((told.wanted, told.current, &*told.uid, told.version), (3, 4, "u", Some(7)));
+        assert_eq!(told.selector.as_ref().map(Selector::as_str), Ok("app=web"));
         let mut expected = body;
         expected["spec"]["replicas"] = json!(5);
         assert_eq!(scale.with_replicas(5), expected);
@@ -133,9 +159,9 @@ mod tests {
         let bare = json!({"metadata": {"name": "web"}, "status": {"replicas": 0}});
         let scale = read(&key, "/path".to_owned(), bare).expect("a scale");
         assert_eq!(
-            (scale.wanted, scale.with_replicas(2)["spec"]["replicas"].as_i64()),
+            (scale.told.wanted, scale.with_replicas(2)["spec"]["replicas"].as_i64()),
             (0, Some(2))
         );
-        assert!(scale.selector.is_err());
+        assert!(scale.told.selector.is_err() && scale.told.version.is_none());
     }
 }

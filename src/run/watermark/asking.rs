@@ -13,7 +13,7 @@ use plimsoll_storage::{
     },
 };
 
-use super::{Role, book::Seat, config::WatermarkConfig, gates::queried};
+use super::{Role, config::WatermarkConfig, gates::queried, seat::Seat};
 use crate::{
     api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,

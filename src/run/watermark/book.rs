@@ -10,35 +10,8 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use tokio::sync::watch;
 
-use super::rows::Shown;
-use crate::{
-    api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
-    observe::watch::Change,
-    watermark::{Memory, Options},
-};
-
-/// An object, and what is remembered of it from look to look.
-#[derive(Clone, Debug)]
-pub(super) struct Seat {
-    /// As the watch told last, or as it was written since.
-    pub object: Arc<WatermarkPodAutoscaler>,
-    /// What its status would be if anything were written.
-    pub pretended: Option<WatermarkPodAutoscalerStatus>,
-    /// When its status was last written by this process.
-    pub written: Option<Time>,
-    /// Reasons of the warnings that stand, so that they are told once.
-    pub warned: Vec<(&'static str, String)>,
-    /// Replicas that were added and removed by this process.
-    pub moved: Option<(u64, u64)>,
-    /// Looks in a row that failed.
-    pub failures: u32,
-    /// What its annotations ask for.
-    pub options: Options,
-    /// What is remembered from the last look, if there was one.
-    pub memory: Option<Memory>,
-    /// What metrics show of it.
-    pub shown: Option<Arc<Shown>>,
-}
+use super::{rows::Shown, seat::Seat};
+use crate::{api::wpa::WatermarkPodAutoscaler, observe::watch::Change};
 
 #[derive(Debug)]
 struct Entry {
@@ -84,33 +57,6 @@ fn is_news(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> b
         || before.spec != after.spec
         || before.metadata.annotations != after.metadata.annotations
         || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
-}
-
-impl Seat {
-    fn new(object: Arc<WatermarkPodAutoscaler>) -> Self {
-        Self {
-            object,
-            pretended: None,
-            written: None,
-            warned: Vec::new(),
-            moved: None,
-            failures: 0,
-            options: Options::default(),
-            memory: None,
-            shown: None,
-        }
-    }
-
-    /// What is to be remembered of it: where nobody looked yet, what the status tells of the last look of another.
-    pub fn memory(&self) -> Memory {
-        let told = || Some(Memory::of(self.object.status.as_ref()?.decision.as_ref()?));
-        self.memory.clone().or_else(told).unwrap_or_default()
-    }
-
-    /// What was written about it last, or would have been.
-    pub fn status(&self) -> WatermarkPodAutoscalerStatus {
-        self.pretended.clone().or_else(|| self.object.status.clone()).unwrap_or_default()
-    }
 }
 
 impl Book {

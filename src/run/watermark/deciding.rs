@@ -1,21 +1,24 @@
 //! From a scale that was just read to a decision, and from that to what is written.
 
-use std::sync::Arc;
-
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 
 use super::{
     Role,
-    book::Seat,
     look::{Came, Next},
     rows::Shown,
+    scales::Sight,
+    seat::Seat,
 };
 use crate::{
     act::Unwritten,
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::Compat,
-    observe::{scale::FreshScale, scaled_pod::KeptPod, selector::Selector},
+    observe::{
+        scale::{FreshScale, ToldScale},
+        scaled_pod::KeptPod,
+        selector::Selector,
+    },
     watermark::{
         Decision, Memory, Pod, Question, Readiness, Rules, Scale, Setting, Source,
         booked::settle,
@@ -27,9 +30,6 @@ use crate::{
 
 /// Whoever sets this to `true` trusts the selector of the scale alone.
 const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
-
-/// How often replicas are tried to be written at once.
-const TRIES: usize = 5;
 
 /// All that a decision hangs on but the status.
 struct Facts<'a> {
@@ -43,44 +43,63 @@ struct Facts<'a> {
 }
 
 impl Role {
-    /// Decides about an object, and does it.
+    /// Decides about an object, and does it. What was decided by a watch is decided anew where the scale that is about to be
+    /// written says something else.
     #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
     pub(super) async fn decide(
         &self,
         key: &VpaKey,
         seat: &mut Seat,
         filled: &WatermarkPodAutoscalerSpec,
-        fresh: &FreshScale,
+        mut sight: Sight,
         blocked: Option<&str>,
         shown: &mut Shown,
         now: Time,
     ) -> Came {
         let (rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
-        let scale = Scale { wanted: fresh.wanted, current: fresh.current };
-        let pods = self.pods_of(key, seat, filled, fresh);
         let object = Named { namespace: &key.namespace, name: &key.name };
         let readiness = Readiness::of(object, &rules, now, fixes);
-        let sources = match blocked {
-            Some(_) => Vec::new(),
-            None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
-        };
-        for source in &sources {
-            self.metrics.count_answer(source.kind.word(), source.asked.as_ref().map(drop));
+        let memory = seat.memory();
+        loop {
+            let told = sight.told();
+            let scale = Scale { wanted: told.wanted, current: told.current };
+            let pods = self.pods_of(key, seat, filled, told);
+            let sources = match blocked {
+                Some(_) => Vec::new(),
+                None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
+            };
+            for source in &sources {
+                self.metrics.count_answer(source.kind.word(), source.asked.as_ref().map(drop));
+            }
+            let oldest = self.config.oldest_value.map(|age| now.earlier(age));
+            let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
+            let settled = match self.config.compat {
+                Compat::Plimsoll => settle(&seat.status(), scale, &rules),
+                Compat::Upstream => seat.status(),
+            };
+            let facts = Facts { rules: &rules, setting, sources: &sources, blocked, settled, now };
+            let decision = self.judge(&facts, &memory);
+            let writes =
+                decision.change.is_some() && !filled.dry_run && self.config.dry_run.is_none();
+            let fresh = match sight {
+                _ if !writes => None,
+                Sight::Asked(fresh) => Some(fresh),
+                Sight::Watched(of, told) => match self.fresh_scale(seat, &of).await {
+                    Ok(fresh) if fresh.told.says_the_same(&told) => Some(Box::new(fresh)),
+                    Ok(fresh) => {
+                        sight = Sight::Asked(Box::new(fresh));
+                        continue;
+                    }
+                    Err(why) => return self.without_scale(seat, &why, now).await,
+                },
+            };
+            seat.memory = Some(decision.memory.clone());
+            shown.decision(&decision, &rules);
+            let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
+            seat.failures = 0;
+            self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await;
+            return (outcome, Next::Period);
         }
-        let oldest = self.config.oldest_value.map(|age| now.earlier(age));
-        let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
-        let settled = match self.config.compat {
-            Compat::Plimsoll => settle(&seat.status(), scale, &rules),
-            Compat::Upstream => seat.status(),
-        };
-        let facts = Facts { rules: &rules, setting, sources: &sources, blocked, settled, now };
-        let decision = self.judge(&facts, &seat.memory());
-        seat.memory = Some(decision.memory.clone());
-        shown.decision(&decision, &rules);
-        let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
-        seat.failures = 0;
-        self.carry_out(seat, filled, fresh, &facts, &decision, shown).await;
-        (outcome, Next::Period)
     }
 
     fn judge(&self, facts: &Facts<'_>, memory: &Memory) -> Decision {
@@ -98,12 +117,12 @@ impl Role {
     }
 
     /// Makes the change, if there is one, and tells of it. Ours is booked before it is made: whoever leads next sees
-    /// that somebody was about to.
+    /// that somebody was about to. `fresh` is the scale that is written back; a change without one is only said.
     async fn carry_out(
         &self,
         seat: &mut Seat,
         filled: &WatermarkPodAutoscalerSpec,
-        fresh: &FreshScale,
+        fresh: Option<&FreshScale>,
         facts: &Facts<'_>,
         decision: &Decision,
         shown: &mut Shown,
@@ -126,11 +145,11 @@ impl Role {
             base.scaling_events_count = settled.scaling_events_count;
             base
         };
-        let made = match &decision.change {
-            None => Made::Nothing,
-            Some(_) if filled.dry_run => Made::DryRun,
-            Some(_) if self.config.dry_run.is_some() => Made::Done,
-            Some(change) => {
+        let made = match (&decision.change, fresh) {
+            (None, _) => Made::Nothing,
+            (Some(_), _) if filled.dry_run => Made::DryRun,
+            (Some(_), None) => Made::Done,
+            (Some(change), Some(fresh)) => {
                 if self.config.compat == Compat::Plimsoll {
                     let booked = self
                         .keep_status(seat, now, |before| {
@@ -142,9 +161,9 @@ impl Role {
                         return self.not_written(seat, &why);
                     }
                 }
-                match self.put_scale(fresh, change.to).await {
+                match self.put_scale(seat, fresh, change.to).await {
                     Ok(()) => {
-                        Self::count_moved(seat, shown, fresh.wanted, change.to);
+                        Self::count_moved(seat, shown, fresh.told.wanted, change.to);
                         Made::Done
                     }
                     // Nobody knows whether it was made, or it is not ours to say: the next look settles it.
@@ -165,8 +184,8 @@ impl Role {
         }
         let events = writing.events(decision, &made, last);
         self.tell_all(seat, events);
-        if let (Made::Done, Some(change), None) = (&made, &decision.change, self.config.dry_run) {
-            let (name, from, to) = (seat.object.name_any(), fresh.wanted, change.to);
+        if let (Made::Done, Some(change), Some(fresh)) = (&made, &decision.change, fresh) {
+            let (name, from, to) = (seat.object.name_any(), fresh.told.wanted, change.to);
             tracing::info!(
                 namespace,
                 name,
@@ -176,27 +195,6 @@ impl Role {
                 "replicas were changed"
             );
         }
-    }
-
-    /// Writes replicas. Controllers write the same object all the time: as long as it is to have what it was taken to have,
-    /// ours tries again with what it is by now.
-    async fn put_scale(&self, fresh: &FreshScale, to: i32) -> Result<(), Unwritten> {
-        let mut written = self.pen().scale(&fresh.path, &fresh.with_replicas(to)).await;
-        if self.config.compat == Compat::Upstream {
-            return written;
-        }
-        for _ in 1..TRIES {
-            if !matches!(written, Err(Unwritten::Changed(_))) {
-                break;
-            }
-            match self.scales.fresh(&fresh.of).await {
-                Ok(again) if again.wanted == fresh.wanted && again.uid == fresh.uid => {
-                    written = self.pen().scale(&again.path, &again.with_replicas(to)).await;
-                }
-                _ => break,
-            }
-        }
-        written
     }
 
     fn count_moved(seat: &mut Seat, shown: &mut Shown, from: i32, to: i32) {
@@ -212,9 +210,9 @@ impl Role {
         key: &VpaKey,
         seat: &Seat,
         filled: &WatermarkPodAutoscalerSpec,
-        fresh: &FreshScale,
+        told: &ToldScale,
     ) -> Vec<Pod> {
-        let selector = match &fresh.selector {
+        let selector = match &told.selector {
             Ok(selector) => selector.clone(),
             // Upstream takes a selector of nothing for one of everything, and asks owners who is meant.
             Err(_) => Selector::everything(),
@@ -224,14 +222,11 @@ impl Role {
         let is_own = |pod: &KeptPod| {
             skips
                 || pod.owners.iter().any(|owner| {
-                    let is_it = self.config.compat == Compat::Plimsoll && owner.uid == fresh.uid;
+                    let is_it = self.config.compat == Compat::Plimsoll && owner.uid == told.uid;
                     is_it || is_owner_by_name(&owner.kind, &owner.name, target)
                 })
         };
-        let found = self.feeds.pods(&key.namespace, &selector);
-        found
-            .into_iter()
-            .map(|pod: Arc<KeptPod>| Pod { is_own: is_own(&pod), ..pod.pod.clone() })
-            .collect()
+        let take = |pod: &KeptPod| Pod { is_own: is_own(pod), ..pod.pod.clone() };
+        self.feeds.pods(&key.namespace, &selector, take)
     }
 }

@@ -12,9 +12,11 @@ use serde::de::DeserializeOwned;
 use super::{Role, Stop, Tasks};
 use crate::{
     api::wpa::WatermarkPodAutoscaler,
+    compat::Compat,
     observe::{
         feed::Feed,
-        mirror::{Filed, Mirror},
+        labelled::{Arrived, LabelledObjects},
+        scale::{ObjectKey, ToldScale, WatchedScales},
         scaled_pod::{KeptPod, ScaledPod},
         selector::Selector,
         watch::{Change, Options, watch},
@@ -28,21 +30,26 @@ pub(super) struct Scope {
     pub only: Option<String>,
     pub objects: Arc<Feed>,
     pub pods: Arc<Feed>,
-    seen: Mutex<Mirror<Box<str>, KeptPod>>,
+    /// Watched from when they are wanted; whoever is not in here is asked for.
+    pub scales: WatchedScales,
+    seen: Mutex<LabelledObjects<KeptPod>>,
 }
 
 /// The watches of all namespaces that are looked after.
 #[derive(Debug)]
-pub(super) struct Feeds(Vec<Scope>);
+pub(super) struct Feeds(Vec<Arc<Scope>>);
 
 impl Feeds {
     /// Watches that do not run yet.
     pub fn new(namespaces: &[String]) -> Self {
-        let scope = |only| Scope {
-            only,
-            objects: Arc::new(Feed::new("watermarkpodautoscalers")),
-            pods: Arc::new(Feed::new("pods")),
-            seen: Mutex::default(),
+        let scope = |only| {
+            Arc::new(Scope {
+                only,
+                objects: Arc::new(Feed::new("watermarkpodautoscalers")),
+                pods: Arc::new(Feed::new("pods")),
+                scales: WatchedScales::default(),
+                seen: Mutex::default(),
+            })
         };
         if namespaces.is_empty() {
             return Self(vec![scope(None)]);
@@ -50,12 +57,12 @@ impl Feeds {
         Self(namespaces.iter().map(|namespace| scope(Some(namespace.clone()))).collect())
     }
 
-    /// How many there are.
-    pub fn scopes(&self) -> usize {
-        self.0.len()
+    /// Each namespace, or all as one.
+    pub fn scopes(&self) -> &[Arc<Scope>] {
+        &self.0
     }
 
-    /// All of them; all are needed.
+    /// The watches of objects and pods; all of them are needed.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Feed>> {
         self.0.iter().flat_map(|scope| [&scope.objects, &scope.pods])
     }
@@ -67,18 +74,43 @@ impl Feeds {
         }
     }
 
-    /// The pods of a namespace that a selector finds, in order of their names.
-    pub fn pods(&self, namespace: &str, selector: &Selector) -> Vec<Arc<KeptPod>> {
-        let covers = |scope: &&Scope| scope.only.as_deref().is_none_or(|only| only == namespace);
-        let Some(scope) = self.0.iter().find(covers) else { return Vec::new() };
+    /// What `take` makes of the pods of a namespace that a selector finds, in order of their names.
+    pub fn pods<R>(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        take: impl FnMut(&KeptPod) -> R,
+    ) -> Vec<R> {
+        let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
         let seen = scope.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = Box::from(namespace);
-        seen.get(&of).filter(|pod| selector.matches(&pod.labels)).cloned().collect()
+        seen.find(namespace, selector, take)
+    }
+
+    /// The watches of scales, as far as anybody wants them. Nobody has to wait for one.
+    pub fn scale_feeds(&self) -> impl Iterator<Item = &Arc<Feed>> {
+        self.0.iter().flat_map(|scope| scope.scales.feeds())
+    }
+
+    /// The scale of an object, where a watch tells it.
+    pub fn scale(&self, of: &ObjectKey) -> Option<ToldScale> {
+        self.scope_of(&of.namespace)?.scales.find(of)
+    }
+
+    /// How many objects are known whose scales are watched, by the names of the watches.
+    pub fn scale_counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        self.0.iter().flat_map(|scope| scope.scales.counts())
+    }
+
+    fn scope_of(&self, namespace: &str) -> Option<&Arc<Scope>> {
+        let covers =
+            |scope: &&Arc<Scope>| scope.only.as_deref().is_none_or(|only| only == namespace);
+        self.0.iter().find(covers)
     }
 
     /// How many pods are known.
     pub fn pod_count(&self) -> usize {
-        let count = |scope: &Scope| scope.seen.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let count =
+            |scope: &Arc<Scope>| scope.seen.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.0.iter().map(count).sum()
     }
 }
@@ -87,9 +119,9 @@ impl Scope {
     fn change_pod(&self, change: Change<ScaledPod>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.apply(change, |pod| {
-            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-            let key = Some(namespace.as_str().into());
-            Filed { namespace, name, key, object: pod.keep() }
+            let namespace = pod.namespace().unwrap_or_default();
+            let object = pod.keep();
+            Arrived { namespace, name: Arc::clone(&object.pod.name), object }
         });
     }
 }
@@ -110,6 +142,13 @@ impl Role {
     }
 
     fn change_object(&self, place: usize, change: Change<WatermarkPodAutoscaler>) {
+        // Upstream watches no scales.
+        if self.config.compat == Compat::Plimsoll
+            && let (Change::Put(object), Some(scope)) = (&change, self.feeds.0.get(place))
+        {
+            let namespace = object.namespace().unwrap_or_default();
+            scope.scales.want(&self.target(&namespace, &object.spec.scale_target_ref));
+        }
         self.book.apply(place, change, self.clock.now());
     }
 

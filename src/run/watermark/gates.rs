@@ -7,8 +7,8 @@ use plimsoll_storage::{Time, VpaKey};
 
 use super::{
     Role,
-    book::Seat,
     rows::{Shown, ShownMonitor},
+    seat::Seat,
     telling::failed_process,
 };
 use crate::{

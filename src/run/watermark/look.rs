@@ -6,12 +6,12 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
 
-use super::{Role, book::Seat, gates::Blocked, rows::Shown, telling::failed_process};
+use super::{Role, gates::Blocked, rows::Shown, seat::Seat, telling::failed_process};
 use crate::{
     act::Part,
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Compat,
-    observe::scale::{ObjectKey, Unscaled},
+    observe::scale::Unscaled,
     watermark::{
         conditions::{Fact, Said},
         rules::{fill_in, is_filled_in},
@@ -91,20 +91,14 @@ impl Role {
         {
             return ("blocked", Next::After(*pause));
         }
-        let target = &filled.scale_target_ref;
-        let of = ObjectKey {
-            namespace: key.namespace.as_ref().into(),
-            api_version: self.version_of(&target.api_version, &target.kind).into(),
-            kind: target.kind.as_str().into(),
-            name: target.name.as_str().into(),
-        };
-        let scale = match self.scales.fresh(&of).await {
+        let of = self.target(&key.namespace, &filled.scale_target_ref);
+        let scale = match self.scale(seat, of).await {
             Ok(scale) => scale,
             Err(why) => return self.without_scale(seat, &why, now).await,
         };
         let pause = blocked.as_ref().map(|blocked| blocked.pause);
         let why = blocked.map(|blocked| blocked.why);
-        let came = self.decide(key, seat, filled, &scale, why.as_deref(), shown, now).await;
+        let came = self.decide(key, seat, filled, scale, why.as_deref(), shown, now).await;
         match pause {
             // Bounds hold meanwhile, so that the next look is no later than any other.
             Some(pause) => ("blocked", Next::After(pause.min(self.config.period))),
@@ -112,18 +106,7 @@ impl Role {
         }
     }
 
-    /// A version that is left out is that of the kind everybody has. Upstream looks into the core group.
-    fn version_of<'a>(&self, version: &'a str, kind: &str) -> &'a str {
-        if !version.is_empty() || self.config.compat == Compat::Upstream {
-            return version;
-        }
-        match kind {
-            "Deployment" | "StatefulSet" | "ReplicaSet" => "apps/v1",
-            _ => version,
-        }
-    }
-
-    async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
+    pub(super) async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
         let text = why.to_string();
         let said = failed_process();
         self.say(seat, &said, now).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use kube::ResourceExt as _;
 use plimsoll_storage::Time;
 
-use super::{Role, book::Seat};
+use super::{Role, seat::Seat};
 use crate::{
     act::{About, Happening, Part, Pen, Unwritten, status_patch},
     api::{
@@ -127,7 +127,9 @@ impl Role {
             status
         };
         let due = seat.written.map(|at| at.later(self.config.status_interval));
-        without_values(before) != without_values(after) || due.is_none_or(|due| due <= now)
+        // A mere value is never in the way of what else is written, nor of anybody's turn.
+        without_values(before) != without_values(after)
+            || (due.is_none_or(|due| due <= now) && self.permit.limiter().has_spare())
     }
 
     /// Says something of an object alone: nothing was decided.

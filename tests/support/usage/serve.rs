@@ -20,7 +20,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::answer;
 use super::exposition;
-use super::state::{Fault, State};
+use super::state::{Api, Fault, State};
+use crate::support::clock::wall_now;
 use crate::support::keys::Authority;
 
 type Body = BoxBody<Bytes, std::io::Error>;
@@ -77,6 +78,12 @@ async fn respond(
     let fault = answer::api(path)
         .filter(|_| !answer::is_discovery(path))
         .and_then(|api| state.lock().faults.get(&api).copied().flatten());
+    if answer::api(path) == Some(Api::External)
+        && !answer::is_discovery(path)
+        && let Some(noted) = &mut state.lock().noted
+    {
+        noted.push((format!("{path}?{query}"), wall_now()));
+    }
     let is_usage = answer::is_usage_of_pods(path);
     let agent = request.headers().get(http::header::USER_AGENT);
     let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("unknown").to_owned();

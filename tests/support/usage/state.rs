@@ -89,6 +89,8 @@ pub struct Known {
     /// Answers that are written already, in place of `exact` and `rules`.
     pub rendered: Option<Rendered>,
     pub readers: BTreeMap<String, usize>,
+    /// Reads of the external API with their times, where somebody wants to know.
+    pub noted: Option<Vec<(String, Timestamp)>>,
     /// Grows whenever another time is served: who was answered before has not read it.
     pub turn: u64,
     pub faults: HashMap<Api, Option<Fault>>,

@@ -1,0 +1,166 @@
+//! The watermark controller on a large cluster: `cargo xtask bench watermark`.
+//!
+//! A real control plane holds thousands of objects, each with a Deployment and its pods, and each with a metric of its own:
+//! an External one, which the API server passes on to a metrics server, or a query to a real Prometheus. The controller runs
+//! as a process with its default flags. Whether each object had its turn in each period is counted by those who are asked.
+//!
+//! Datadog's controller cannot be built here. What it took is kept in `figures.rs`, as it was measured on a bed like this.
+//!
+//! ```text
+//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on Prometheus
+//! cargo xtask bench watermark --only prometheus --objects 1000
+//! cargo xtask bench watermark --only external --objects 500 --flag=-workers=8
+//! ```
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+#[path = "watermark/cluster.rs"]
+mod cluster;
+#[path = "watermark/figures.rs"]
+mod figures;
+#[path = "watermark/periods.rs"]
+mod periods;
+#[path = "scale/process.rs"]
+mod process;
+#[path = "watermark/sources.rs"]
+mod sources;
+#[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+
+use self::{
+    cluster::Cluster,
+    figures::{Case, Figures},
+    sources::Source,
+    support::{Bed, keeper::State, not_run::not_run, ours::Ours},
+};
+
+/// The period of the controller by default.
+const PERIOD: Duration = Duration::from_secs(15);
+/// How long it may take until everybody had a turn and has a status.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Between two looks at all statuses, for each of them: who looks takes CPU from those that are measured.
+const LOOK: Duration = Duration::from_millis(2);
+const NAME: &str = "watermark";
+
+/// The watermark controller on a large cluster.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// One kind of source only
+    #[arg(long)]
+    only: Option<Source>,
+    /// So many objects only
+    #[arg(long)]
+    objects: Option<usize>,
+    /// Pods of each
+    #[arg(long, default_value_t = 2)]
+    pods: usize,
+    /// Periods that are counted
+    #[arg(long, default_value_t = 8)]
+    periods: u32,
+    /// A flag for the controller, as --flag=-workers=8
+    #[arg(long = "flag", allow_hyphen_values = true)]
+    flags: Vec<String>,
+    /// What cargo hands to every benchmark
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(reason) = Ours::lacks("watermark") {
+        not_run(reason);
+        return ExitCode::SUCCESS;
+    }
+    let mut measured = Vec::new();
+    for case in cases(&arguments) {
+        let Some(figures) = measure(&case, &arguments).await else { return ExitCode::SUCCESS };
+        println!("{case}: {figures}");
+        measured.push((case, figures));
+    }
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    println!("\n`cargo xtask bench watermark {}`, {}\n", words.join(" "), process::machine());
+    let (text, is_held) = figures::table(&measured);
+    println!("{text}");
+    if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn cases(arguments: &Arguments) -> Vec<Case> {
+    let all = [(Source::External, 500), (Source::External, 2000), (Source::Prometheus, 10_000)];
+    let mut cases: Vec<Case> = all
+        .into_iter()
+        .filter(|(source, _)| arguments.only.is_none_or(|only| only == *source))
+        .map(|(source, objects)| Case { source, objects, pods: arguments.pods })
+        .collect();
+    if let Some(objects) = arguments.objects {
+        cases.iter_mut().for_each(|case| case.objects = objects);
+        cases.dedup();
+    }
+    cases
+}
+
+/// Runs the controller on a bed of its own. `None` after noting what is missing.
+async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
+    let bed = Bed::private().await?;
+    let begun = Instant::now();
+    let cluster = Cluster::create(&bed, case).await;
+    let asked = sources::serve(&bed, &cluster, case.source).await?;
+    println!("{case}: made in {:.0?}", begun.elapsed());
+    let ours = Ours::on(&bed);
+    let mut flags: Vec<String> = asked.flags();
+    flags.extend(arguments.flags.iter().cloned());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let begun = Instant::now();
+    let port = ours.watermark(NAME, &flags);
+    asked.set(0);
+    warm_up(&bed, &cluster).await;
+    let warm = begun.elapsed();
+    let (start, from) = (support::clock::wall_now(), Instant::now());
+    let before = process::look(id(&bed));
+    let whole = PERIOD * arguments.periods;
+    // As often as a Prometheus scrapes, so that what that takes counts.
+    for tick in 1.. {
+        if from.elapsed() >= whole {
+            break;
+        }
+        asked.set(tick);
+        let scraped = support::fetch::fetch(&format!("http://127.0.0.1:{port}/metrics")).await;
+        assert!(scraped.is_some(), "it serves metrics");
+        let next = from + (PERIOD * tick).min(whole);
+        tokio::time::sleep_until(next.into()).await;
+    }
+    let (after, took) = (process::look(id(&bed)), from.elapsed());
+    let periods = asked.periods(start, PERIOD, arguments.periods);
+    let figures = Figures { periods, before, after, took, warm, period: PERIOD };
+    bed.keeper().signal(NAME, "KILL");
+    Some(figures)
+}
+
+/// Waits until every object was decided about, and says so.
+async fn warm_up(bed: &Bed, cluster: &Cluster) {
+    let begun = Instant::now();
+    loop {
+        let left = cluster.undecided(bed).await;
+        if left == 0 {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{left} objects were never decided about");
+        id(bed);
+        tokio::time::sleep(LOOK * cluster.objects().len() as u32).await;
+    }
+}
+
+/// The process. Panics with the end of its log when it has ended.
+fn id(bed: &Bed) -> u32 {
+    match bed.keeper().state(NAME) {
+        Some(State::Running(id)) => id,
+        other => panic!("it is {other:?}\n{}", bed.keeper().log_tail(NAME, 15)),
+    }
+}

@@ -1,0 +1,166 @@
+//! The cluster that the controller works on: Deployments with pods as their controllers and nodes would have left them, and
+//! an object for each.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use super::{
+    figures::Case,
+    sources::{METRIC, Source, query},
+    support::{
+        Bed,
+        fleet::{self, Write, collection},
+    },
+};
+use kube::api::{Api, ListParams};
+use plimsoll::api::wpa::WatermarkPodAutoscaler;
+
+const GROUP: &str = "datadoghq.com/v1alpha1";
+const IN_A_NAMESPACE: usize = 100;
+/// So many at once are looked at for their status.
+const PAGE: u32 = 500;
+
+/// All of it.
+#[derive(Debug)]
+pub struct Cluster {
+    objects: Vec<(String, String)>,
+}
+
+impl Cluster {
+    /// Creates everything.
+    pub async fn create(bed: &Bed, case: &Case) -> Self {
+        define(bed).await;
+        let wanted = case.objects.div_ceil(IN_A_NAMESPACE);
+        let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
+        fleet::end_controllers(bed).await;
+        let place = |index: usize| {
+            (namespaces[index / IN_A_NAMESPACE].clone(), format!("workload-{index}"))
+        };
+        let objects: Vec<_> = (0..case.objects).map(place).collect();
+        let client = bed.client();
+        let first = objects.iter().flat_map(|(namespace, name)| {
+            let mut writes = vec![deployment(namespace, name, case.pods)];
+            writes.extend((0..case.pods).map(|number| pod(namespace, name, number)));
+            writes
+        });
+        fleet::send(&client, first).await;
+        let then = objects.iter().flat_map(|(namespace, name)| {
+            let mut writes = vec![counted(namespace, name, case.pods)];
+            writes.extend((0..case.pods).map(|number| ready(namespace, name, number)));
+            writes.push(object(namespace, name, case.source));
+            writes
+        });
+        fleet::send(&client, then).await;
+        Self { objects }
+    }
+
+    /// The objects, by namespace and name.
+    pub fn objects(&self) -> &[(String, String)] {
+        &self.objects
+    }
+
+    /// How many objects have no status yet that says what their metric is.
+    pub async fn undecided(&self, bed: &Bed) -> usize {
+        let api = Api::<WatermarkPodAutoscaler>::all(bed.client());
+        let (mut decided, mut page) = (0, ListParams::default().limit(PAGE));
+        loop {
+            let Ok(found) = api.list(&page).await else { return self.objects.len() };
+            decided += found.items.iter().filter(|object| is_active(object)).count();
+            match found.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => page = page.continue_token(&next),
+                None => return self.objects.len() - decided,
+            }
+        }
+    }
+}
+
+fn is_active(object: &WatermarkPodAutoscaler) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|one| one.kind == "ScalingActive" && one.status == "True")
+}
+
+async fn define(bed: &Bed) {
+    let definitions = plimsoll::api::crds::crds().expect("definitions");
+    let writes = definitions.iter().map(|definition| {
+        let definition = serde_json::to_value(definition).expect("plain data");
+        Write::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+    });
+    fleet::send(&bed.client(), writes).await;
+}
+
+fn labels(name: &str) -> Value {
+    json!({"app": name, "pod-template-hash": "6d4b9c7f5d", "team": "shop"})
+}
+
+fn template(name: &str) -> Value {
+    json!({"metadata": {"labels": labels(name)}, "spec": {
+        "containers": [{"name": "main", "image": "example/any",
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}],
+        "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+    }})
+}
+
+fn deployment(namespace: &str, name: &str, replicas: usize) -> Write {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": template(name)},
+    });
+    Write::create(collection("apps/v1", namespace, "deployments"), &object)
+}
+
+/// What its controller says of it.
+fn counted(namespace: &str, name: &str, replicas: usize) -> Write {
+    let path = format!("{}/{name}/status", collection("apps/v1", namespace, "deployments"));
+    let status = json!({"replicas": replicas, "readyReplicas": replicas,
+        "updatedReplicas": replicas, "availableReplicas": replicas, "observedGeneration": 1});
+    Write::patch(path, &json!({ "status": status }))
+}
+
+fn pod(namespace: &str, name: &str, number: usize) -> Write {
+    let set = format!("{name}-6d4b9c7f5d");
+    let mut pod = template(name);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    // Nobody plays this node: how the pods are is written from here.
+    pod["spec"]["nodeName"] = "nowhere".into();
+    pod["metadata"] = json!({
+        "name": format!("{set}-{number}"), "namespace": namespace, "labels": labels(name),
+        // The garbage collector would mind that there is no such set; it does not run.
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set,
+            "uid": format!("uid-of-{set}"), "controller": true}],
+    });
+    Write::create(collection("v1", namespace, "pods"), &pod)
+}
+
+fn ready(namespace: &str, name: &str, number: usize) -> Write {
+    let pods = collection("v1", namespace, "pods");
+    let since = "2026-01-01T00:00:00Z";
+    let status = json!({
+        "phase": "Running", "startTime": since,
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+        "containerStatuses": [{"name": "main", "image": "example/any", "imageID": "example/any",
+            "ready": true, "restartCount": 0, "state": {"running": {"startedAt": since}}}],
+    });
+    Write::patch(format!("{pods}/{name}-6d4b9c7f5d-{number}/status"), &json!({ "status": status }))
+}
+
+fn object(namespace: &str, name: &str, source: Source) -> Write {
+    let mut metadata = json!({"name": name, "namespace": namespace});
+    if source == Source::Prometheus {
+        metadata["annotations"] = json!({format!("query.plimsoll.dev/{METRIC}"): query(name)});
+    }
+    let object = json!({
+        "apiVersion": GROUP, "kind": "WatermarkPodAutoscaler", "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": 1, "maxReplicas": 10, "algorithm": "average",
+            "metrics": [{"type": "External", "external": {
+                "metricName": METRIC, "metricSelector": {"matchLabels": {"app": name}},
+                "lowWatermark": "50", "highWatermark": "100",
+            }}],
+        },
+    });
+    Write::create(collection(GROUP, namespace, "watermarkpodautoscalers"), &object)
+}

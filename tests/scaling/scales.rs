@@ -1,0 +1,116 @@
+//! Scales of well-known kinds come from watches: nobody is asked while nothing changes, and nothing is written by them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::Method;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use super::stage::{Stage, begin_as, object};
+use crate::support::{
+    not_run::not_run,
+    proxy::{Proxy, hang, pass},
+    wait,
+};
+
+const ALONE: &str = "--enable-leader-election=false";
+
+/// A stage whose role goes through a proxy, on which no watch of Deployments begins while `deaf` is set.
+async fn stage(name: &str, deaf: &Arc<AtomicBool>, flags: &[&str]) -> Option<(Stage, Proxy)> {
+    let all: Vec<&str> = flags.iter().copied().chain([ALONE]).collect();
+    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new(name, &all).await else {
+        not_run("a whole control plane");
+        return None;
+    };
+    role.stop().await;
+    let deaf = Arc::clone(deaf);
+    let proxy = Proxy::start(bed.client(), move |method, path| {
+        let is_watch = method == Method::GET && path.ends_with("/deployments");
+        if is_watch && deaf.load(Ordering::Acquire) { hang() } else { pass() }
+    })
+    .await;
+    let role = begin_as(proxy.client.clone(), &namespace, &clock, &all).await;
+    Some((Stage { bed, usage, namespace, clock, role }, proxy))
+}
+
+fn asked(proxy: &Proxy) -> usize {
+    proxy.arrivals(&Method::GET, "web/scale").len()
+}
+
+/// Lets periods go by until one in which the scale was not asked for.
+async fn watched(stage: &Stage, proxy: &Proxy) {
+    wait::until("the scale is watched", || async {
+        let before = asked(proxy);
+        stage.period().await;
+        (asked(proxy) == before).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scale_of_a_deployment_is_asked_for_only_before_it_is_written() {
+    let Some((stage, proxy)) = stage("watched", &Arc::default(), &[]).await else { return };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 75.0);
+    stage.create(&object("web", json!({}))).await;
+    watched(&stage, &proxy).await;
+    let before = asked(&proxy);
+    stage.seconds(600).await;
+    assert_eq!(asked(&proxy), before);
+    let text = stage.series("plimsoll_feed_synced", &["feed=\"deployments\""]).await;
+    assert_eq!(text, [1.0], "its watch is shown");
+    stage.metric("web", 180.0);
+    stage.period().await;
+    stage.scaled("web", 4).await;
+    assert_eq!(asked(&proxy), before + 1);
+    assert_eq!(proxy.arrivals(&Method::PUT, "web/scale").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_is_behind_neither_undoes_nor_doubles_what_others_and_this_process_did() {
+    let deaf = Arc::<AtomicBool>::default();
+    let Some((stage, proxy)) = stage("behind", &deaf, &[]).await else { return };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 75.0);
+    let windows = json!({"upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 1});
+    stage.create(&object("web", windows)).await;
+    watched(&stage, &proxy).await;
+    deaf.store(true, Ordering::Release);
+    proxy.cut();
+    let api = Api::<Deployment>::namespaced(stage.bed.client(), &stage.namespace);
+    let eight = Patch::Merge(json!({"spec": {"replicas": 8}}));
+    api.patch("web", &PatchParams::default(), &eight).await.expect("scaled by hand");
+    stage.ready("web", 8).await;
+    // To the watch there are two, of which 130 would make three.
+    stage.metric("web", 130.0);
+    stage.period().await;
+    stage.scaled("web", 11).await;
+    // The watch still tells of two, and nothing may come of that any more.
+    stage.metric("web", 75.0);
+    for _ in 0..4 {
+        stage.period().await;
+        let status = stage.status("web").await;
+        assert_eq!(
+            (&status["desiredReplicas"], &status["currentReplicas"]),
+            (&json!(11), &json!(11))
+        );
+    }
+    assert_eq!(stage.replicas("web").await, 11);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_wants_upstreams_ways_has_the_scale_asked_for_at_each_look() {
+    let upstream = ["--compat=upstream"];
+    let Some((stage, proxy)) = stage("asked", &Arc::default(), &upstream).await else { return };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 75.0);
+    stage.create(&object("web", json!({}))).await;
+    let before = asked(&proxy);
+    stage.seconds(60).await;
+    assert!(asked(&proxy) >= before + 4);
+    assert!(proxy.arrivals(&Method::GET, "/deployments").is_empty());
+}
