@@ -100,7 +100,9 @@ fn cases(arguments: &Arguments) -> Vec<Case> {
         .map(|(source, objects)| Case { source, objects, pods: arguments.pods })
         .collect();
     if let Some(objects) = arguments.objects {
-        cases.iter_mut().for_each(|case| case.objects = objects);
+        for case in &mut cases {
+            case.objects = objects;
+        }
         cases.dedup();
     }
     cases

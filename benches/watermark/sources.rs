@@ -127,7 +127,9 @@ impl Served {
             }
         };
         let times: &mut HashMap<_, Vec<f64>> = &mut asked.0;
-        times.values_mut().for_each(|times| times.sort_unstable_by(f64::total_cmp));
+        for times in times.values_mut() {
+            times.sort_unstable_by(f64::total_cmp);
+        }
         asked.periods(objects, seconds(start), period, count)
     }
 }

@@ -20,8 +20,8 @@ pub const ERRORS: i32 = -200;
 /// What klog's verbosity means here. Libraries that talk about every request keep to what matters until 7.
 fn directives(verbosity: i32) -> &'static str {
     match verbosity {
-        ..=ERRORS => "error",
-        ..=WARNINGS => "warn",
+        ERRORS => "error",
+        WARNINGS => "warn",
         ..=1 => "warn,plimsoll=info",
         2..=4 => "info",
         5..=6 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info",

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{BuildHasher, DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
@@ -50,8 +50,8 @@ pub fn number(pair: (&str, &str)) -> u64 {
 }
 
 /// Takes one name out of those with a pair.
-pub fn take_out(
-    names: &mut HashMap<u64, Vec<Arc<str>>>,
+pub fn take_out<S: BuildHasher>(
+    names: &mut HashMap<u64, Vec<Arc<str>>, S>,
     pair: u64,
     is_it: impl Fn(&Arc<str>) -> bool,
 ) {
