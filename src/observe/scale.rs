@@ -14,6 +14,7 @@ use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+mod above;
 mod fresh;
 mod watched;
 
@@ -85,6 +86,8 @@ pub enum Scale {
 pub struct Scales {
     asker: Asker,
     known: Answers<ObjectKey, Arc<Scale>>,
+    /// By uid.
+    above: Answers<Box<str>, Arc<above::Step>>,
     lifetimes: Lifetimes,
 }
 
@@ -196,7 +199,8 @@ impl Scales {
     /// Asks with that client, which must not retry by itself: a refused request is asked again later anyway.
     pub fn new(client: Client, gate: Gate, lifetimes: Lifetimes) -> Self {
         let asker = Asker { client, gate, groups: Answers::new(MOST_GROUPS), lifetimes };
-        Self { asker, known: Answers::new(lifetimes.capacity), lifetimes }
+        let (known, above) = (Answers::new(lifetimes.capacity), Answers::new(lifetimes.capacity));
+        Self { asker, known, above, lifetimes }
     }
 
     /// The scale of that object.

@@ -43,6 +43,8 @@ struct Condition {
 /// Who owns a pod, or what owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedBy {
+    /// Its group and version.
+    pub api_version: Box<str>,
     /// Kind of the owner.
     pub kind: Box<str>,
     /// Its name.
@@ -71,6 +73,7 @@ impl Labelled for KeptPod {
 impl From<&OwnerReference> for OwnedBy {
     fn from(owner: &OwnerReference) -> Self {
         Self {
+            api_version: owner.api_version.as_str().into(),
             kind: owner.kind.as_str().into(),
             name: owner.name.as_str().into(),
             uid: owner.uid.as_str().into(),

@@ -16,6 +16,7 @@ pub mod explained;
 mod feeds;
 pub(in crate::run) mod gates;
 mod look;
+mod pods;
 mod probes;
 mod rows;
 mod scales;

@@ -4,6 +4,7 @@
 mod faults;
 mod objects;
 mod outages;
+mod owners;
 mod rights;
 mod scales;
 mod scenarios;

@@ -103,7 +103,9 @@ async fn the_originals_rights_are_enough_to_take_over() {
     };
     grant(&bed.client(), ORIGINALS).await;
     let account = bed.account("kube-system", "watermarkpodautoscaler").await;
-    scales(&bed, account.client).await;
+    let words = scales(&bed, account.client).await;
+    let said = words.lines(&["not allowed"]);
+    assert_eq!(said.len(), 1, "scales of Deployments are asked for: {said:?}");
 }
 
 #[tokio::test]
@@ -113,5 +115,6 @@ async fn our_rights_are_enough() {
     };
     grant(&bed.client(), include_str!("../../deploy/watermark/rbac.yaml")).await;
     let account = bed.account("kube-system", "plimsoll-watermark").await;
-    scales(&bed, account.client).await;
+    let words = scales(&bed, account.client).await;
+    assert_eq!(words.lines(&["not allowed"]), [""; 0]);
 }

@@ -14,22 +14,15 @@ use crate::{
     act::Unwritten,
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::Compat,
-    observe::{
-        scale::{FreshScale, ToldScale},
-        scaled_pod::KeptPod,
-        selector::Selector,
-    },
+    observe::scale::FreshScale,
     watermark::{
-        Decision, Memory, Pod, Question, Readiness, Rules, Scale, Setting, Source,
+        Decision, Memory, Question, Readiness, Rules, Scale, Setting, Source,
         booked::settle,
         conditions,
         outcome::{Made, Writing},
-        pods::{Named, is_owner_by_name},
+        pods::Named,
     },
 };
-
-/// Whoever sets this to `true` trusts the selector of the scale alone.
-const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
 
 /// All that a decision hangs on but the status.
 struct Facts<'a> {
@@ -63,7 +56,7 @@ impl Role {
         loop {
             let told = sight.told();
             let scale = Scale { wanted: told.wanted, current: told.current };
-            let pods = self.pods_of(key, seat, filled, told);
+            let pods = self.pods_of(key, seat, filled, told).await;
             let sources = match blocked {
                 Some(_) => Vec::new(),
                 None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
@@ -202,31 +195,5 @@ impl Role {
         let by = u64::from(from.abs_diff(to));
         seat.moved = Some(if to > from { (up + by, down) } else { (up, down + by) });
         shown.moved = seat.moved;
-    }
-
-    /// The pods that the scale's selector finds, with whose they are.
-    fn pods_of(
-        &self,
-        key: &VpaKey,
-        seat: &Seat,
-        filled: &WatermarkPodAutoscalerSpec,
-        told: &ToldScale,
-    ) -> Vec<Pod> {
-        let selector = match &told.selector {
-            Ok(selector) => selector.clone(),
-            // Upstream takes a selector of nothing for one of everything, and asks owners who is meant.
-            Err(_) => Selector::everything(),
-        };
-        let skips = seat.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
-        let target = &filled.scale_target_ref.name;
-        let is_own = |pod: &KeptPod| {
-            skips
-                || pod.owners.iter().any(|owner| {
-                    let is_it = self.config.compat == Compat::Plimsoll && owner.uid == told.uid;
-                    is_it || is_owner_by_name(&owner.kind, &owner.name, target)
-                })
-        };
-        let take = |pod: &KeptPod| Pod { is_own: is_own(pod), ..pod.pod.clone() };
-        self.feeds.pods(&key.namespace, &selector, take)
     }
 }

@@ -1,0 +1,168 @@
+//! The pods of a target: those that its selector finds, with whether they are its own.
+//!
+//! A pod is its target's own when the target stands at any place above it, by uid. Of a Deployment that is told by the pod
+//! alone: its ReplicaSets are called after it and after the hash that their pods carry. Of all others the owners on the way
+//! are asked for, once for each ReplicaSet and not for each pod; where they may not be read, names tell, as upstream has it.
+
+use kube::ResourceExt as _;
+use plimsoll_storage::VpaKey;
+
+use super::{Role, seat::Seat};
+use crate::{
+    api::wpa::WatermarkPodAutoscalerSpec,
+    compat::Compat,
+    observe::{
+        scale::{Scales, ToldScale},
+        scaled_pod::{KeptPod, OwnedBy},
+        selector::Selector,
+    },
+    watermark::{Pod, pods::is_owner_by_name},
+};
+
+/// Whoever sets this to `true` trusts the selector of the scale alone.
+const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
+/// What a Deployment's ReplicaSet calls its pods and itself after.
+const HASH: &str = "pod-template-hash";
+
+/// What can be told of a pod by itself.
+enum Own {
+    Told(bool),
+    /// It hangs on what stands above these.
+    Asks(Box<[OwnedBy]>),
+}
+
+impl Role {
+    /// The pods that the scale's selector finds, with whose they are.
+    pub(super) async fn pods_of(
+        &self,
+        key: &VpaKey,
+        seat: &Seat,
+        filled: &WatermarkPodAutoscalerSpec,
+        told: &ToldScale,
+    ) -> Vec<Pod> {
+        let selector = match &told.selector {
+            Ok(selector) => selector.clone(),
+            // Upstream takes a selector of nothing for one of everything, and asks owners who is meant.
+            Err(_) => Selector::everything(),
+        };
+        let target = &filled.scale_target_ref;
+        let skips = seat.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
+        // A scale that does not say whose it is leaves only names.
+        let by_name = self.config.compat == Compat::Upstream || told.uid.is_empty();
+        let own = |pod: &KeptPod| {
+            if skips {
+                return Own::Told(true);
+            }
+            if by_name {
+                return Own::Told(is_named_after(&pod.owners, &target.name));
+            }
+            tell(pod, &told.uid, &target.kind, &target.name)
+        };
+        let found = self.feeds.pods(&key.namespace, &selector, |pod| (own(pod), pod.pod.clone()));
+        let mut asked = Asked { of: &target.name, uid: &told.uid, answers: Vec::new() };
+        let mut pods = Vec::with_capacity(found.len());
+        for (own, pod) in found {
+            let is_own = match own {
+                Own::Told(is_own) => is_own,
+                Own::Asks(owners) => {
+                    let mut is_own = false;
+                    for owner in owners {
+                        is_own |= asked.ask(&self.scales, &key.namespace, owner).await;
+                    }
+                    is_own
+                }
+            };
+            pods.push(Pod { is_own, ..pod });
+        }
+        pods
+    }
+}
+
+/// Owners that were asked about in this look: many pods have the same one.
+struct Asked<'a> {
+    of: &'a str,
+    uid: &'a str,
+    answers: Vec<(Box<str>, bool)>,
+}
+
+impl Asked<'_> {
+    async fn ask(&mut self, scales: &Scales, namespace: &str, owner: OwnedBy) -> bool {
+        if let Some((_, answer)) = self.answers.iter().find(|(known, _)| *known == owner.uid) {
+            return *answer;
+        }
+        let above = scales.is_above(self.uid, namespace, &owner).await;
+        let answer = above.unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.of));
+        self.answers.push((owner.uid, answer));
+        answer
+    }
+}
+
+fn is_named_after(owners: &[OwnedBy], target: &str) -> bool {
+    owners.iter().any(|owner| is_owner_by_name(&owner.kind, &owner.name, target))
+}
+
+fn tell(pod: &KeptPod, uid: &str, kind: &str, name: &str) -> Own {
+    if pod.owners.is_empty() || pod.owners.iter().any(|owner| *owner.uid == *uid) {
+        return Own::Told(!pod.owners.is_empty());
+    }
+    let is_replica_set =
+        |owner: &OwnedBy| &*owner.kind == "ReplicaSet" && owner.api_version.starts_with("apps/");
+    if kind == "Deployment"
+        && pod.owners.iter().all(is_replica_set)
+        && let Some(hash) = pod.labels.get(HASH)
+    {
+        let is_it = |owner: &OwnedBy| {
+            let rest = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+            rest == Some(hash)
+        };
+        if pod.owners.iter().any(is_it) {
+            return Own::Told(true);
+        }
+    }
+    Own::Asks(pod.owners.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::observe::scaled_pod::ScaledPod;
+
+    fn pod(labels: &Value, owners: &Value) -> KeptPod {
+        let metadata = json!({
+            "name": "web-5d9c-abcde", "namespace": "shop", "labels": labels, "ownerReferences": owners,
+        });
+        let pod: ScaledPod = serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
+        pod.keep()
+    }
+
+    fn told(kind: &str, labels: &Value, owners: &Value) -> Option<bool> {
+        match tell(&pod(labels, owners), "target", kind, "web") {
+            Own::Told(is_own) => Some(is_own),
+            Own::Asks(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_pod_tells_itself_whether_it_is_of_a_deployment() {
+        let set = |name: &str| json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "rs"}]);
+        let hash = json!({"pod-template-hash": "5d9c"});
+        for (kind, labels, owners, expected) in [
+            ("Deployment", &hash, set("web-5d9c"), Some(true)),
+            // Taken over from somebody else, of a Deployment whose name begins the same, and of a Rollout of the same name.
+            ("Deployment", &hash, set("web-7777"), None),
+            ("Deployment", &hash, set("web-api-5d9c"), None),
+            ("Deployment", &json!({"rollouts-pod-template-hash": "5d9c"}), set("web-5d9c"), None),
+            ("Deployment", &json!({}), set("web-5d9c"), None),
+            ("Rollout", &hash, set("web-5d9c"), None),
+            ("Deployment", &hash, json!([]), Some(false)),
+        ] {
+            assert_eq!(told(kind, labels, &owners), expected, "{kind} {labels} {owners}");
+        }
+        let direct = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "target"}]);
+        assert_eq!(told("StatefulSet", &json!({}), &direct), Some(true));
+        let other = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "before"}]);
+        assert_eq!(told("StatefulSet", &json!({}), &other), None, "by name it would be");
+    }
+}
