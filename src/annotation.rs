@@ -198,7 +198,7 @@ pub const DELAYS: Key = Key {
 pub const SCALE_TO_ZERO: Key = Key {
     name: "plimsoll.dev/scale-to-zero",
     wanted: "`true` or `false`",
-    effect: "with `minReplicas: 0`, the last replica goes when all external metrics or the recommender say zero, and one comes back when they say more; without it, a workload of no replicas is left alone",
+    effect: "the last `minReplicas` go too when all external metrics or the recommender say zero, and come back when one says more; without it, a workload of no replicas is left alone",
     flags: &[],
     readers: WATERMARK,
 };

@@ -183,7 +183,8 @@ impl Question<'_> {
     fn normal(&self, wanted: i32, proposed: i32, ready: u32) -> Normal {
         let rules = self.rules;
         let mut normal = rules.limits.normalise(wanted, proposed, ready, self.fixes);
-        if rules.may_be_zero() && wanted <= 1 && proposed == 0 {
+        // The fewest are for when there is something to do.
+        if rules.may_be_zero() && wanted <= rules.limits.min.max(1) && proposed == 0 {
             normal = Normal { replicas: 0, limited: Limited::Not, ..normal };
         }
         if rules.options.whole_result {
@@ -236,11 +237,13 @@ impl Question<'_> {
             decision.say(Said::new(Fact::ScalingActive, false, "ScalingDisabled", message));
             decision.desired = 0;
             None
+        } else if wanted == 0 {
+            None
         } else if wanted > limits.max {
             force(limits.max, Forced::AboveMax)
         } else if wanted < limits.min {
             force(limits.min, Forced::BelowMin)
-        } else if wanted != 0 && current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
+        } else if current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
             force(1, Forced::NoPods)
         } else {
             None

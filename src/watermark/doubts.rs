@@ -28,10 +28,11 @@ pub fn find(spec: &WatermarkPodAutoscalerSpec, options: &Options) -> Vec<String>
         ));
     }
     let (min, max) = (rules.limits.min, rules.limits.max);
-    if options.to_zero && min != 0 {
-        doubts.push(format!(
-            "annotation plimsoll.dev/scale-to-zero: spec.minReplicas is {min}, so that the last replica stays"
-        ));
+    if options.to_zero && of_pods.is_some() {
+        doubts.push(
+            "annotation plimsoll.dev/scale-to-zero: without pods nothing is known of what pods use, so that none comes back"
+                .to_owned(),
+        );
     }
     if let Some(fallback) = options.fallback.filter(|it| !(min..=max).contains(&it.replicas)) {
         doubts.push(format!(
@@ -79,12 +80,16 @@ mod tests {
             (json!({}), none, None),
             (json!({"algorithm": "average", "metrics": [{"type": "Resource"}]}), none, None),
             (json!({"convergeTowardsWatermark": "highwatermark"}), none, None),
-            (json!({"minReplicas": 0}), to_zero, None),
+            (json!({"minReplicas": 2}), to_zero, None),
             (json!({"maxReplicas": 9}), fallback, None),
             (json!({"metrics": [{"type": "Resource"}]}), none, Some("mostly meant")),
             (json!({"algorithm": "mean"}), none, Some("`mean` is neither")),
             (json!({"convergeTowardsWatermark": "up"}), none, Some("`up` is neither")),
-            (json!({}), to_zero, Some("spec.minReplicas is 1")),
+            (
+                json!({"algorithm": "average", "metrics": [{"type": "Resource"}]}),
+                to_zero,
+                Some("none comes back"),
+            ),
             (json!({}), fallback, Some("9 is outside of 1 to 5")),
             (json!({"metrics": []}), none, Some("neither metrics nor a recommender")),
         ] {

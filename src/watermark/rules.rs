@@ -96,7 +96,7 @@ impl Rules {
 
     /// Whether the last replica may go.
     pub const fn may_be_zero(&self) -> bool {
-        self.options.to_zero && self.limits.min == 0
+        self.options.to_zero
     }
 
     /// What is asked about each metric.

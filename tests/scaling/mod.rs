@@ -3,6 +3,7 @@
 
 mod faults;
 mod objects;
+mod options;
 mod outages;
 mod owners;
 mod rights;

@@ -169,7 +169,7 @@ fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
 #[test]
 fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
     let to_zero = Options { to_zero: true, ..Options::default() };
-    let none = json!({"minReplicas": 0});
+    let (one, two) = (json!({}), json!({"minReplicas": 2}));
     let decide = |fields: &Value, wanted: i32, sums: &[i64], options: Options| {
         let sources = sums.iter().map(|sum| external(*sum, 1000, 2000)).collect();
         let mut case = Case::new(ours(), fast(fields), wanted, sources).with(options);
@@ -177,31 +177,33 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
         case.scaled(3600).decide()
     };
     for (fields, wanted, sums, options, expected) in [
-        (&none, 1, &[0][..], to_zero, Some(0)),
-        (&none, 1, &[0, 0], to_zero, Some(0)),
-        (&none, 1, &[0, 500], to_zero, None),
-        (&none, 1, &[0], Options::default(), None),
-        (&none, 0, &[5_000], to_zero, Some(1)),
-        (&none, 0, &[0, 1], to_zero, Some(1)),
-        (&none, 0, &[0], to_zero, None),
-        (&none, 0, &[5_000], Options::default(), None),
-        (&json!({"minReplicas": 1}), 1, &[0], to_zero, None),
-        (&json!({"minReplicas": 1}), 0, &[5_000], to_zero, None),
+        (&one, 1, &[0][..], to_zero, Some(0)),
+        (&one, 1, &[0, 0], to_zero, Some(0)),
+        (&one, 1, &[0, 500], to_zero, None),
+        (&one, 1, &[0], Options::default(), None),
+        (&one, 0, &[5_000], to_zero, Some(1)),
+        (&one, 0, &[0, 1], to_zero, Some(1)),
+        (&one, 0, &[0], to_zero, None),
+        (&one, 0, &[5_000], Options::default(), None),
+        // The fewest that there are to be go and come together.
+        (&two, 2, &[0], to_zero, Some(0)),
+        (&two, 0, &[1], to_zero, Some(2)),
+        (&two, 0, &[0], to_zero, None),
     ] {
         let decision = decide(fields, wanted, sums, options);
         assert_eq!(to(&decision), expected, "{fields} from {wanted} at {sums:?}");
-        let is_disabled = decision.restrictions(&Rules::of(&spec(fast(fields))).with(options));
-        let is_disabled = is_disabled.contains(&Restriction::Disabled);
-        assert_eq!(is_disabled, wanted == 0 && !(options.to_zero && fields == &none));
+        let found = decision.restrictions(&Rules::of(&spec(fast(fields))).with(options));
+        let is_disabled = found.contains(&Restriction::Disabled);
+        assert_eq!(is_disabled, wanted == 0 && !options.to_zero);
     }
     // From many it goes no faster than otherwise.
-    assert_eq!(to(&decide(&none, 10, &[0], to_zero)), Some(1));
+    assert_eq!(to(&decide(&one, 10, &[0], to_zero)), Some(1));
     // Unknown is not zero.
-    let unknown = Case::new(ours(), fast(&none), 1, vec![silent("a")]).with(to_zero);
+    let unknown = Case::new(ours(), fast(&one), 1, vec![silent("a")]).with(to_zero);
     assert_eq!(to(&unknown.scaled(3600).decide()), None);
     // A forbidden window holds the last one too.
     let sources = vec![external(0, 1000, 2000)];
-    let recent = Case::new(ours(), fast(&none), 1, sources).with(to_zero).scaled(10);
+    let recent = Case::new(ours(), fast(&one), 1, sources).with(to_zero).scaled(10);
     assert_eq!(to(&recent.decide()), None);
 }
 

@@ -61,9 +61,6 @@ impl Role {
                 Some(_) => Vec::new(),
                 None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
             };
-            for source in &sources {
-                self.metrics.count_answer(source.kind.word(), source.asked.as_ref().map(drop));
-            }
             let oldest = self.config.oldest_value.map(|age| now.earlier(age));
             let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
             let settled = match self.config.compat {
@@ -86,6 +83,9 @@ impl Role {
                     Err(why) => return self.without_scale(seat, &why, now).await,
                 },
             };
+            for row in &decision.rows {
+                self.metrics.count_answer(row.kind.word(), row.outcome.as_ref().map(drop));
+            }
             seat.memory = Some(decision.memory.clone());
             shown.decision(&decision, &rules);
             let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
