@@ -50,6 +50,10 @@ Examples:
 -a is --a, a switch takes its value as in -a=false, and flags end at the first
 word that is none. All are in docs/configuration.md.";
 
+/// Objects that are looked at at once: most of a look is waiting, and metrics that take 50 ms are enough for 4,800 objects
+/// in 15 seconds by it.
+const USUAL_WORKERS: u32 = 16;
+
 /// Where upstream serves metrics, whatever it is told.
 const METRICS: Address = Address { host: String::new(), port: 8383 };
 
@@ -77,7 +81,7 @@ pub struct WatermarkArgs {
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
     #[arg(env = "PLIMSOLL_FLAG_PERIOD", hide_env = true)]
     period: Duration,
-    /// How many objects are looked at at once [default: 4, 1 with --compat=upstream]
+    /// How many objects are looked at at once [default: 16, 1 with --compat=upstream]
     #[arg(long, value_name = "COUNT", value_parser = value::whole(0_u32, 10_000))]
     #[arg(env = "PLIMSOLL_FLAG_WORKERS", hide_env = true)]
     workers: Option<u32>,
@@ -185,7 +189,7 @@ impl WatermarkArgs {
         let (namespaces, odd) = reach::namespaces(&variable("WATCH_NAMESPACE"));
         let mut warnings = self.warnings(typed);
         warnings.extend(odd);
-        let usual = if upstream { 1 } else { 4 };
+        let usual = if upstream { 1 } else { USUAL_WORKERS };
         let interval_counts = !upstream || typed.has("status_interval");
         Ok(WatermarkConfig {
             compat: self.compat,
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn what_is_not_set_is_upstreams_where_upstreams_ways_are_wanted() {
         let ours = of(&[]);
-        assert_eq!((ours.workers, ours.skips_idle_events), (4, true));
+        assert_eq!((ours.workers, ours.skips_idle_events), (16, true));
         assert_eq!((ours.qps, ours.burst), (100.0, 150));
         assert_eq!(ours.status_interval, Duration::from_mins(1));
         assert_eq!((ours.oldest_value, ours.prometheus.door.address.as_str()), (None, ""));
@@ -358,7 +362,7 @@ mod tests {
             ["accepted, without effect here: --ddTracingEnabled, --syncPeriodSeconds"]
         );
         let config = of(&["-enable-leader-election", "false", "-workers=2"]);
-        assert_eq!((config.workers, config.election.on), (4, true));
+        assert_eq!((config.workers, config.election.on), (16, true));
         assert!(config.warnings[0].ends_with("as in -ddTracingEnabled=false"), "{config:?}");
     }
 

@@ -160,6 +160,11 @@ impl Book {
         self.lock().due.iter().take_while(|(at, _)| *at <= now).count()
     }
 
+    /// Whether somebody has waited for a turn since then.
+    pub fn waits_since(&self, then: Time) -> bool {
+        self.lock().due.first().is_some_and(|(at, _)| *at <= then)
+    }
+
     /// The recommenders that objects name.
     pub fn recommenders(&self) -> BTreeSet<String> {
         let pages = self.lock();
@@ -298,6 +303,7 @@ mod tests {
         let period = Duration::from_secs(15);
         let next = next_turn(&key, NOW, period);
         book.give_back(&key, seat, Some(next), NOW);
+        assert!(!book.waits_since(NOW) && book.waits_since(next));
         assert!(matches!(book.take(NOW), Turn::At(Some(at)) if at == next));
         // The same again, with another status, changes nothing; another spec does.
         let mut same = object("a", 5);

@@ -1,6 +1,9 @@
 //! What users are told: the status of an object, written when there is news, and events.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::Time;
@@ -21,6 +24,9 @@ use crate::{
 
 /// How often a status that somebody else changed meanwhile is worked out again.
 const TRIES: usize = 3;
+
+/// Somebody who has waited for so long is late: turns go before values that nobody waits for.
+const LATE: Duration = Duration::from_millis(500);
 
 impl Role {
     /// With what is written.
@@ -127,9 +133,14 @@ impl Role {
             status
         };
         let due = seat.written.map(|at| at.later(self.config.status_interval));
-        // A mere value is never in the way of what else is written, nor of anybody's turn.
         without_values(before) != without_values(after)
-            || (due.is_none_or(|due| due <= now) && self.permit.limiter().has_spare())
+            || (due.is_none_or(|due| due <= now) && self.has_time_for_values())
+    }
+
+    /// Whether a mere value is in the way neither of what else is written nor of anybody's turn.
+    fn has_time_for_values(&self) -> bool {
+        let since = self.clock.now().earlier(LATE);
+        self.permit.limiter().has_spare() && !self.book.waits_since(since)
     }
 
     /// Says something of an object alone: nothing was decided.
