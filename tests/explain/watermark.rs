@@ -44,14 +44,14 @@ fn held() -> Value {
         "heldUntil": "2027-01-15T08:00:20Z", "restrictions": ["upscale_capping", "forbidden_window"],
         "sources": [{
             "name": "requests{map[app:web]}", "value": "150", "low": "45", "high": "110",
-            "position": "above", "proposal": 8, "chosen": true,
+            "position": "above", "proposal": 8, "chosen": true, "since": "2027-01-15T07:59:20Z",
         }],
     })
 }
 
 #[test]
 fn a_decision_is_told_step_by_step_and_as_data() {
-    let report = WpaReport::of(("shop", "web"), &spec(10), &status(held()), NOW);
+    let report = WpaReport::of(("shop", "web"), &[].into(), &spec(10), &status(held()), NOW);
     let data = serde_json::to_value(&report).expect("JSON");
     assert_eq!(faults(&schema("explain-wpa.v1.json"), &data), Vec::<String>::new());
     assert_eq!(data["left"], json!([20, 260]));
@@ -64,10 +64,10 @@ fn a_decision_is_told_step_by_step_and_as_data() {
         "Deployment web, 2 to 10 replicas",
         "LEFT AS THEY ARE",
         "upscale_capping, forbidden_window",
-        "150, which is above them",
+        "150, which is above them, since 40 s ago",
         "45 to 110, tolerance included",
         "more in 20 s, fewer in 260 s",
-        "algorithm: average",
+        "`average` is what is mostly meant",
     ] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
@@ -81,14 +81,14 @@ fn what_is_wrong_with_it_is_a_finding() {
         "sources": [{"name": "requests{map[]}", "unknown": "empty", "message": "no metrics returned"}],
     });
     let codes = |spec: &WatermarkPodAutoscalerSpec, status: &WatermarkPodAutoscalerStatus| {
-        let report = WpaReport::of(("shop", "web"), spec, status, NOW);
+        let report = WpaReport::of(("shop", "web"), &[].into(), spec, status, NOW);
         report.findings.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
     };
     assert_eq!(codes(&spec(10), &status(unknown)), ["metric_unknown"]);
     assert_eq!(codes(&spec(1), &status(held())), ["invalid"]);
     assert_eq!(codes(&spec(10), &WatermarkPodAutoscalerStatus::default()), ["never_looked_at"]);
     // The original says nothing of how it came about.
-    let report = WpaReport::of(("shop", "web"), &spec(10), &status(Value::Null), NOW);
+    let report = WpaReport::of(("shop", "web"), &[].into(), &spec(10), &status(Value::Null), NOW);
     assert!(
         report.findings.is_empty()
             && report.notes.iter().any(|note| note.contains("plimsoll crds"))

@@ -1,6 +1,8 @@
 //! What there is to say about a watermark autoscaler, as data: `--output json` prints it, and the text is made from
 //! nothing else.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use plimsoll_storage::Time;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +12,7 @@ use crate::{
         wpa::{Condition, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     },
     explain::report::Finding,
-    watermark::{Rules, conditions, rules::fill_in, validation::validate},
+    watermark::{Options, Rules, conditions, doubts, rules::fill_in, validation::validate},
 };
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
@@ -59,6 +61,7 @@ impl WpaReport {
     /// About an object as it is at this time.
     pub fn of(
         (namespace, name): (&str, &str),
+        annotations: &BTreeMap<String, String>,
         spec: &WatermarkPodAutoscalerSpec,
         status: &WatermarkPodAutoscalerStatus,
         now: Time,
@@ -66,11 +69,15 @@ impl WpaReport {
         let filled = fill_in(spec);
         let rules = Rules::of(&filled);
         let last = status.last_scale_time.as_ref().map(conditions::time);
-        let left = |window: std::time::Duration| {
+        let left = |window: Duration| {
             let until = last.map(|last| last.later(window));
             until.map_or(0, |until| (until.nanos_since(now).max(0) + 999_999_999) / 1_000_000_000)
         };
         let target = &spec.scale_target_ref;
+        // What a period is does not matter to whether an annotation makes sense.
+        let (options, bad) = Options::read(annotations, Duration::from_secs(15));
+        let mut findings = findings(&format!("{namespace}/{name}"), &filled, status);
+        findings.extend(bad.iter().map(|bad| Finding::new("annotation_ignored", bad.to_string())));
         Self {
             schema_version: SCHEMA_VERSION,
             kind: "explain-wpa".to_owned(),
@@ -86,8 +93,8 @@ impl WpaReport {
             changes: (status.scaling_events_count, last),
             left: (left(rules.up_window), left(rules.down_window)),
             conditions: status.conditions.clone(),
-            findings: findings(&format!("{namespace}/{name}"), &filled, status),
-            notes: notes(spec, status),
+            findings,
+            notes: notes(&filled, &options, status),
         }
     }
 }
@@ -117,7 +124,11 @@ fn findings(
     findings
 }
 
-fn notes(spec: &WatermarkPodAutoscalerSpec, status: &WatermarkPodAutoscalerStatus) -> Vec<String> {
+fn notes(
+    filled: &WatermarkPodAutoscalerSpec,
+    options: &Options,
+    status: &WatermarkPodAutoscalerStatus,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if status.decision.is_none() && !status.conditions.is_empty() {
         notes.push(
@@ -126,13 +137,7 @@ fn notes(spec: &WatermarkPodAutoscalerSpec, status: &WatermarkPodAutoscalerStatu
                 .to_owned(),
         );
     }
-    let uses_pods = |kind: &str| kind == "Resource" || kind == "ContainerResource";
-    if spec.algorithm != "average" && spec.metrics.iter().any(|metric| uses_pods(&metric.kind)) {
-        notes.push(
-            "What all pods use together is compared with the marks, and multiplied by the number of pods: with metrics \
-             of pods, `algorithm: average` is mostly meant."
-                .to_owned(),
-        );
-    }
+    // The same as whoever writes the object is told.
+    notes.extend(doubts::find(filled, options));
     notes
 }

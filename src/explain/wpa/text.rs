@@ -1,6 +1,8 @@
 //! The report about a watermark autoscaler for people: plain lines that read well in 80 columns, without colour and in a
 //! pipe.
 
+use plimsoll_storage::Time;
+
 use super::report::WpaReport;
 use crate::{
     api::trace::{Trace, TracedSource},
@@ -20,7 +22,7 @@ pub fn render(report: &WpaReport, look: &Look) -> String {
     verdict(&mut out, report, look);
     if let Some(decision) = &report.decision {
         for source in &decision.sources {
-            one(&mut out, source, look);
+            one(&mut out, source, report.at, look);
         }
         steps(&mut out, report, decision, look);
     }
@@ -51,17 +53,20 @@ fn verdict(out: &mut String, report: &WpaReport, look: &Look) {
     put(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
-fn one(out: &mut String, source: &TracedSource, look: &Look) {
+fn one(out: &mut String, source: &TracedSource, now: Time, look: &Look) {
     let chosen = if source.chosen { "  this one holds" } else { "" };
     look.heading(out, &source.name, chosen.trim());
+    let since = source.since.as_ref().map(conditions::time);
+    let since = since.map_or_else(String::new, |since| format!(", since {}", ago(since, now)));
     if !source.unknown.is_empty() {
-        look.paragraph(out, &look.paint(RED, "unknown"), &source.message);
+        let message = format!("{}{since}", source.message);
+        look.paragraph(out, &look.paint(RED, "unknown"), &message);
         return;
     }
     let shown = |amount: Option<crate::quantity::Quantity>| {
         amount.map_or_else(|| "none".to_owned(), |amount| amount.to_string())
     };
-    let value = format!("{}, which is {}", shown(source.value), place(&source.position));
+    let value = format!("{}, which is {}{since}", shown(source.value), place(&source.position));
     look.paragraph(out, "value", &value);
     let marks = format!("{} to {}, tolerance included", shown(source.low), shown(source.high));
     look.paragraph(out, "marks", &marks);

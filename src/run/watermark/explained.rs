@@ -59,7 +59,8 @@ pub async fn explain(
         }
     };
     let status = object.status.clone().unwrap_or_default();
-    Ok(WpaReport::of((&namespace, name), &object.spec, &status, Clock::wall().now()))
+    let annotations = object.annotations();
+    Ok(WpaReport::of((&namespace, name), annotations, &object.spec, &status, Clock::wall().now()))
 }
 
 async fn hint(api: &Api<WatermarkPodAutoscaler>, name: &str) -> String {
