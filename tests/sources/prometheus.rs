@@ -105,7 +105,8 @@ async fn a_query_that_cannot_be_right_is_not_even_asked() {
 }
 
 #[tokio::test]
-async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_a_period() {
+async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for_most_of_a_period()
+{
     let server = Server::plain(|_| vector(&["1"]).after(Duration::from_millis(100))).await;
     let queries = queries(&server, limits());
     let at = |seconds: u64| NOW.later(Duration::from_secs(seconds));
@@ -113,7 +114,7 @@ async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_a_p
     let answers = futures::future::join_all(many).await;
     assert!(answers.iter().all(|answer| answer == &answers[0]));
     assert_eq!(server.asked().len(), 1);
-    queries.ask("up", at(14)).await.expect("kept");
+    queries.ask("up", at(13)).await.expect("kept");
     assert_eq!(server.asked().len(), 1, "it is of this period");
     queries.ask("up", at(15)).await.expect("asked anew");
     assert_eq!(server.asked().len(), 2);
@@ -123,6 +124,17 @@ async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_a_p
     queries.ask("up", at(200)).await.expect("asked anew");
     queries.ask("down", at(200)).await.expect("asked anew, though it was forgotten");
     assert_eq!(server.asked().len(), 5);
+}
+
+#[tokio::test]
+async fn whoever_asks_once_a_period_a_little_early_or_late_is_told_something_new_each_time() {
+    let server = Server::plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits());
+    for (turn, late) in [0, 300, 100, 0, 250, 50].into_iter().enumerate() {
+        let at = NOW.later(PERIOD * turn as u32).later(Duration::from_millis(late));
+        queries.ask("up", at).await.expect("it answers");
+        assert_eq!(server.asked().len(), turn + 1);
+    }
 }
 
 #[tokio::test]

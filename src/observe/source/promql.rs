@@ -37,6 +37,9 @@ pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
 
 /// An answer that nobody asked for in so many periods is forgotten.
 const FORGOTTEN: u32 = 4;
+/// An answer is good for so many tenths of a period. Whoever asks once a period does so a little earlier than a period after
+/// the last time as often as a little later, and would be told the same twice by an answer that is good for all of it.
+const TENTHS: u32 = 9;
 
 /// Asks a Prometheus.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ struct Told {
 
 impl Queries {
     /// Asks through this client, by whose limits no more than so many queries are under way at once. An answer is good
-    /// for less than one period. Half an answer is none, as a sum over half of the series would be too little; and
+    /// for nearly one period. Half an answer is none, as a sum over half of the series would be too little; and
     /// nobody waits for another attempt, as the next period is one.
     pub fn new(client: Client, period: Duration) -> Self {
         let client = client.insisting().with_attempts(1);
@@ -92,7 +95,8 @@ impl Queries {
     pub async fn ask(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
         let slot = self.slot(query, at);
         let mut told = slot.lock().await;
-        if let Some(told) = told.as_ref().filter(|told| self.is_within(told.at, at, 1)) {
+        let is_good = |told: &&Told| within(told.at, at, self.period * TENTHS / 10);
+        if let Some(told) = told.as_ref().filter(is_good) {
             return told.answer.clone();
         }
         let answer = self.fetch(query, at).await;
@@ -100,10 +104,9 @@ impl Queries {
         answer
     }
 
-    /// Whether less than so many periods are between two moments. Whoever asks at the same time may do so a little
-    /// earlier.
+    /// Whether less than so many periods are between two moments.
     fn is_within(&self, one: Time, other: Time, periods: u32) -> bool {
-        u128::from(one.nanos_since(other).unsigned_abs()) < (self.period * periods).as_nanos()
+        within(one, other, self.period * periods)
     }
 
     fn slot(&self, query: &str, now: Time) -> Slot {
@@ -162,6 +165,11 @@ impl Queries {
         }
         Ok(Answer::Sum { sum: sum.total.milli_value(), at: taken })
     }
+}
+
+/// Whether less time than this is between two moments. Whoever asks at the same time may do so a little earlier.
+fn within(one: Time, other: Time, less_than: Duration) -> bool {
+    u128::from(one.nanos_since(other).unsigned_abs()) < less_than.as_nanos()
 }
 
 fn failed(why: impl std::fmt::Display) -> Unknown {
