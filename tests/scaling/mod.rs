@@ -2,6 +2,7 @@
 //! their pods, and metrics come from an aggregated API.
 
 mod faults;
+mod monitor;
 mod objects;
 mod options;
 mod outages;
