@@ -48,8 +48,8 @@ async fn monitor(stage: &Stage, name: &str) {
     .await;
 }
 
-async fn is(stage: &Stage, name: &str, state: &str) {
-    let status = Patch::Merge(json!({"status": {"monitorState": state}}));
+async fn is(stage: &Stage, name: &str, word: &str) {
+    let status = Patch::Merge(json!({"status": {"monitorState": word}}));
     monitors(stage).patch_status(name, &PatchParams::default(), &status).await.expect("told");
 }
 
