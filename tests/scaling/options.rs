@@ -96,10 +96,8 @@ async fn a_value_that_is_too_old_changes_nothing_and_says_so() {
     assert_eq!(active.0, "False");
     let of = ["kind=\"wpa\"", "reason=\"metric_unknown\""];
     assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0]);
-    let stale = ["outcome=\"stale\""];
-    assert!(
-        stage.series("plimsoll_metric_outcomes_total", &stale).await.iter().sum::<f64>() > 30.0
-    );
+    let of = ["outcome=\"stale\""];
+    assert!(stage.series("plimsoll_metric_outcomes_total", &of).await.iter().sum::<f64>() > 30.0);
     stage.usage.at(stage.clock.now().into());
     stage.period().await;
     assert_eq!(stage.replicas("web").await, 8);
