@@ -1,11 +1,16 @@
 //! Objects as others left them: with finalizers, with gaps, with mistakes; and how they come and go.
 
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 
 use super::stage::{Stage, object};
 use crate::support::{not_run::not_run, wait};
 
+const DEFINITION: &str = "watermarkpodautoscalers.datadoghq.com";
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,4 +111,32 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
     stage.change("web", json!({"spec": {"dryRun": false}})).await;
     stage.scaled("web", 4).await;
     assert_eq!(stage.series("wpa_controller_dry_run", &[]).await, [0.0], "one series, not two");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() {
+    let Some(stage) = Stage::new("dropped", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    let definitions = Api::<CustomResourceDefinition>::all(stage.bed.client());
+    let mut definition =
+        serde_json::to_value(definitions.get(DEFINITION).await.expect("defined")).expect("JSON");
+    let status = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        ["status"]["properties"];
+    assert!(status.as_object_mut().expect("fields").remove("decision").is_some());
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).expect("one");
+    definitions.replace(DEFINITION, &PostParams::default(), &definition).await.expect("replaced");
+    stage.deployment("web", 2).await;
+    stage.metric("web", 75.0);
+    stage.create(&object("web", json!({}))).await;
+    // The server takes the new definition on a moment later.
+    wait::until("a status lacks the decision", || async {
+        stage.period().await;
+        stage.get("web").await.status.filter(|status| status.decision.is_none()).map(drop)
+    })
+    .await;
+    stage.seconds(60).await;
+    let before = stage.get("web").await.metadata.resource_version;
+    stage.seconds(600).await;
+    assert_eq!(stage.get("web").await.metadata.resource_version, before, "nothing is news");
 }
