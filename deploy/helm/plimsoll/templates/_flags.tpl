@@ -1,0 +1,158 @@
+{{/* The flags of the roles, from values. Each answers a YAML list, which may be empty. Takes the root. */}}
+
+{{- define "plimsoll.flags.recommender" -}}
+{{- with .Values.recommender -}}
+- --leader-elect-resource-namespace={{ $.Values.leases.namespace }}
+{{- if ne .name "default" }}
+- --recommender-name={{ .name }}
+{{- end }}
+{{- if ne .storage "checkpoint" }}
+- --storage={{ .storage }}
+- --prometheus-address={{ required "recommender.storage=prometheus needs prometheus.address" $.Values.prometheus.address }}
+{{- end }}
+{{- if .checkpointFallback }}
+- --checkpoint-fallback
+{{- end }}
+{{- if .capToLargestNode }}
+- --cap-to-largest-node
+{{- end }}
+{{- if or .externalMetrics.cpu .externalMetrics.memory }}
+- --use-external-metrics
+{{- end }}
+{{- with .externalMetrics.cpu }}
+- --external-metrics-cpu-metric={{ . }}
+{{- end }}
+{{- with .externalMetrics.memory }}
+- --external-metrics-memory-metric={{ . }}
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "plimsoll.flags.updater" -}}
+{{- with .Values.updater -}}
+- --leader-elect-resource-namespace={{ $.Values.leases.namespace }}
+- --recommender-heartbeat-namespace={{ $.Values.leases.namespace }}
+{{- if .dryRun }}
+- --dry-run
+{{- end }}
+{{- if .surge }}
+- --surge
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "plimsoll.flags.admission-controller" -}}
+{{- with .Values.admissionController -}}
+{{- if ne (int .port) 8000 }}
+- --port={{ .port }}
+{{- end }}
+- --webhook-service={{ include "plimsoll.fullname" $ }}-webhook
+- --webhook-timeout-seconds={{ .timeoutSeconds }}
+{{- if eq .failurePolicy "Fail" }}
+- --webhook-failure-policy-fail
+{{- end }}
+{{- if not .register }}
+- --register-webhook=false
+{{- end }}
+{{- if .certificates.existingSecret }}
+- --client-ca-file=/etc/tls-certs/ca.crt
+- --tls-cert-file=/etc/tls-certs/tls.crt
+- --tls-private-key=/etc/tls-certs/tls.key
+{{- else }}
+- --certificate-secret={{ include "plimsoll.fullname" $ }}-webhook-tls
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "plimsoll.flags.watermark" -}}
+{{- with .Values.watermark -}}
+{{- if .dryRun }}
+- --dry-run
+{{- end }}
+{{- with $.Values.prometheus.address }}
+- --prometheus-address={{ . }}
+{{- end }}
+{{- end -}}
+{{- end }}
+
+{{/*
+All flags of a component. Of several roles in one process each has its own behind its name: --updater.surge is --surge of
+the updater.
+*/}}
+{{- define "plimsoll.args" -}}
+{{- $root := .root -}}
+{{- $several := eq .component "all-in-one" -}}
+{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" -}}
+{{- $args := list -}}
+{{- if $several -}}
+{{- $args = append $args (printf "--roles=%s" (join "," .roles)) -}}
+{{- end -}}
+{{- if ne $root.Values.compat "plimsoll" -}}
+{{- $args = append $args (printf "--compat=%s" $root.Values.compat) -}}
+{{- end -}}
+{{- range $role := .roles -}}
+{{- $own := include (printf "plimsoll.flags.%s" $role) $root | fromYamlArray -}}
+{{- $own = concat $own (get $root.Values (get $keys $role)).args -}}
+{{- range $own -}}
+{{- $args = append $args (ternary (regexReplaceAll "^--?" . (printf "--%s." $role)) . $several) -}}
+{{- end -}}
+{{- end -}}
+{{- if $several -}}
+{{- $args = concat $args $root.Values.allInOne.args -}}
+{{- end -}}
+{{- with $args -}}
+{{ toYaml . }}
+{{- end -}}
+{{- end }}
+
+{{/* Environment of a component: what its roles read, then what was asked for. Takes the root, its roles and its key. */}}
+{{- define "plimsoll.env" -}}
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- if has "watermark" .roles }}
+- name: WATCH_NAMESPACE
+  value: {{ join "," .root.Values.watermark.namespaces | quote }}
+{{- with .root.Values.watermark.labelsAsTags }}
+- name: DD_LABELS_AS_TAGS
+  value: {{ join " " . | quote }}
+{{- end }}
+{{- with .root.Values.watermark.clusterName }}
+- name: K8S_CLUSTER_NAME
+  value: {{ quote . }}
+{{- end }}
+{{- end }}
+{{- if eq .root.Values.logging.format "json" }}
+- name: PLIMSOLL_FLAG_LOG_FORMAT
+  value: json
+{{- else if has "watermark" .roles }}
+- name: PLIMSOLL_FLAG_LOGENCODER
+  value: console
+{{- end }}
+{{- with .root.Values.logging.filter }}
+- name: PLIMSOLL_LOG
+  value: {{ quote . }}
+{{- end }}
+{{- with (get .root.Values .key).env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Ports of a component by name, as JSON. Takes the root and its name. */}}
+{{- define "plimsoll.ports" -}}
+{{- $webhook := .root.Values.admissionController.port -}}
+{{- if eq .component "recommender" -}}
+{{ dict "prometheus" 8942 | toJson }}
+{{- else if eq .component "updater" -}}
+{{ dict "prometheus" 8943 | toJson }}
+{{- else if eq .component "admission-controller" -}}
+{{ dict "prometheus" 8944 "webhook" $webhook | toJson }}
+{{- else if eq .component "watermark" -}}
+{{ dict "metrics" 8383 "health" 9440 | toJson }}
+{{- else if .root.Values.admissionController.enabled -}}
+{{ dict "prometheus" 8942 "webhook" $webhook | toJson }}
+{{- else -}}
+{{ dict "prometheus" 8942 | toJson }}
+{{- end -}}
+{{- end }}

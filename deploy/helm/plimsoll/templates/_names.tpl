@@ -1,0 +1,111 @@
+{{/* Names, labels and accounts of what is installed. */}}
+
+{{- define "plimsoll.name" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "plimsoll.fullname" -}}
+{{- $name := include "plimsoll.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+{{- end }}
+
+{{/* What selects the pods of a component. Takes the root and the component's name. */}}
+{{- define "plimsoll.selector" -}}
+app.kubernetes.io/name: {{ include "plimsoll.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Labels of every object of a component. */}}
+{{- define "plimsoll.labels" -}}
+{{ include "plimsoll.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "plimsoll.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+What is installed, as JSON: a list of components with `name`, `key` (of its values) and `roles`. A component is a role, or
+all of those that are enabled.
+*/}}
+{{- define "plimsoll.components" -}}
+{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" -}}
+{{- $roles := list -}}
+{{- range $role := list "recommender" "updater" "admission-controller" "watermark" -}}
+{{- if (get $.Values (get $keys $role)).enabled -}}
+{{- $roles = append $roles (dict "name" $role "key" (get $keys $role) "roles" (list $role)) -}}
+{{- end -}}
+{{- end -}}
+{{- if not $roles -}}
+{{- fail "no role is enabled: set recommender.enabled, updater.enabled, admissionController.enabled or watermark.enabled" -}}
+{{- end -}}
+{{- if .Values.allInOne.enabled -}}
+{{- $names := list -}}
+{{- range $roles -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- $roles = list (dict "name" "all-in-one" "key" "allInOne" "roles" $names) -}}
+{{- end -}}
+{{ $roles | toJson }}
+{{- end }}
+
+{{/* The component that a role is part of. */}}
+{{- define "plimsoll.home" -}}
+{{ if .root.Values.allInOne.enabled }}all-in-one{{ else }}{{ .role }}{{ end }}
+{{- end }}
+
+{{/* The account of a component, from its name and the key of its values. */}}
+{{- define "plimsoll.account" -}}
+{{- $account := (get .root.Values .key).serviceAccount -}}
+{{- $account.name | default (printf "%s-%s" (include "plimsoll.fullname" .root) .component) -}}
+{{- end }}
+
+{{/* The subject of a role's bindings. Takes the root, the role and the key of its values. */}}
+{{- define "plimsoll.subject" -}}
+- kind: ServiceAccount
+{{- if .root.Values.allInOne.enabled }}
+  name: {{ include "plimsoll.account" (dict "root" .root "component" "all-in-one" "key" "allInOne") }}
+{{- else }}
+  name: {{ include "plimsoll.account" (dict "root" .root "component" .role "key" .key) }}
+{{- end }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/*
+Whether an object is for this release to make: it is not there, or it is this release's. One that somebody else has made,
+as upstream does with its Leases, is used as it is and left behind as it is.
+*/}}
+{{- define "plimsoll.isOurs" -}}
+{{- $found := lookup .apiVersion .kind .namespace .name -}}
+{{- $notes := dig "metadata" "annotations" dict ($found | default dict) | default dict -}}
+{{- if not $found -}}
+true
+{{- else if and (eq (get $notes "meta.helm.sh/release-name") .root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Whether the watermark controller can be asked about an object of the release's own namespace. */}}
+{{- define "plimsoll.asksWatermark" -}}
+{{- with .Values.watermark -}}
+{{- if and .enabled (or (not .namespaces) (has $.Release.Namespace .namespaces)) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end }}
