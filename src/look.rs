@@ -1,6 +1,6 @@
 //! How text for people may look, and the few things that depend on it: colour, characters, line breaks.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
 /// Which characters may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +54,10 @@ impl Look {
         put(out, format_args!("\n{}{note}", self.paint(BOLD, title)));
     }
 
-    /// Text in lines that fit and read well, beside something that takes so many columns.
+    /// Text in lines that fit and read well, beside something that takes so many columns. Much of it is written by users:
+    /// what would move a cursor, or do worse to a terminal, is shown as its escape.
     pub fn wrap(&self, text: &str, beside: usize) -> Vec<String> {
-        wrap(text, self.width.min(LONGEST_LINE).saturating_sub(beside))
+        wrap(&harmless(text), self.width.min(LONGEST_LINE).saturating_sub(beside))
     }
 
     /// A label, and a text beside it in as many lines as it takes.
@@ -72,6 +73,23 @@ impl Look {
     pub fn plain<'a>(&self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.glyphs == Glyphs::Unicode { unicode } else { ascii }
     }
+}
+
+/// Text without anything that controls a terminal, but for white space.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let controls = |letter: char| letter.is_control() && !letter.is_whitespace();
+    if !text.contains(controls) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if controls(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Adds a line.

@@ -6,14 +6,14 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
 
 use crate::bed_nodes::{main_container, phase};
-use crate::support::nodes::{Behaviour, Run, is_ready};
+use crate::support::nodes::{Behaviour, Run, Variable, is_ready};
 use crate::support::{Bed, objects, wait};
 
 #[tokio::test]
 async fn a_pod_is_a_local_process_with_its_own_rights_and_reports_its_exit_code() {
     let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     let namespace = bed.namespace("process").await;
-    let run = Run::Process { entry_point: Vec::new() };
+    let run = Run::Process { entry_point: Vec::new(), environment: Vec::new() };
     bed.nodes().behave(&namespace, "", Behaviour { run, ..Behaviour::default() });
     let job = "
 metadata: {name: check}
@@ -47,7 +47,12 @@ spec:
 async fn a_deleted_process_is_asked_to_end_before_its_pod_goes() {
     let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     let namespace = bed.namespace("graceful").await;
-    let run = Run::Process { entry_point: vec!["sh".to_owned(), "-c".to_owned()] };
+    let entry_point = vec!["sh".to_owned(), "-c".to_owned()];
+    let environment = vec![
+        ("PLACE".to_owned(), Variable::Address),
+        ("WORD".to_owned(), Variable::Text("ready".to_owned())),
+    ];
+    let run = Run::Process { entry_point, environment };
     bed.nodes().behave(&namespace, "", Behaviour { run, ..Behaviour::default() });
     let folder = tempfile::tempdir().expect("a temporary folder");
     let said = folder.path().join("goodbye");
@@ -58,14 +63,15 @@ spec:
   containers:
   - name: main
     image: example/main
-    args: ['trap \"echo bye > {}; exit\" TERM; echo ready; while :; do sleep 0.05; done']
+    args: ['trap \"echo bye > {}; exit\" TERM; echo $WORD at $PLACE; while :; do sleep 0.05; done']
 ",
         said.display()
     );
     objects::create::<Pod>(bed.client(), &namespace, &yaml).await;
     let pod = bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;
     wait::until("the process listens", || async {
-        (bed.nodes().log(&pod, "main") == "ready").then_some(())
+        let port = bed.nodes().port(&pod, "main", "PLACE")?;
+        (bed.nodes().log(&pod, "main") == format!("ready at 127.0.0.1:{port}")).then_some(())
     })
     .await;
     let api = Api::<Pod>::namespaced(bed.client(), &namespace);

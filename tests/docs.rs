@@ -14,12 +14,12 @@ use plimsoll::{
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-fn page(path: &str) -> String {
+pub fn page(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Compares what stands between two markers of a page with what the code says; `UPDATE=1` writes it.
-fn generated(path: &str, name: &str, wanted: &str) {
+pub fn generated(path: &str, name: &str, wanted: &str) {
     let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
     let text = page(path);
     let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{path}: no {begin}"));
@@ -265,11 +265,13 @@ fn words(line: &str) -> Vec<String> {
 
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
-    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("there is documentation");
-    for entry in docs.filter_map(Result::ok) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
-            pages.push(format!("docs/{name}"));
+    for folder in ["docs", "docs/runbooks"] {
+        let docs = fs::read_dir(Path::new(ROOT).join(folder)).expect("there is documentation");
+        for entry in docs.filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
+                pages.push(format!("{folder}/{name}"));
+            }
         }
     }
     pages

@@ -9,9 +9,10 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 
 use plimsoll::{
     metrics::{
-        AdmissionMetrics, Cardinality, Health, HistoryState, LabelSet, ObjectMetrics, PassTotals,
-        QualitySample, RecommendationChange, RecommenderMetrics, Registry, Returned, ReviewTimes,
-        Tally, UpdatedVpa, UpdaterMetrics, VpaTraits, WatermarkMetrics, WatermarkObjects,
+        AdmissionMetrics, ApiCalls, Cardinality, Definition, Health, HistoryState, LabelSet,
+        ObjectMetrics, PassTotals, QualitySample, RecommendationChange, RecommenderMetrics,
+        Registry, Returned, ReviewTimes, Tally, Traffic, UpdatedVpa, UpdaterMetrics, VpaTraits,
+        WatermarkMetrics, WatermarkObjects,
     },
     recommend::estimate::Resource,
 };
@@ -57,13 +58,17 @@ fn registry() -> Registry {
         recommender.observe_change(&change);
     }
     let health = Health::new(&mut registry);
-    health.set_leader(true);
-    health.loop_succeeded(Time::from_secs(1_767_225_600));
-    health.set_loop_lag(Duration::from_millis(3));
+    health.pace().set_leader(true);
+    health.pace().succeeded(Time::from_secs(1_767_225_600));
+    health.pace().set_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
-    health.traffic().set_feed_objects("pods", 7);
-    health.traffic().feed("pods");
-    health.traffic().set_writes("status", "200", 1);
+    health.queries().begin(&["ok"]);
+    health.queries().observe("ok", Duration::from_millis(2));
+    let traffic = Traffic::new(&mut registry);
+    traffic.set_feed_objects("pods", 7);
+    traffic.feed("pods");
+    traffic.set_writes("status", "200", 1);
+    ApiCalls::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
     health.set_write_queue("status", 2);
     health.count_samples("counted", 12);
     health.count_oom_kill("pod", "counted");
@@ -113,6 +118,7 @@ fn updater(registry: &mut Registry) {
     updater.count_rewritten();
     updater.count_unreadable();
     updater.set_budget("disruption", 3, Some(100));
+    updater.set_budget("resize", 0, Some(500));
     updater.set_cluster_open(false);
     let mut totals = PassTotals::default();
     for in_place in [false, true] {
@@ -131,6 +137,16 @@ fn vpa(update_mode: Option<&str>) -> VpaTraits<'_> {
         matches_pods: true,
         unsupported_config: false,
     }
+}
+
+/// All families.
+pub fn definitions() -> Vec<Definition> {
+    registry().definitions()
+}
+
+/// A scrape in which every family has series.
+pub fn told() -> Exposition {
+    Exposition::parse(&scrape(registry()))
 }
 
 /// What the page of the documentation says of the families, as a table for each group.

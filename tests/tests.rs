@@ -7,8 +7,10 @@ mod bed_nodes;
 mod bed_peers;
 mod bed_processes;
 mod bed_usage;
+mod boards;
 mod command_line;
 mod crds;
+mod day;
 mod demo;
 mod deploy;
 mod differential;
@@ -22,11 +24,14 @@ mod model;
 mod prometheus;
 mod quantity;
 mod recommender;
+mod rules;
 mod scaling;
 mod schema;
 mod serve;
+mod several;
 mod sim;
 mod sources;
+mod status;
 mod storage;
 #[allow(
     dead_code,

@@ -9,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::{
     Client,
     api::{Api, PostParams},
+    core::Status,
 };
 
 /// How many questions are asked at the same time.
@@ -107,6 +108,20 @@ pub async fn may(client: &Client, rules: &[Rule]) -> Vec<Verdict> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let asked = rules.iter().map(|rule| ask(&reviews, rule.attributes()));
     stream::iter(asked.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
+}
+
+/// Refuses what the server would refuse: to make an object that is not there. Manifests make the objects that they give no
+/// right to make; until one is there, nothing has to be tried in vain.
+pub(super) async fn may_make<K>(api: &Api<K>, rule: Rule) -> kube::Result<()>
+where
+    K: Clone + kube::Resource,
+{
+    let verdicts = may(&api.clone().into_client(), &[rule]).await;
+    if verdicts.first() == Some(&Verdict::Denied) {
+        let why = "it is not there, and this process may not make it";
+        return Err(kube::Error::Api(Status::failure(why, "Forbidden").with_code(403).boxed()));
+    }
+    Ok(())
 }
 
 async fn ask(reviews: &Api<SelfSubjectAccessReview>, attributes: ResourceAttributes) -> Verdict {

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::{
     act::{
         Rule, WriteStats,
+        access::may_make,
         request::{self, Failed},
         writes::WriteKind,
     },
@@ -143,6 +144,8 @@ impl CertificateSecret {
             data: Some(data.collect()),
             ..Secret::default()
         };
+        let [.., create] = self.rules();
+        may_make(&self.secrets, create).await.map_err(|why| self.failed(why.into()))?;
         permit.acquire().await?;
         let parameters = PostParams::default();
         let asked = self.secrets.create(&parameters, &secret);

@@ -18,7 +18,9 @@ use tokio::sync::watch;
 
 use crate::{
     act::{
-        Fence, WriteStats, jitter,
+        Fence, WriteStats,
+        access::may_make,
+        jitter,
         lease::{self, Observed},
         writes::{Answer, WriteKind},
     },
@@ -44,12 +46,22 @@ pub struct Election {
     fence: Fence,
     stats: Arc<WriteStats>,
     turn: Arc<tokio::sync::Mutex<()>>,
+    says: Option<Says>,
     observed: Observed,
     /// Since when the lease is gone that another one had.
     absent: Option<Instant>,
     /// As this process wrote it last, when nobody is known to have written since.
     own: Option<Lease>,
     seen: watch::Sender<Seen>,
+}
+
+/// What is told with each renewal.
+struct Says(Box<dyn Fn() -> Option<(&'static str, String)> + Send + Sync>);
+
+impl std::fmt::Debug for Says {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Says")
+    }
 }
 
 /// What a step found.
@@ -71,6 +83,7 @@ impl Election {
             fence,
             stats: Arc::default(),
             turn: Arc::default(),
+            says: None,
             observed: Observed::default(),
             absent: None,
             own: None,
@@ -90,6 +103,16 @@ impl Election {
     #[must_use]
     pub fn with_turn(mut self, turn: Arc<tokio::sync::Mutex<()>>) -> Self {
         self.turn = turn;
+        self
+    }
+
+    /// Has the Lease tell this with each renewal: an annotation, whose text is asked for each time.
+    #[must_use]
+    pub fn saying(
+        mut self,
+        says: impl Fn() -> Option<(&'static str, String)> + Send + Sync + 'static,
+    ) -> Self {
+        self.says = Some(Says(Box::new(says)));
         self
     }
 
@@ -177,19 +200,29 @@ impl Election {
 
     /// Writes the lease over exactly the one that was read. `None` when it is another one by now.
     async fn claim(&mut self, read: &Lease) -> kube::Result<Option<Instant>> {
-        let Self { options, .. } = self;
+        let options = &self.options;
         let now = Clock::wall().now().into();
-        let claimed = lease::claimed(read, &options.identity, options.lease_duration, now);
+        let mut claimed = lease::claimed(read, &options.identity, options.lease_duration, now);
+        self.tell(&mut claimed);
         let sent = Instant::now();
         let answer = self.leases.replace(&options.name, &PostParams::default(), &claimed).await;
         self.count(&answer, sent);
         self.wrote(answer, sent)
     }
 
+    fn tell(&self, lease: &mut Lease) {
+        if let Some((key, text)) = self.says.as_ref().and_then(|says| (says.0)()) {
+            lease::annotate(lease, key, text);
+        }
+    }
+
     async fn create(&mut self) -> kube::Result<Step> {
         let ElectionOptions { name, namespace, identity, lease_duration, .. } = &self.options;
+        let [create, ..] = self.options.rules();
+        may_make(&self.leases, create).await?;
         let now = Clock::wall().now().into();
-        let first = lease::first(name, namespace, identity, *lease_duration, now);
+        let mut first = lease::first(name, namespace, identity, *lease_duration, now);
+        self.tell(&mut first);
         let sent = Instant::now();
         let answer = self.leases.create(&PostParams::default(), &first).await;
         self.count(&answer, sent);

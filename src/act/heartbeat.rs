@@ -19,7 +19,9 @@ use tokio::sync::Mutex;
 
 use crate::{
     act::{
-        Rule, Verdict, WriteStats, lease,
+        Rule, Verdict, WriteStats,
+        access::may_make,
+        lease,
         writes::{Answer, WriteKind},
     },
     clock::Clock,
@@ -175,6 +177,8 @@ impl Heartbeat {
         if !self.access.is_allowed() {
             return Ok((Beat::Off, None));
         }
+        let rule = Rule::new("create", "coordination.k8s.io", "leases").within(&self.namespace);
+        may_make(&self.leases, rule).await?;
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),

@@ -108,6 +108,12 @@ pub(super) fn claimed(lease: &Lease, identity: &str, duration: Duration, now: Ti
     claimed
 }
 
+/// Has a lease say this, beside whatever others keep on it.
+pub(super) fn annotate(lease: &mut Lease, key: &str, text: String) {
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(key.to_owned(), text);
+}
+
 /// The lease without a holder, for whoever comes next.
 pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
     let mut released = lease.clone();

@@ -17,6 +17,7 @@ use self::difference::{operations, trusted, webhook};
 use crate::{
     act::{
         Rule, WriteStats,
+        access::may_make,
         request::{self, Failed},
         writes::WriteKind,
     },
@@ -203,6 +204,8 @@ impl Registration {
             "metadata": {"name": NAME, "labels": self.wanted.labels},
             "webhooks": [webhook(&self.wanted, trusts)],
         }))?;
+        let [.., create] = Self::rules();
+        may_make(&self.configurations, create).await.map_err(Failed::from)?;
         permit.acquire().await?;
         let parameters = PostParams::default();
         let asked = self.configurations.create(&parameters, &object);

@@ -15,7 +15,9 @@ use plimsoll_storage::{Fenced, WritePermit};
 
 use crate::{
     act::{
-        WriteStats,
+        Rule, WriteStats,
+        access::may_make,
+        lease,
         request::{self, Failed},
         writes::WriteKind,
     },
@@ -51,6 +53,8 @@ pub struct WebhookLease {
     holder: String,
     interval: Duration,
     stats: Arc<WriteStats>,
+    /// An annotation that it has from then on.
+    says: Option<(&'static str, String)>,
 }
 
 impl WebhookLease {
@@ -69,6 +73,7 @@ impl WebhookLease {
             holder: holder.to_owned(),
             interval,
             stats: Arc::default(),
+            says: None,
         }
     }
 
@@ -77,6 +82,11 @@ impl WebhookLease {
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.stats = stats;
         self
+    }
+
+    /// Has the Lease tell this from the next renewal on.
+    pub fn say(&mut self, says: Option<(&'static str, String)>) {
+        self.says = says;
     }
 
     /// Says that the webhook is reachable. All of it takes one interval at most, as with upstream.
@@ -105,6 +115,9 @@ impl WebhookLease {
         let read = request::read(self.interval, self.leases.get_opt(&self.name)).await;
         let parameters = PostParams::default();
         let Some(mut lease) = read.map_err(failed)? else {
+            let rule = Rule::new("create", "coordination.k8s.io", "leases");
+            let made = may_make(&self.leases, rule.within(&self.namespace)).await;
+            made.map_err(|why| failed(why.into()))?;
             permit.acquire().await?;
             let first = self.first();
             let asked = self.leases.create(&parameters, &first);
@@ -115,6 +128,9 @@ impl WebhookLease {
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.holder.clone());
         spec.renew_time = Some(MicroTime(Clock::wall().now().into()));
+        if let Some((key, text)) = &self.says {
+            lease::annotate(&mut lease, key, text.clone());
+        }
         permit.acquire().await?;
         let asked = self.leases.replace(&self.name, &parameters, &lease);
         let renewed = request::write(&self.stats, KIND, self.interval, asked).await;

@@ -6,6 +6,7 @@ mod foreign;
 pub mod resources;
 mod schema;
 pub mod trace;
+pub mod vitals;
 pub mod vpa;
 pub mod wpa;
 

@@ -4,22 +4,17 @@
 use std::ffi::OsString;
 
 use super::{
-    Command, admission, explain, one_line, output::Problem, parse, recommender, updater, watermark,
+    Command, Exit, admission, explain, one_line, output::Problem, parse, recommender, refusal,
+    typed::Typed, updater, watermark,
 };
-use crate::run::{AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig};
+use crate::run::{
+    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, several::SeveralConfig,
+};
 
 /// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever
 /// runs one inside of another program.
 pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
-    let words = ["plimsoll", recommender::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::Recommender(arguments) => {
-            arguments.config(&typed, |_| String::new()).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of a recommender".to_owned()),
-    }
+    recommender_from(&words(flags), |_| String::new()).map_err(Problem::into_message)
 }
 
 /// The same for an admission controller. `variable` looks into the environment.
@@ -27,15 +22,7 @@ pub fn admission_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<AdmissionConfig, String> {
-    let words = ["plimsoll", admission::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::AdmissionController(arguments) => {
-            arguments.config(&typed, variable).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of an admission controller".to_owned()),
-    }
+    admission_from(&words(flags), variable).map_err(Problem::into_message)
 }
 
 /// The same for an updater. `variable` looks into the environment.
@@ -43,15 +30,7 @@ pub fn updater_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<UpdaterConfig, String> {
-    let words = ["plimsoll", updater::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::Updater(arguments) => {
-            arguments.config(&typed, variable).map_err(Problem::into_message)
-        }
-        _ => Err("these are no flags of an updater".to_owned()),
-    }
+    updater_from(&words(flags), variable).map_err(Problem::into_message)
 }
 
 /// The same for a watermark controller, which is in a namespace `default` unless `NAMESPACE` or a flag says another.
@@ -60,14 +39,79 @@ pub fn watermark_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<WatermarkConfig, String> {
-    let words = ["plimsoll", watermark::NAME].into_iter().chain(flags.iter().copied());
-    let (cli, typed) =
-        parse(words.map(OsString::from)).map_err(|error| one_line(&error.render().to_string()))?;
-    match cli.command {
-        Command::Watermark(arguments) => arguments
-            .config(&typed, variable, Some("default".to_owned()))
+    let home = Some("default".to_owned());
+    watermark_from(&words(flags), variable, home).map_err(Problem::into_message)
+}
+
+/// The same for several roles in one process.
+pub fn several_config(
+    flags: &[&str],
+    variable: impl Fn(&str) -> String + Copy,
+) -> Result<SeveralConfig, String> {
+    match parsed("run", &words(flags)) {
+        Ok((Command::Run(arguments), _)) => arguments
+            .config(variable, Some("default"))
+            .map(|(config, _)| config)
             .map_err(Problem::into_message),
-        _ => Err("these are no flags of a watermark controller".to_owned()),
+        Ok(_) => Err("this is another command".to_owned()),
+        Err(problem) => Err(problem.into_message()),
+    }
+}
+
+fn words(flags: &[&str]) -> Vec<OsString> {
+    flags.iter().map(OsString::from).collect()
+}
+
+fn parsed(role: &str, flags: &[OsString]) -> Result<(Command, Typed), Problem> {
+    let words = ["plimsoll", role].map(OsString::from).into_iter().chain(flags.iter().cloned());
+    let (cli, typed) = parse(words).map_err(|error| refusal(&error))?;
+    Ok((cli.command, typed))
+}
+
+/// For flags that lead to another command, such as `--help`.
+fn another(role: &str) -> Problem {
+    Problem::new(Exit::Usage, format!("these are no flags of the {role}; see --help"))
+}
+
+pub(super) fn recommender_from(
+    flags: &[OsString],
+    variable: impl Fn(&str) -> String,
+) -> Result<RecommenderConfig, Problem> {
+    match parsed(recommender::NAME, flags)? {
+        (Command::Recommender(arguments), typed) => arguments.config(&typed, variable),
+        _ => Err(another(recommender::NAME)),
+    }
+}
+
+pub(super) fn admission_from(
+    flags: &[OsString],
+    variable: impl Fn(&str) -> String,
+) -> Result<AdmissionConfig, Problem> {
+    match parsed(admission::NAME, flags)? {
+        (Command::AdmissionController(arguments), typed) => arguments.config(&typed, variable),
+        _ => Err(another(admission::NAME)),
+    }
+}
+
+pub(super) fn updater_from(
+    flags: &[OsString],
+    variable: impl Fn(&str) -> String,
+) -> Result<UpdaterConfig, Problem> {
+    match parsed(updater::NAME, flags)? {
+        (Command::Updater(arguments), typed) => arguments.config(&typed, variable),
+        _ => Err(another(updater::NAME)),
+    }
+}
+
+/// `home` is the namespace that the process is in, where it is known.
+pub(super) fn watermark_from(
+    flags: &[OsString],
+    variable: impl Fn(&str) -> String,
+    home: Option<String>,
+) -> Result<WatermarkConfig, Problem> {
+    match parsed(watermark::NAME, flags)? {
+        (Command::Watermark(arguments), typed) => arguments.config(&typed, variable, home),
+        _ => Err(another(watermark::NAME)),
     }
 }
 
@@ -97,6 +141,11 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Explain(arguments) => {
             explain::check(&arguments, &typed).map_err(Problem::into_message)
         }
-        Command::Demo(_) | Command::Crds(_) => Ok(()),
+        Command::Run(arguments) => {
+            let home = Some("default");
+            let (_, start) = arguments.config(variable, home).map_err(Problem::into_message)?;
+            if start.warnings.is_empty() { Ok(()) } else { Err(start.warnings.join("; ")) }
+        }
+        Command::Demo(_) | Command::Crds(_) | Command::Status(_) => Ok(()),
     }
 }

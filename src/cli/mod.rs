@@ -33,6 +33,8 @@ mod recommender;
 mod registration;
 mod role;
 mod rules;
+mod several;
+mod status;
 mod terminal;
 mod typed;
 mod updater;
@@ -49,7 +51,7 @@ use clap::{
 };
 
 pub use configured::{
-    admission_config, check, recommender_config, updater_config, watermark_config,
+    admission_config, check, recommender_config, several_config, updater_config, watermark_config,
 };
 pub use exit::Exit;
 
@@ -68,6 +70,9 @@ Examples:
   plimsoll admission-controller        give new pods what is recommended
   plimsoll updater --dry-run           what it would change of running pods
   plimsoll watermark --dry-run         what it would set replicas to
+  plimsoll run --roles=recommender,updater
+                                       several roles in one process
+  plimsoll status                      how the roles in a cluster are
   plimsoll explain vpa shop/web        why its numbers are what they are
   plimsoll explain pod shop/web-0      why the updater leaves it as it is
   plimsoll doctor --prometheus-address http://localhost:9090
@@ -100,6 +105,8 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
+    Run(several::RunArgs),
+    Status(status::StatusArgs),
     Updater(Box<updater::UpdaterArgs>),
     Watermark(Box<watermark::WatermarkArgs>),
 }
@@ -129,6 +136,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
+            Command::Run(arguments) => several::run(&arguments),
+            Command::Status(arguments) => status::run(&arguments, &terminal),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
             Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
         }
@@ -318,6 +327,8 @@ mod tests {
             explain::pod::EXAMPLES,
             explain::vpa::EXAMPLES,
             recommender::EXAMPLES,
+            several::EXAMPLES,
+            status::EXAMPLES,
             updater::EXAMPLES,
             watermark::EXAMPLES,
             watermark::switch::EXAMPLES,

@@ -178,6 +178,11 @@ enum Takes {
     Value,
 }
 
+/// Whether the next word belongs to a flag that has no value of its own.
+pub(super) fn needs_value(argument: &Arg) -> bool {
+    takes(argument) == Takes::Value
+}
+
 fn takes(argument: &Arg) -> Takes {
     if !argument.get_action().takes_values() {
         Takes::Nothing

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Subcommand};
 
+pub(super) use self::reach::home;
 use self::{
     log::LogArgs,
     reach::{LeaseArgs, ReachArgs},

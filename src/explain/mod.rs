@@ -12,6 +12,7 @@ pub mod compare;
 pub mod nearest;
 pub mod pod;
 pub mod report;
+pub mod status;
 pub mod text;
 pub mod walk;
 pub mod wpa;

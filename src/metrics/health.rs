@@ -1,33 +1,21 @@
 //! How a role's loop is: what Plimsoll tells beyond upstream, with as many series whatever the size of the cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use plimsoll_storage::Time;
 
 use super::{
+    calls::PrometheusCalls,
     definition::{Definition, counter, gauge},
     family::Family,
     labels::HistoryState,
+    pace::Pace,
     registry::Registry,
-    traffic::Traffic,
     value::{Counter, Gauge},
 };
 
 const NEVER: &str = "it has not happened yet";
 
-const LEADER: Definition = gauge(
-    "plimsoll_leader",
-    "1 while this replica may write, 0 while another one does. Of several roles in one process: the latest to tell.",
-);
-const LAST_SUCCESS: Definition = gauge(
-    "plimsoll_loop_last_success_timestamp_seconds",
-    "When the latest pass without an error ended, since the Unix epoch.",
-)
-.unit("seconds")
-.absent("no pass has succeeded yet");
-const LAG: Definition =
-    gauge("plimsoll_loop_lag_seconds", "How much later than planned the latest pass began.")
-        .unit("seconds");
 const HISTORY: Definition = gauge(
     "plimsoll_history_state",
     "1 for the state that the history as a whole is in, 0 for the others.",
@@ -62,11 +50,9 @@ const CHECKPOINTS_SAVED: Definition = gauge(
 /// How a role's loop is.
 #[derive(Debug)]
 pub struct Health {
-    leader: Arc<Gauge>,
-    last_success: Arc<Family<Gauge>>,
-    lag: Arc<Gauge>,
+    pace: Pace,
     history: Arc<Family<Gauge, 1>>,
-    traffic: Traffic,
+    queries: PrometheusCalls,
     queue: Arc<Family<Gauge, 1>>,
     samples: Arc<Family<Counter, 1>>,
     kills: Arc<Family<Counter, 2>>,
@@ -78,11 +64,9 @@ impl Health {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let health = Self {
-            leader: registry.gauge(LEADER),
-            last_success: registry.family(LAST_SUCCESS, 1),
-            lag: registry.gauge(LAG),
+            pace: Pace::new(registry, "recommender"),
             history: registry.family(HISTORY, HistoryState::ALL.len()),
-            traffic: Traffic::new(registry),
+            queries: PrometheusCalls::new(registry),
             queue: registry.family(QUEUE, 8),
             samples: registry.family(SAMPLES, 16),
             kills: registry.family(KILLS, 32),
@@ -93,19 +77,9 @@ impl Health {
         health
     }
 
-    /// This replica may write, or may not.
-    pub fn set_leader(&self, leads: bool) {
-        self.leader.set(f64::from(u8::from(leads)));
-    }
-
-    /// A pass ended well.
-    pub fn loop_succeeded(&self, at: Time) {
-        self.last_success.with([]).set(seconds(at));
-    }
-
-    /// A pass began this much later than planned.
-    pub fn set_loop_lag(&self, lag: Duration) {
-        self.lag.set(lag.as_secs_f64());
+    /// How the loop goes.
+    pub const fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// The history as a whole is so far.
@@ -115,9 +89,9 @@ impl Health {
         }
     }
 
-    /// What watches and writes are told by.
-    pub const fn traffic(&self) -> &Traffic {
-        &self.traffic
+    /// What a Prometheus is asked is told by.
+    pub const fn queries(&self) -> &PrometheusCalls {
+        &self.queries
     }
 
     /// So many writes of this kind wait.

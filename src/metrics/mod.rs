@@ -11,11 +11,13 @@
 //! so their series go when they go.
 
 pub mod admission;
+pub mod calls;
 pub mod definition;
 pub mod family;
 pub mod health;
 pub mod labels;
 pub mod objects;
+pub mod pace;
 pub mod process;
 pub mod quality;
 pub mod recommender;
@@ -27,11 +29,13 @@ pub mod value;
 pub mod watermark;
 
 pub use admission::{AdmissionMetrics, ReviewTimes};
+pub use calls::{ApiCalls, PrometheusCalls};
 pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
 pub use health::Health;
 pub use labels::{HistoryState, LabelSet};
 pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, UpdateRow, VpaRow};
+pub use pace::Pace;
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use registry::{Registry, Scrape};

@@ -32,6 +32,8 @@ pub struct ContainerRow<'a> {
     pub resource: Resource,
     /// What was decided last.
     pub figures: Figures,
+    /// Out-of-memory kills that count, since this process knows of the container.
+    pub kills: u64,
     /// The request as pods have it now, in cores or bytes, if any is known. One family alone wants it, and it takes a
     /// look at all pods.
     pub request: &'a dyn Fn(Resource) -> Option<f64>,
@@ -48,6 +50,8 @@ pub struct VpaRow<'a> {
     pub history_state: HistoryState,
     /// Age of its latest sample, if there is one.
     pub staleness_seconds: Option<f64>,
+    /// Pods that it is about, without those that have ended.
+    pub pods: usize,
 }
 
 /// What holds updates of one VPA back.
@@ -80,6 +84,34 @@ pub trait Objects: Send + Sync {
         _visit: &mut dyn FnMut(UpdateRow<'_>),
     ) -> Option<VpaKey> {
         None
+    }
+}
+
+/// The rows of two roles, of which only one has any of each kind.
+struct Both(Arc<dyn Objects>, Arc<dyn Objects>);
+
+impl Objects for Both {
+    fn vpas(&self, after: Option<&VpaKey>, visit: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
+        let next = self.0.vpas(after, visit);
+        self.1.vpas(after, visit).or(next)
+    }
+
+    fn containers(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<VpaKey> {
+        let next = self.0.containers(after, visit);
+        self.1.containers(after, visit).or(next)
+    }
+
+    fn updates(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(UpdateRow<'_>),
+    ) -> Option<VpaKey> {
+        let next = self.0.updates(after, visit);
+        self.1.updates(after, visit).or(next)
     }
 }
 
@@ -124,6 +156,13 @@ impl ObjectMetrics {
     /// Prints this state.
     pub fn new(state: Arc<dyn Objects>, cardinality: Cardinality) -> Self {
         Self { state, cardinality }
+    }
+
+    /// Prints what another role of the process knows as well. What one of them has rows of, the other has none of: one
+    /// recommends, and the other updates.
+    pub(super) fn beside(self, other: &Self) -> Self {
+        let state = Arc::new(Both(self.state, Arc::clone(&other.state)));
+        Self { state, cardinality: self.cardinality }
     }
 
     /// What is taken from each row for a family, if it is printed at all.

@@ -1,6 +1,6 @@
 //! All families of a process, and one scrape of them: chunk after chunk, each rendered when there is room for it.
 
-use std::{fmt, sync::Arc, vec};
+use std::{any::Any, collections::HashMap, fmt, sync::Arc, vec};
 
 use bytes::Bytes;
 
@@ -24,6 +24,8 @@ const BUILD_INFO: Definition =
 pub struct Registry {
     /// In order of their names.
     families: Vec<Arc<dyn Collected>>,
+    /// The same, as what they are.
+    typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
     watermarks: Option<Arc<WatermarkObjects>>,
 }
@@ -44,7 +46,8 @@ impl Default for Registry {
 impl Registry {
     /// What every process has: its own use of the machine, and its version.
     pub fn new() -> Self {
-        let mut registry = Self { families: Vec::new(), objects: None, watermarks: None };
+        let mut registry =
+            Self { families: Vec::new(), typed: HashMap::new(), objects: None, watermarks: None };
         for family in process::families() {
             registry.add(family);
         }
@@ -53,15 +56,20 @@ impl Registry {
         registry
     }
 
-    /// A new family of at most `limit` series. It is not printed until it has one.
+    /// A family of at most `limit` series, which all roles share that ask for it. It is not printed until it has one.
     pub fn family<V: Value + 'static, const LABELS: usize>(
         &mut self,
         definition: Definition,
         limit: usize,
     ) -> Arc<Family<V, LABELS>> {
-        let family = Arc::new(Family::new(definition, limit));
-        self.add(family.clone());
-        family
+        let name = definition.name;
+        let known = self.typed.get(name).cloned().and_then(|known| known.downcast().ok());
+        known.unwrap_or_else(|| {
+            let family = Arc::new(Family::new(definition, limit));
+            self.typed.insert(name, family.clone());
+            self.add(family.clone());
+            family
+        })
     }
 
     /// A new counter without labels.
@@ -81,7 +89,11 @@ impl Registry {
 
     /// From now on objects are part of every scrape.
     pub fn add_objects(&mut self, objects: ObjectMetrics) {
-        self.objects = Some(Arc::new(objects));
+        let both = match &self.objects {
+            Some(before) => objects.beside(before),
+            None => objects,
+        };
+        self.objects = Some(Arc::new(both));
     }
 
     /// From now on the objects of a watermark controller are part of every scrape.

@@ -15,6 +15,7 @@ use super::{
     registry::Registry,
     value::{Counter, Gauge, Histogram},
 };
+use crate::update::guard::Harm;
 
 const NEVER: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
@@ -110,8 +111,7 @@ const HARM: Definition = counter(
     "plimsoll_updater_harm_total",
     "How often pods that were changed got worse, so that their workload is left alone.",
 )
-.labels(&["harm"], "up to 8")
-.absent(NEVER);
+.labels(&["harm"], "6");
 const REWRITTEN: Definition = counter(
     "plimsoll_updater_rewritten_total",
     "How often somebody else wrote other values, so that the workload is left alone.",
@@ -178,6 +178,11 @@ impl UpdaterMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let modes = MODES_OR_NONE * SIZES;
+        let harm: Arc<Family<Counter, 1>> = registry.family(HARM, Harm::ALL.len());
+        for one in Harm::ALL {
+            // There before the first of them, so that it is an increase.
+            harm.with([one.word()]);
+        }
         Self {
             controlled: registry.family(CONTROLLED, modes),
             evictable: registry.family(EVICTABLE, modes),
@@ -193,15 +198,15 @@ impl UpdaterMetrics {
             infeasible: registry.family(INFEASIBLE, MOST_VPAS),
             admission_invalid: registry.family(ADMISSION_INVALID, 2),
             steps: registry.family(STEPS, 6),
-            actions: registry.family(ACTIONS, 32),
+            actions: registry.family(ACTIONS, 40),
             skipped: registry.family(SKIPPED, 64),
-            harm: registry.family(HARM, 8),
+            harm,
             rewritten: registry.counter(REWRITTEN),
             open: registry.gauge(OPEN),
             cluster_open: registry.gauge(CLUSTER_OPEN),
             used: registry.family(USED, 2),
             allowed: registry.family(ALLOWED, 2),
-            heartbeats: registry.family(HEARTBEATS, 5),
+            heartbeats: registry.family(HEARTBEATS, 6),
             unreadable: registry.counter(UNREADABLE),
         }
     }
@@ -235,6 +240,13 @@ impl UpdaterMetrics {
             self.heartbeats.with([state]).set(vpas);
         }
         self.open.set(totals.breakers);
+    }
+
+    /// What is told of the cluster by whoever leads is told by another one from now on.
+    pub fn stand_by(&self) {
+        self.tell(&PassTotals::default());
+        self.used.each(|gauge| gauge.set(0.0));
+        self.set_cluster_open(false);
     }
 
     /// Makes the counters of a VPA visible before anything is counted.

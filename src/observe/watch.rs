@@ -2,29 +2,30 @@
 //!
 //! ```text
 //!   API server ─▶ kube's watcher: resumes, lists again after a 410, waits longer each time
-//!                   └▶ watch: streamed list or else pages, unreadable objects named ─▶ apply(Change), Feed
+//!                   └▶ follow: streamed list or else pages, unreadable objects named ─▶ Hears
+//!                        ├▶ one role alone: Direct ─▶ apply(Change), Feed
+//!                        └▶ several in one process: shared, the text of each object ─▶ Direct of each
 //! ```
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+mod fields;
+mod follow;
+mod shared;
+mod text;
 
-use futures::StreamExt as _;
+use std::{fmt::Debug, pin::pin};
+
 use kube::{
-    Api, Resource, ResourceExt as _,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Config, Event, InitialListStrategy, ListSemantic, watcher},
-    },
+    Resource,
+    runtime::watcher::{Config, InitialListStrategy, ListSemantic},
 };
 use serde::de::DeserializeOwned;
 
-use super::{feed::Feed, guard::Guarded};
-
-/// A streamed list that ends before it is complete is no error to kube, which would ask again at once and for ever.
-const BETWEEN_BROKEN_LISTS: Duration = Duration::from_secs(1);
-
-/// So many refusals in a row of a kind that says nothing about streamed lists, and they are given up all the same:
-/// somebody between us and the API server may dislike them in words of his own.
-const REFUSALS: u32 = 3;
+pub use self::shared::{Objects, Reader};
+use self::{
+    follow::{Direct, follow_on},
+    shared::Line,
+};
+use super::feed::Feed;
 
 /// What happened to the objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,167 +96,26 @@ impl Options {
 /// Watches until `shutdown` is ready, and never gives up before. Every object goes to `apply` without its managed
 /// fields; none is kept here. The watch waits while `apply` works.
 pub async fn watch<K>(
-    api: Api<Guarded<K>>,
+    objects: impl Into<Objects<K>>,
     options: Options,
     feed: &Feed,
-    mut apply: impl FnMut(Change<K>) + Send,
+    apply: impl FnMut(Change<K>) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    let objects = objects.into();
+    let mut direct = Direct::new(feed, apply);
     let mut shutdown = pin!(shutdown);
-    let mut streams = true;
-    loop {
-        let follow = follow(&api, options.config(streams), streams, feed, &mut apply);
-        tokio::select! {
-            biased;
-            () = &mut shutdown => return,
-            end = follow => match end {
-                End::Expired => {}
-                End::NoStreams(why) => {
-                    feed.no_longer_streams(&why);
-                    streams = false;
-                }
-            }
+    let watching = async {
+        match objects.line.zip(Line::filter(&options)) {
+            Some((line, filter)) => line.listen(filter, &mut direct).await,
+            None => follow_on(&objects.api, &options, &mut direct).await,
         }
-    }
-}
-
-/// Why a watch has to begin anew.
-enum End {
-    /// The server has forgotten the changes since the last one, and says so before the watch begins. kube would ask for
-    /// the same changes again and again.
-    Expired,
-    /// Streamed lists are refused, in these words.
-    NoStreams(String),
-}
-
-/// Follows the changes for as long as that is possible.
-async fn follow<K>(
-    api: &Api<Guarded<K>>,
-    config: Config,
-    streams: bool,
-    feed: &Feed,
-    apply: &mut (impl FnMut(Change<K>) + Send),
-) -> End
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let mut events = pin!(watcher(api.clone(), config).default_backoff());
-    // Whether a list has begun and neither ended nor failed; whether one was ever complete.
-    let (mut is_listing, mut has_listed) = (false, false);
-    let mut refusals = 0;
-    loop {
-        let Some(event) = events.next().await else {
-            // kube's watcher has no end; if it had one, it would be a connection that was lost.
-            return End::Expired;
-        };
-        match event {
-            Ok(Event::Init) => {
-                if is_listing && streams {
-                    feed.fails("a streamed list ended before it was complete");
-                    tokio::time::sleep(BETWEEN_BROKEN_LISTS).await;
-                }
-                is_listing = true;
-                feed.begins();
-                apply(Change::Restart);
-            }
-            Ok(Event::InitApply(object) | Event::Apply(object)) => put(object, feed, apply),
-            Ok(Event::Delete(object)) => {
-                let (namespace, name) = place(&object);
-                feed.arrives(&namespace, &name);
-                apply(Change::Gone { namespace, name, uid: object.uid() });
-            }
-            Ok(Event::InitDone) => {
-                (is_listing, has_listed) = (false, true);
-                feed.completes();
-                apply(Change::Complete);
-            }
-            Err(error) => {
-                let words = error_text(&error);
-                feed.fails(&words);
-                is_listing = false;
-                if is_expired(&error) && has_listed {
-                    return End::Expired;
-                }
-                if streams && !has_listed {
-                    match refusal(&error) {
-                        Some(Refusal::OfStreaming) => return End::NoStreams(words),
-                        Some(Refusal::OfSomething) => refusals += 1,
-                        None => {}
-                    }
-                    if refusals >= REFUSALS {
-                        return End::NoStreams(words);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn put<K>(object: Guarded<K>, feed: &Feed, apply: &mut (impl FnMut(Change<K>) + Send))
-where
-    K: Resource,
-{
-    let (namespace, name) = place(&object);
-    match object.0 {
-        Ok(mut object) => {
-            feed.arrives(&namespace, &name);
-            object.meta_mut().managed_fields = None;
-            apply(Change::Put(object));
-        }
-        Err(malformed) => {
-            let reason = malformed.reason;
-            feed.is_unreadable(&namespace, &name, &reason);
-            apply(Change::Unreadable { namespace, name, reason });
-        }
-    }
-}
-
-fn place<K: Resource>(object: &K) -> (String, String) {
-    let metadata = object.meta();
-    let text = |of: &Option<String>| of.clone().unwrap_or_default();
-    (text(&metadata.namespace), text(&metadata.name))
-}
-
-enum Refusal {
-    /// The server will never stream lists.
-    OfStreaming,
-    /// It does not answer this request, whatever the reason.
-    OfSomething,
-}
-
-/// Whether the changes that were asked for are too old.
-fn is_expired(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
-}
-
-/// What an error says about streamed lists. Rights that are missing, a kind that does not exist yet, a version that
-/// is too old and a server that is busy say nothing.
-fn refusal(error: &watcher::Error) -> Option<Refusal> {
-    let (watcher::Error::WatchStartFailed(kube::Error::Api(status))
-    | watcher::Error::WatchFailed(kube::Error::Api(status))
-    | watcher::Error::WatchError(status)) = error
-    else {
-        return None;
     };
-    match status.code {
-        401 | 403 | 404 | 408 | 410 | 429 => None,
-        400..500 => Some(Refusal::OfStreaming),
-        _ => Some(Refusal::OfSomething),
-    }
-}
-
-/// One line, with the words of the server where it said something.
-fn error_text(error: &watcher::Error) -> String {
-    use watcher::Error::{
-        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
-    };
-    match error {
-        InitialListFailed(why) => format!("the list failed: {}", super::items::words(why)),
-        WatchStartFailed(why) => format!("the watch was not begun: {}", super::items::words(why)),
-        WatchFailed(why) => format!("the watch broke off: {}", super::items::words(why)),
-        WatchError(status) => format!("the watch was ended: {}", status.message),
-        NoResourceVersion => error.to_string(),
+    tokio::select! {
+        biased;
+        () = &mut shutdown => {}
+        () = watching => {}
     }
 }

@@ -34,6 +34,7 @@ use std::{
 pub(super) use self::matching::{goes_before, has_boost, is_off};
 use anyhow::{Result, anyhow};
 use kube::Client;
+use rustls::ServerConfig;
 
 use self::{
     certificates::Certificates,
@@ -48,6 +49,7 @@ use self::{
 };
 use super::{
     client,
+    desk::{Desk, Member, bind},
     pulse::Pulse,
     quotas::Quotas,
     shown::{show_feeds, show_writes},
@@ -56,10 +58,10 @@ use super::{
 use crate::{
     act::{Fence, Limiter, Permit, Registration, WriteStats},
     clock::Clock,
-    metrics::{AdmissionMetrics, Registry, Traffic},
-    observe::{controllers::Controllers, target::Targets},
+    metrics::{AdmissionMetrics, Traffic},
+    observe::{controllers::Controllers, target::Targets, watch::Reader},
     serve::{
-        Admin, Webhook,
+        Webhook,
         webhook::{Keyring, Reviews, certified, server_config},
     },
 };
@@ -69,6 +71,7 @@ pub struct Role {
     config: AdmissionConfig,
     clock: Clock,
     client: Client,
+    reader: Reader,
     source: CertificateSource,
     feeds: Feeds,
     seen: Seen,
@@ -122,44 +125,57 @@ pub async fn connect(config: &AdmissionConfig) -> Result<Client> {
 
 /// Starts all parts, with time from this clock.
 pub async fn start(config: AdmissionConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = Admin::bind(&config.address.to_string()).await?;
+    let admin = bind(&config.address).await?;
+    let mut desk = Desk::alone(client, clock);
+    let mut running = prepare(config, &mut desk).await?.begin(admin.address());
+    let stop = running.holders.stop();
+    desk.serve(vec![admin], &stop, running.holders.tasks());
+    Ok(running)
+}
+
+/// An admission controller that does nothing yet, but for its port.
+pub(super) struct Prepared {
+    role: Arc<Role>,
+    webhook: Webhook,
+    tls: ServerConfig,
+}
+
+/// Puts the parts together.
+pub(super) async fn prepare(config: AdmissionConfig, desk: &mut Desk) -> Result<Prepared> {
     let webhook = Webhook::bind(&config.listen.to_string()).await?.with_limits(config.limits);
-    let (address, webhook_address) = (admin.address(), webhook.address());
     let source = source(&config)?;
-    let mut registry = Registry::new();
-    let (metrics, traffic) = (AdmissionMetrics::new(&mut registry), Traffic::new(&mut registry));
-    let registry = Arc::new(registry);
-    let tls = &config.tls;
     let keyring = Arc::new(Keyring::default());
-    let tls = server_config(tls.minimum, &tls.ciphers, Arc::clone(&keyring))?;
-    let parts = Parts { client, clock, source, metrics, traffic, keyring, webhook_address };
-    let role = Arc::new(Role::new(config, parts));
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        %address,
-        webhook = %webhook_address,
-        certificates = ?source,
-        "admission controller starts"
-    );
+    let tls = server_config(config.tls.minimum, &config.tls.ciphers, Arc::clone(&keyring))?;
+    let role = Arc::new(Role::new(config, desk, source, keyring, webhook.address()));
+    desk.add(Arc::clone(&role) as _);
+    Ok(Prepared { role, webhook, tls })
+}
 
-    let (mut servers, mut workers, mut holders) = (Group::new(), Group::new(), Group::new());
-    let (serve_stop, work_stop, hold_stop) = (servers.stop(), workers.stop(), holders.stop());
-
-    let scraped = Arc::clone(&role);
-    let exposition = Arc::new(move || {
-        scraped.refresh();
-        registry.scrape()
-    });
-    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
-    let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
-        .route("", "pods", Arc::new(Pods(Arc::clone(&role))))
-        .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(Vpas(Arc::clone(&role))))
-        .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(Wpas(Arc::clone(&role))));
-    servers.tasks().spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
-    role.start_feeds(&work_stop, workers.tasks());
-    workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
-    Ok(Running { role, address, servers, workers, holders })
+impl Prepared {
+    /// Starts its tasks. It is scraped and probed there.
+    pub fn begin(self, address: SocketAddr) -> Running {
+        let Self { role, webhook, tls } = self;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            %address,
+            webhook = %role.webhook_address,
+            certificates = ?role.source,
+            "admission controller starts"
+        );
+        let (mut servers, mut workers, holders) = (Group::new(), Group::new(), Group::new());
+        let (serve_stop, work_stop) = (servers.stop(), workers.stop());
+        let (pods, vpas, wpas) =
+            (Pods(Arc::clone(&role)), Vpas(Arc::clone(&role)), Wpas(Arc::clone(&role)));
+        let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
+            .route("", "pods", Arc::new(pods))
+            .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(vpas))
+            .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(wpas));
+        servers.tasks().spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
+        role.start_feeds(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
+        Running { role, address, servers, workers, holders }
+    }
 }
 
 /// Where certificates come from: as it was said, or from files where there are any.
@@ -209,19 +225,16 @@ impl Running {
     }
 }
 
-struct Parts {
-    client: Client,
-    clock: Clock,
-    source: CertificateSource,
-    metrics: AdmissionMetrics,
-    traffic: Traffic,
-    keyring: Arc<Keyring>,
-    webhook_address: SocketAddr,
-}
-
 impl Role {
-    fn new(config: AdmissionConfig, parts: Parts) -> Self {
-        let Parts { client, clock, source, metrics, traffic, keyring, webhook_address } = parts;
+    fn new(
+        config: AdmissionConfig,
+        desk: &mut Desk,
+        source: CertificateSource,
+        keyring: Arc<Keyring>,
+        webhook_address: SocketAddr,
+    ) -> Self {
+        let metrics = AdmissionMetrics::new(&mut desk.registry);
+        let (client, clock) = (desk.client.clone(), desk.clock.clone());
         let limiter = Limiter::new(config.qps, config.burst);
         // Every replica serves, and what they write together is made for that: there is no election.
         let permit = Permit::new(Fence::open(), limiter.clone());
@@ -236,7 +249,7 @@ impl Role {
             gate,
             crate::observe::scale::Lifetimes::default(),
         );
-        let stats: Arc<WriteStats> = Arc::default();
+        let stats = Arc::clone(&desk.stats);
         let registration = config
             .registration
             .clone()
@@ -245,6 +258,7 @@ impl Role {
             config,
             clock,
             client,
+            reader: desk.reader.clone(),
             source,
             feeds: Feeds::new(),
             seen: Seen::default(),
@@ -257,7 +271,7 @@ impl Role {
             reached: Reached::default(),
             webhook_address,
             metrics,
-            traffic,
+            traffic: desk.traffic.clone(),
             stats,
             pulse: Pulse::default(),
             quotas: Quotas::default(),
@@ -290,8 +304,9 @@ impl Role {
             }
         }
     }
+}
 
-    /// Brings gauges up to what is now, for a scrape.
+impl Member for Role {
     fn refresh(&self) {
         show_feeds(&self.traffic, self.feeds.needed().chain(self.quotas.feed()));
         self.traffic.set_feed_objects(self.feeds.vpas.name(), self.seen.vpa_count());

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Client, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 
 use super::tasks::{Stop, Tasks};
@@ -13,8 +13,7 @@ use crate::observe::{
         SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
     },
     feed::Feed,
-    guard::Guarded,
-    watch::{Change, Options, watch},
+    watch::{Change, Options, Reader, watch},
 };
 
 const KINDS: [&str; 7] = [
@@ -32,20 +31,9 @@ pub(super) fn feeds() -> Vec<Arc<Feed>> {
     KINDS.map(|name| Arc::new(Feed::new(name))).to_vec()
 }
 
-/// All of one namespace, or of the cluster.
-pub(super) fn api<K>(client: &Client, only: Option<&str>) -> Api<Guarded<K>>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
-    match only {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
-}
-
 /// What all of these watches have in common.
 struct Start<'a> {
-    client: &'a Client,
+    reader: &'a Reader,
     only: Option<&'a str>,
     controllers: &'a Arc<Controllers>,
     stop: &'a Stop,
@@ -53,14 +41,14 @@ struct Start<'a> {
 
 /// Starts them, with the feeds from [`feeds`]. They end when told to stop.
 pub(super) fn start(
-    client: &Client,
+    reader: &Reader,
     only: Option<&str>,
     controllers: &Arc<Controllers>,
     feeds: &[Arc<Feed>],
     stop: &Stop,
     tasks: &mut Tasks,
 ) {
-    let start = Start { client, only, controllers, stop };
+    let start = Start { reader, only, controllers, stop };
     let mut feeds = feeds.iter();
     start.kind::<SlimDaemonSet>(feeds.next(), tasks);
     start.kind::<SlimDeployment>(feeds.next(), tasks);
@@ -83,11 +71,11 @@ impl Start<'_> {
             + 'static,
     {
         let Some(feed) = feed.cloned() else { return };
-        let api = api::<K>(self.client, self.only);
+        let objects = self.reader.objects::<K>(self.only);
         let (controllers, ended) = (Arc::clone(self.controllers), self.stop.stopped());
         tasks.spawn(async move {
             let apply = |change| change_controller(&controllers, change);
-            watch(api, Options::default(), &feed, apply, ended).await;
+            watch(objects, Options::default(), &feed, apply, ended).await;
         });
     }
 }

@@ -2,19 +2,24 @@
 
 pub mod admission;
 mod annotations;
+mod calls;
 mod client;
 pub mod cluster;
 pub mod config;
 mod controllers;
+mod desk;
 pub mod doctor;
 pub mod explain;
 pub mod prometheus;
 mod pulse;
 mod quotas;
 pub mod recommender;
+pub mod several;
 mod shown;
+pub mod status;
 mod tasks;
 pub mod updater;
+mod vitals;
 pub mod watermark;
 
 pub use admission::config::AdmissionConfig;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
 
-use super::{controllers::api, tasks::Stop};
+use super::tasks::Stop;
 use crate::{
     act::{Rule, Verdict, may},
     fit::quota::Quota,
@@ -13,7 +13,7 @@ use crate::{
         feed::Feed,
         mirror::{Filed, Mirror},
         resource_quota::SlimResourceQuota,
-        watch::{self as watches, Change, Options},
+        watch::{self as watches, Change, Options, Reader},
     },
 };
 
@@ -60,7 +60,14 @@ impl Quotas {
 
     /// Watches them in one namespace, or in all, if that is allowed, until told to stop. `lost` is what happens where it
     /// is not.
-    pub async fn keep_watching(&self, client: &Client, only: Option<&str>, lost: &str, stop: Stop) {
+    pub async fn keep_watching(
+        &self,
+        client: &Client,
+        reader: &Reader,
+        only: Option<&str>,
+        lost: &str,
+        stop: Stop,
+    ) {
         let rules = ["list", "watch"].map(|verb| {
             let rule = Rule::new(verb, "", "resourcequotas");
             only.map_or(rule.clone(), |namespace| rule.within(namespace))
@@ -75,7 +82,7 @@ impl Quotas {
             self.denied.send_replace(true);
             return;
         }
-        let quotas = api::<SlimResourceQuota>(client, only);
+        let quotas = reader.objects::<SlimResourceQuota>(only);
         let apply = |change| self.change(change);
         watches::watch(quotas, Options::default(), &self.feed, apply, stop.stopped()).await;
     }

@@ -50,18 +50,19 @@ use self::{
 use super::{
     client,
     config::RecommenderConfig,
+    desk::{Desk, Member, bind},
     pulse::Pulse,
     shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
+    vitals::Condition,
 };
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
     clock::Clock,
     compat::Compat,
-    metrics::{Health, ObjectMetrics, RecommenderMetrics, Registry},
-    observe::{controllers::Controllers, index::Index, target::Targets},
+    metrics::{Health, ObjectMetrics, RecommenderMetrics, Traffic},
+    observe::{controllers::Controllers, index::Index, target::Targets, watch::Reader},
     recommend::Fleet,
-    serve::Admin,
 };
 
 /// Pauses after a storage that cannot be reached.
@@ -76,6 +77,7 @@ pub struct Role {
     config: RecommenderConfig,
     clock: Clock,
     client: Client,
+    reader: Reader,
     state: State,
     feeds: Feeds,
     controllers: Arc<Controllers>,
@@ -90,8 +92,10 @@ pub struct Role {
     outbox: Outbox,
     metrics: RecommenderMetrics,
     health: Health,
+    traffic: Traffic,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    condition: Condition,
     /// Whether it was ready once.
     was_ready: AtomicBool,
     saver: Saver,
@@ -152,55 +156,51 @@ pub async fn connect(config: &RecommenderConfig) -> Result<Client> {
 
 /// Starts all parts, with time from this clock.
 pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = Admin::bind(&config.address.to_string()).await?;
-    let address = admin.address();
-    let mut registry = Registry::new();
-    let (metrics, health) = (RecommenderMetrics::new(&mut registry), Health::new(&mut registry));
-    let role = Role::new(config, client, clock, metrics, health)?;
+    let admin = bind(&config.address).await?;
+    let mut desk = Desk::alone(client, clock);
+    let mut running = prepare(config, &mut desk)?.begin(admin.address());
+    let stop = running.holders.stop();
+    desk.serve(vec![admin], &stop, running.holders.tasks());
+    Ok(running)
+}
+
+/// A recommender that does nothing yet.
+pub(super) struct Prepared(Arc<Role>);
+
+/// Puts the parts together.
+pub(super) fn prepare(config: RecommenderConfig, desk: &mut Desk) -> Result<Prepared> {
+    let registry = &mut desk.registry;
+    let (metrics, health) = (RecommenderMetrics::new(registry), Health::new(registry));
+    let role = Role::new(config, desk, metrics, health)?;
     let cardinality = role.config.object_metrics.cardinality();
-    registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
-    let registry = Arc::new(registry);
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        recommender = role.config.name,
-        %address,
-        storage = role.storage.name(),
-        "recommender starts"
-    );
+    let rows = Arc::new(Rows(Arc::downgrade(&role)));
+    desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
+    desk.add(Arc::clone(&role) as _);
+    Ok(Prepared(role))
+}
 
-    let (mut workers, mut holders) = (Group::new(), Group::new());
-    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
-
-    let scraped = Arc::clone(&role);
-    let exposition = Arc::new(move || {
-        scraped.refresh();
-        registry.scrape()
-    });
-    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
-    let election = role.start_election(&hold_stop, holders.tasks());
-
-    role.start_feeds(&work_stop, workers.tasks());
-    workers.tasks().spawn(Arc::clone(&role).keep_finding_targets(work_stop.clone()));
-    match &role.series {
-        Some(series) => {
-            let of = |role: &Arc<Role>| (Arc::clone(role), Arc::clone(series), work_stop.clone());
-            let (own, from, stop) = of(&role);
-            workers.tasks().spawn(own.keep_asking_for_throttling(from, stop));
-            let (own, from, stop) = of(&role);
-            workers.tasks().spawn(own.keep_reading(from, stop))
+impl Prepared {
+    /// Starts its tasks. It is scraped and probed there.
+    pub fn begin(self, address: SocketAddr) -> Running {
+        let role = self.0;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            recommender = role.config.name,
+            %address,
+            storage = role.storage.name(),
+            "recommender starts"
+        );
+        let (mut workers, mut holders) = (Group::new(), Group::new());
+        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let election = role.start_election(&hold_stop, holders.tasks());
+        role.start_feeds(&work_stop, workers.tasks());
+        role.start_loops(&work_stop, workers.tasks());
+        {
+            let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
+            holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
         }
-        None => workers.tasks().spawn(Arc::clone(&role).keep_loading(work_stop.clone())),
-    };
-    workers.tasks().spawn(Arc::clone(&role).keep_saving(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).keep_leading(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).keep_beating(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).ask_for_explanations(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
-    {
-        let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-        holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+        Running { role, address, election, workers, holders }
     }
-    Ok(Running { role, address, election, workers, holders })
 }
 
 impl fmt::Debug for Role {
@@ -251,13 +251,32 @@ impl Running {
 }
 
 impl Role {
+    fn start_loops(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
+        tasks.spawn(Arc::clone(self).keep_finding_targets(stop.clone()));
+        match &self.series {
+            Some(series) => {
+                let of = || (Arc::clone(self), Arc::clone(series), stop.clone());
+                let (own, from, until) = of();
+                tasks.spawn(own.keep_asking_for_throttling(from, until));
+                let (own, from, until) = of();
+                tasks.spawn(own.keep_reading(from, until))
+            }
+            None => tasks.spawn(Arc::clone(self).keep_loading(stop.clone())),
+        };
+        tasks.spawn(Arc::clone(self).keep_saving(stop.clone()));
+        tasks.spawn(Arc::clone(self).keep_leading(stop.clone()));
+        tasks.spawn(Arc::clone(self).keep_beating(stop.clone()));
+        tasks.spawn(Arc::clone(self).ask_for_explanations(stop.clone()));
+        tasks.spawn(Arc::clone(self).turn(stop.clone()));
+    }
+
     fn new(
         config: RecommenderConfig,
-        client: Client,
-        clock: Clock,
+        desk: &Desk,
         metrics: RecommenderMetrics,
         health: Health,
     ) -> Result<Arc<Self>> {
+        let (client, clock) = (desk.client.clone(), desk.clock.clone());
         let limiter = Limiter::new(config.qps, config.burst);
         let fence = if config.election.on { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
@@ -272,7 +291,7 @@ impl Role {
             gate,
             crate::observe::scale::Lifetimes::default(),
         );
-        let prometheus = sources::open_prometheus(&config, &clock, &metrics)?;
+        let prometheus = sources::open_prometheus(&config, &clock, &metrics, health.queries())?;
         let storage = sources::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let series = sources::open_series(&config, prometheus.as_ref());
         let index = Index::new(config.scope.clone(), &config.name);
@@ -282,7 +301,8 @@ impl Role {
         if series.is_some() && config.compat == Compat::Plimsoll {
             state.lock().fetching = Fetching::after(config.interval);
         }
-        let counts: Arc<WriteStats> = Arc::default();
+        let counts = Arc::clone(&desk.stats);
+        let condition = Condition::new("recommender", config.interval);
         Ok(Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(
                 client.clone(),
@@ -295,6 +315,8 @@ impl Role {
             config,
             clock,
             client,
+            reader: desk.reader.clone(),
+            traffic: desk.traffic.clone(),
             state,
             controllers,
             targets,
@@ -306,6 +328,7 @@ impl Role {
             health,
             stats: counts,
             pulse: Pulse::default(),
+            condition,
             was_ready: AtomicBool::new(false),
             saver: Saver::default(),
             lacking: AtomicU64::new(0),
@@ -325,23 +348,24 @@ impl Role {
         self.take_kills(now, true);
         self.take_kills(now, false);
     }
+}
 
-    /// Brings gauges up to what is now, for a scrape.
+impl Member for Role {
     fn refresh(&self) {
-        show_feeds(self.health.traffic(), self.feeds.all());
+        show_feeds(&self.traffic, self.feeds.all());
         let (vpas, pods, unsaved, sources) = {
             let core = self.state.lock();
             // Where nothing is written, nothing waits to be.
             let unsaved = self.storage.writer().map_or(0, |_| core.fleet.unsaved().0);
             (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
         };
-        self.health.traffic().set_feed_objects(self.feeds.vpas.name(), vpas);
-        self.health.traffic().set_feed_objects(self.feeds.pods.name(), pods);
+        self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
+        self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
         self.metrics.set_requests_read(sources);
-        self.health.set_leader(self.permit.fence().is_held());
+        self.health.pace().set_leader(self.permit.fence().is_held());
         self.health.set_history_state(self.progress());
         self.health.set_write_queue("status", self.outbox.len());
         self.health.set_write_queue("checkpoint", unsaved);
-        show_writes(self.health.traffic(), &self.stats);
+        show_writes(&self.traffic, &self.stats);
     }
 }

@@ -27,6 +27,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use kube::Client;
+use plimsoll_storage::Time;
 use tokio::sync::watch;
 
 use self::{
@@ -44,10 +45,12 @@ pub use self::{
 };
 use super::{
     client,
+    desk::{Desk, Member, bind},
     pulse::Pulse,
     quotas::Quotas,
     shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
+    vitals::Condition,
 };
 use crate::{
     act::{
@@ -56,9 +59,8 @@ use crate::{
     },
     clock::Clock,
     compat::Compat,
-    metrics::{ObjectMetrics, Registry, Traffic, UpdaterMetrics},
-    observe::{controllers::Controllers, target::Targets},
-    serve::Admin,
+    metrics::{ObjectMetrics, Pace, Traffic, UpdaterMetrics},
+    observe::{controllers::Controllers, target::Targets, watch::Reader},
     update::guard::ledger,
 };
 
@@ -76,6 +78,7 @@ pub struct Role {
     config: UpdaterConfig,
     clock: Clock,
     client: Client,
+    reader: Reader,
     feeds: Feeds,
     seen: Seen,
     controllers: Arc<Controllers>,
@@ -93,8 +96,10 @@ pub struct Role {
     events: Events,
     metrics: UpdaterMetrics,
     traffic: Traffic,
+    pace: Pace,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    condition: Condition,
     quotas: Quotas,
     passes: watch::Sender<(u64, Summary)>,
 }
@@ -131,42 +136,52 @@ pub async fn connect(config: &UpdaterConfig) -> Result<Client> {
 
 /// Starts all parts, with time from this clock.
 pub async fn start(config: UpdaterConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = Admin::bind(&config.address.to_string()).await?;
-    let address = admin.address();
-    let mut registry = Registry::new();
-    let (metrics, traffic) = (UpdaterMetrics::new(&mut registry), Traffic::new(&mut registry));
-    let (role, writer) = Role::new(config, client, clock, metrics, traffic);
+    let admin = bind(&config.address).await?;
+    let mut desk = Desk::alone(client, clock);
+    let mut running = prepare(config, &mut desk).begin(admin.address());
+    let stop = running.holders.stop();
+    desk.serve(vec![admin], &stop, running.holders.tasks());
+    Ok(running)
+}
+
+/// An updater that does nothing yet.
+pub(super) struct Prepared(Arc<Role>, EventWriter);
+
+/// Puts the parts together.
+pub(super) fn prepare(config: UpdaterConfig, desk: &mut Desk) -> Prepared {
+    let (role, writer) = Role::new(config, desk);
     let cardinality = role.config.object_metrics.cardinality();
-    registry.add_objects(ObjectMetrics::new(Arc::new(Rows(Arc::downgrade(&role))), cardinality));
-    let registry = Arc::new(registry);
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        %address,
-        dry_run = role.config.dry_run.is_some(),
-        "updater starts"
-    );
+    let rows = Arc::new(Rows(Arc::downgrade(&role)));
+    desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
+    desk.add(Arc::clone(&role) as _);
+    Prepared(role, writer)
+}
 
-    let (mut workers, mut holders) = (Group::new(), Group::new());
-    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
-
-    let scraped = Arc::clone(&role);
-    let exposition = Arc::new(move || {
-        scraped.refresh();
-        registry.scrape()
-    });
-    holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
-    let election = role.start_election(&hold_stop, holders.tasks());
-    holders.tasks().spawn(writer.run(hold_stop.stopped()));
-    {
-        let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-        holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+impl Prepared {
+    /// Starts its tasks. It is scraped and probed there.
+    pub fn begin(self, address: SocketAddr) -> Running {
+        let Self(role, writer) = self;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            %address,
+            dry_run = role.config.dry_run.is_some(),
+            "updater starts"
+        );
+        let (mut workers, mut holders) = (Group::new(), Group::new());
+        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let election = role.start_election(&hold_stop, holders.tasks());
+        holders.tasks().spawn(writer.run(hold_stop.stopped()));
+        {
+            let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
+            holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+        }
+        role.start_feeds(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).find_rights(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
+        Running { role, address, election, workers, holders }
     }
-    role.start_feeds(&work_stop, workers.tasks());
-    workers.tasks().spawn(Arc::clone(&role).find_rights(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
-    workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
-    Ok(Running { role, address, election, workers, holders })
 }
 
 impl Running {
@@ -202,13 +217,10 @@ impl Running {
 }
 
 impl Role {
-    fn new(
-        config: UpdaterConfig,
-        client: Client,
-        clock: Clock,
-        metrics: UpdaterMetrics,
-        traffic: Traffic,
-    ) -> (Arc<Self>, EventWriter) {
+    fn new(config: UpdaterConfig, desk: &mut Desk) -> (Arc<Self>, EventWriter) {
+        let metrics = UpdaterMetrics::new(&mut desk.registry);
+        let pace = Pace::new(&mut desk.registry, "updater");
+        let (client, clock) = (desk.client.clone(), desk.clock.clone());
         let limiter = Limiter::new(config.qps, config.burst);
         let is_dry = config.dry_run.is_some();
         // Nobody leads in a dry run, and nothing is written but events.
@@ -222,7 +234,8 @@ impl Role {
         });
         let lifetimes = crate::observe::scale::Lifetimes::default();
         let targets = Targets::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
-        let stats: Arc<WriteStats> = Arc::default();
+        let stats = Arc::clone(&desk.stats);
+        let condition = Condition::new("updater", config.interval);
         let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
         let of_lease = (&config.election.namespace, &config.election.name);
         let ledger = LedgerLease::new(client.clone(), of_lease.0, of_lease.1, ledger::KEY)
@@ -240,6 +253,7 @@ impl Role {
             config,
             clock,
             client,
+            reader: desk.reader.clone(),
             feeds: Feeds::new(),
             seen: Seen::default(),
             controllers,
@@ -252,9 +266,11 @@ impl Role {
             told: Told::default(),
             events: told,
             metrics,
-            traffic,
+            traffic: desk.traffic.clone(),
+            pace,
             stats,
             pulse: Pulse::default(),
+            condition,
             quotas: Quotas::default(),
             passes: watch::Sender::new((0, Summary::default())),
         });
@@ -268,9 +284,11 @@ impl Role {
         }
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
+        let (condition, compat) = (self.condition.clone(), self.config.settings.compat);
         let election = Election::new(self.client.clone(), options, fence)
             .with_stats(Arc::clone(&self.stats))
-            .with_turn(self.ledger.turn());
+            .with_turn(self.ledger.turn())
+            .saying(move || condition.annotation(compat));
         let state = election.state();
         tasks.spawn(election.run(stop.stopped()));
         Some(state)
@@ -290,9 +308,12 @@ impl Role {
             }
         }
         let mut passes = Passes::default();
+        let mut planned: Option<Time> = None;
         loop {
             self.pulse.beat();
             let began = self.clock.now();
+            let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
+            self.pace.set_lag(Duration::from_nanos(lag.unsigned_abs()));
             // A pass is not cut off: the step under way is finished, and the next one is not begun.
             let summary = self.pass(&mut passes, &stop).await;
             self.pulse.beat();
@@ -305,6 +326,8 @@ impl Role {
             let next = began.later(interval);
             // Counted from now if the clock was set: neither a burst of passes nor a long silence.
             let next = if next < now || next > now.later(interval) { now } else { next };
+            planned = Some(next);
+            self.pace.succeeded(now);
             let acts = self.may_act();
             let leads = async {
                 while acts || !self.may_act() {
@@ -318,13 +341,15 @@ impl Role {
             }
         }
     }
+}
 
-    /// Brings gauges up to what is now, for a scrape.
+impl Member for Role {
     fn refresh(&self) {
         show_feeds(&self.traffic, self.feeds.all().chain(self.quotas.feed()));
         let (vpas, pods) = self.seen.counts();
         self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
         self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
+        self.pace.set_leader(self.permit.fence().is_held());
         show_writes(&self.traffic, &self.stats);
     }
 }

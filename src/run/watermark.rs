@@ -9,6 +9,7 @@
 
 mod asking;
 mod book;
+mod condition;
 pub mod config;
 mod counting;
 mod deciding;
@@ -29,7 +30,7 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64},
     },
     time::Duration,
@@ -38,6 +39,7 @@ use std::{
 use anyhow::Result;
 use kube::Client;
 use plimsoll_storage::Time;
+use tokio::sync::Semaphore;
 
 use self::{
     asking::Sources,
@@ -50,9 +52,10 @@ use self::{
 };
 use super::{
     client,
+    desk::{Desk, bind},
     pulse::Pulse,
-    shown::{show_feeds, show_writes},
     tasks::{Group, Stop, Tasks, until_told},
+    vitals::Condition,
 };
 use crate::{
     act::{
@@ -60,9 +63,11 @@ use crate::{
     },
     clock::Clock,
     compat::Compat,
-    metrics::{Registry, Traffic, WatermarkMetrics, WatermarkObjects},
-    observe::scale::{Lifetimes, Scales},
-    serve::Admin,
+    metrics::{Pace, PrometheusCalls, Traffic, WatermarkMetrics, WatermarkObjects},
+    observe::{
+        scale::{Lifetimes, Scales},
+        watch::Reader,
+    },
 };
 
 /// Who says so, in events.
@@ -79,6 +84,7 @@ pub struct Role {
     config: WatermarkConfig,
     clock: Clock,
     client: Client,
+    reader: Reader,
     feeds: Feeds,
     book: Book,
     scales: Scales,
@@ -86,9 +92,15 @@ pub struct Role {
     permit: Permit,
     events: Events,
     traffic: Traffic,
+    pace: Pace,
     metrics: WatermarkMetrics,
     stats: Arc<WriteStats>,
     pulse: Pulse,
+    condition: Condition,
+    /// How many may write mere values at once: the others have turns to keep.
+    values: Semaphore,
+    /// How the election stands, if there is one.
+    election: OnceLock<ElectionState>,
     /// Looks so far.
     looks: AtomicU64,
     /// Whether the definition of this cluster drops what a status tells of a decision.
@@ -127,48 +139,54 @@ pub async fn connect(config: &WatermarkConfig) -> Result<Client> {
 
 /// Starts all parts, with time from this clock.
 pub async fn start(config: WatermarkConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = Admin::bind(&config.address.to_string()).await?;
-    let health = Admin::bind(&config.health.to_string()).await?;
-    let (address, health_address) = (admin.address(), health.address());
-    let mut registry = Registry::new();
-    let traffic = Traffic::new(&mut registry);
-    let metrics = WatermarkMetrics::new(&mut registry);
-    metrics.set_workers(config.workers);
-    let (role, writer) = Role::new(config, client, clock, traffic, metrics)?;
+    let (admin, health) = (bind(&config.address).await?, bind(&config.health).await?);
+    let mut desk = Desk::alone(client, clock);
+    let mut running = prepare(config, &mut desk)?.begin(admin.address(), health.address());
+    let stop = running.holders.stop();
+    desk.serve(vec![admin, health], &stop, running.holders.tasks());
+    Ok(running)
+}
+
+/// A watermark controller that does nothing yet.
+pub(super) struct Prepared(Arc<Role>, EventWriter);
+
+/// Puts the parts together.
+pub(super) fn prepare(config: WatermarkConfig, desk: &mut Desk) -> Result<Prepared> {
+    let (role, writer) = Role::new(config, desk)?;
+    let config = &role.config;
     let objects = WatermarkObjects::new(
         Arc::new(Objects(Arc::downgrade(&role))),
-        role.config.object_metrics.cardinality(),
-        role.config.label_set,
-        &role.config.labels_as_tags,
+        config.object_metrics.cardinality(),
+        config.label_set,
+        &config.labels_as_tags,
     );
-    registry.add_watermarks(objects);
-    let registry = Arc::new(registry);
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        %address,
-        health = %health_address,
-        dry_run = role.config.dry_run.is_some(),
-        "watermark controller starts"
-    );
+    desk.registry.add_watermarks(objects);
+    desk.add(Arc::clone(&role) as _);
+    Ok(Prepared(role, writer))
+}
 
-    let (mut workers, mut holders) = (Group::new(), Group::new());
-    let (work_stop, hold_stop) = (workers.stop(), holders.stop());
-    for admin in [admin, health] {
-        let (scraped, registry) = (Arc::clone(&role), Arc::clone(&registry));
-        let exposition = Arc::new(move || {
-            scraped.refresh();
-            registry.scrape()
-        });
-        holders.tasks().spawn(admin.serve(exposition, Arc::clone(&role) as _, hold_stop.stopped()));
+impl Prepared {
+    /// Starts its tasks. It is scraped there, and probed there.
+    pub fn begin(self, address: SocketAddr, health: SocketAddr) -> Running {
+        let Self(role, writer) = self;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            %address,
+            %health,
+            dry_run = role.config.dry_run.is_some(),
+            "watermark controller starts"
+        );
+        let (mut workers, mut holders) = (Group::new(), Group::new());
+        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let election = role.start_election(&hold_stop, holders.tasks());
+        holders.tasks().spawn(writer.run(hold_stop.stopped()));
+        role.start_feeds(&work_stop, workers.tasks());
+        role.start_scales(&work_stop, workers.tasks());
+        for worker in 0..role.config.workers.max(1) {
+            workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
+        }
+        Running { role, address, health, election, workers, holders }
     }
-    let election = role.start_election(&hold_stop, holders.tasks());
-    holders.tasks().spawn(writer.run(hold_stop.stopped()));
-    role.start_feeds(&work_stop, workers.tasks());
-    role.start_scales(&work_stop, workers.tasks());
-    for worker in 0..role.config.workers.max(1) {
-        workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
-    }
-    Ok(Running { role, address, health: health_address, election, workers, holders })
 }
 
 impl Running {
@@ -213,13 +231,12 @@ impl Running {
 }
 
 impl Role {
-    fn new(
-        config: WatermarkConfig,
-        client: Client,
-        clock: Clock,
-        traffic: Traffic,
-        metrics: WatermarkMetrics,
-    ) -> Result<(Arc<Self>, EventWriter)> {
+    fn new(config: WatermarkConfig, desk: &mut Desk) -> Result<(Arc<Self>, EventWriter)> {
+        let metrics = WatermarkMetrics::new(&mut desk.registry);
+        metrics.set_workers(config.workers);
+        let pace = Pace::new(&mut desk.registry, "watermark");
+        let queries = PrometheusCalls::new(&mut desk.registry);
+        let (client, clock) = (desk.client.clone(), desk.clock.clone());
         let limiter = Limiter::new(config.qps, config.burst);
         // Nobody leads in a dry run, and nothing is written but events.
         let alone = config.dry_run.is_some() || !config.election.on;
@@ -232,20 +249,30 @@ impl Role {
             Box::pin(async move { reads.acquire().await }) as _
         });
         let lifetimes = Lifetimes { patience: config.request_timeout, ..Lifetimes::default() };
-        let stats: Arc<WriteStats> = Arc::default();
+        let stats = Arc::clone(&desk.stats);
         let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
         let feeds = Feeds::new(&config.namespaces);
         let role = Self {
             book: Book::new(feeds.scopes().len()),
             feeds,
             scales: Scales::new(client.clone(), gate, lifetimes),
-            sources: Sources::new(&config, &clock, Arc::new(Counting::new(metrics.clone())))?,
+            sources: Sources::new(
+                &config,
+                &clock,
+                Arc::new(Counting::new(metrics.clone())),
+                queries,
+            )?,
             permit,
             events: told,
-            traffic,
+            traffic: desk.traffic.clone(),
+            reader: desk.reader.clone(),
+            pace,
             metrics,
             stats,
             pulse: Pulse::default(),
+            condition: Condition::new("watermark", config.period),
+            values: Semaphore::new((config.workers / 4).max(1)),
+            election: OnceLock::new(),
             looks: AtomicU64::new(0),
             drops_decisions: AtomicBool::new(false),
             config,
@@ -262,9 +289,11 @@ impl Role {
         }
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
-        let election =
-            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
-        let state = election.state();
+        let (role, compat) = (Arc::downgrade(self), self.config.compat);
+        let election = Election::new(self.client.clone(), options, fence)
+            .with_stats(Arc::clone(&self.stats))
+            .saying(move || role.upgrade()?.told_condition().annotation(compat));
+        let state = self.election.get_or_init(|| election.state()).clone();
         tasks.spawn(election.run(stop.stopped()));
         Some(state)
     }
@@ -312,6 +341,9 @@ impl Role {
                     self.metrics.end_reconcile(outcome, returned, began.elapsed());
                     self.looks.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
                     let now = self.clock.now();
+                    if outcome != "error" {
+                        self.pace.succeeded(now);
+                    }
                     let next = self.next(&key, next, due, now);
                     self.book.give_back(&key, *seat, next, now);
                     continue;
@@ -348,18 +380,5 @@ impl Role {
             Next::Period if self.config.compat == Compat::Upstream => Some(now.later(period)),
             Next::Period => Some(next_turn(key, now.max(due), period)),
         }
-    }
-
-    /// Brings gauges up to what is now, for a scrape.
-    fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all().chain(self.feeds.scale_feeds()));
-        self.traffic.set_feed_objects("watermarkpodautoscalers", self.book.len());
-        self.traffic.set_feed_objects("pods", self.feeds.pod_count());
-        for (name, count) in self.feeds.scale_counts() {
-            self.traffic.set_feed_objects(name, count);
-        }
-        show_writes(&self.traffic, &self.stats);
-        self.metrics.set_queue_depth(self.book.late(self.clock.now()));
-        self.keep_clients();
     }
 }

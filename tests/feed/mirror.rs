@@ -5,10 +5,9 @@ use std::fmt::Debug;
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Resource, ResourceExt as _};
 use plimsoll::observe::feed::{Feed, Status};
-use plimsoll::observe::guard::Guarded;
-use plimsoll::observe::watch::{Change, Options, watch};
+use plimsoll::observe::watch::{Change, Objects, Options, watch};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
@@ -31,16 +30,17 @@ impl<K> Mirror<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    pub fn of(api: Api<Guarded<K>>, options: Options) -> Self {
-        Self::slowed(api, options, |_| {})
+    pub fn of(objects: impl Into<Objects<K>>, options: Options) -> Self {
+        Self::slowed(objects, options, |_| {})
     }
 
     /// One that calls this before it takes an object in.
     pub fn slowed(
-        api: Api<Guarded<K>>,
+        objects: impl Into<Objects<K>>,
         options: Options,
         mut before: impl FnMut(&str) + Send + 'static,
     ) -> Self {
+        let objects = objects.into();
         let feed = Arc::new(Feed::new("test"));
         let known = Arc::new(Mutex::new(Known {
             objects: BTreeMap::new(),
@@ -56,7 +56,7 @@ where
                     }
                     known.lock().unwrap_or_else(PoisonError::into_inner).take(change);
                 };
-                watch(api, options, &feed, apply, std::future::pending()).await;
+                watch(objects, options, &feed, apply, std::future::pending()).await;
             }
         });
         Self { feed, known, watch }

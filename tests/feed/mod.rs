@@ -3,5 +3,6 @@
 mod events;
 mod memory;
 mod mirror;
+mod together;
 mod usage;
 mod watches;

@@ -50,6 +50,7 @@ impl Objects for Fleet {
                 update_mode: "Auto",
                 history_state: HistoryState::Loaded,
                 staleness_seconds: (number % 10 != 0).then_some(12.5),
+                pods: if number % 10 == 0 { 0 } else { 3 },
             });
         })
     }
@@ -75,6 +76,7 @@ impl Objects for Fleet {
                         confidence: 8.0,
                         reason: if restricted { Reason::MaxAllowed } else { Reason::Usage },
                     },
+                    kills: if restricted { 2 } else { 0 },
                     request: &|_| (!restricted).then_some(0.1),
                 });
             }
@@ -122,7 +124,8 @@ fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
     assert_eq!(count(&text, "plimsoll_restricted_scaling", "} 1"), 40);
     assert_eq!(count(&text, "plimsoll_object_info", "update_mode=\"Auto\"} 1"), 200);
     assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
-    assert_eq!(text.matches("kind=\"vpa\"").count(), 420, "{text}");
+    assert_eq!(count(&text, "plimsoll_replicas", "} 3"), 180);
+    assert_eq!(text.matches("kind=\"vpa\"").count(), 620, "{text}");
 }
 
 #[test]

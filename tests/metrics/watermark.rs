@@ -61,6 +61,7 @@ impl Object {
             dry_run: self.dry_run,
             min_replicas: 2,
             max_replicas: 40,
+            tolerance: 0.05,
             effective: known.then_some(13.0),
             scaling_active: Some(known),
             able_to_scale: Some(true),
@@ -214,6 +215,7 @@ plimsoll_staleness_seconds{kind="wpa",name="web",namespace="shop"} 2.5
 plimsoll_value{kind="wpa",metric="requests",name="web",namespace="shop"} 212.5
 plimsoll_low{kind="wpa",metric="requests",name="web",namespace="shop"} 100
 plimsoll_high{kind="wpa",metric="requests",name="web",namespace="shop"} 150
+plimsoll_tolerance{kind="wpa",name="web",namespace="shop"} 0.05
 plimsoll_proposal{kind="wpa",metric="requests",name="web",namespace="shop"} 15
 plimsoll_effective{kind="wpa",name="web",namespace="shop"} 13
 plimsoll_min_replicas{kind="wpa",name="web",namespace="shop"} 2

@@ -170,6 +170,15 @@ impl Scene {
         .await
     }
 
+    /// Waits until its metrics tell of the object, or no more.
+    async fn tells(&self, process: &Process, wanted: bool) {
+        wait::until("only who leads tells of objects", || async {
+            let most = process.metric("plimsoll_max_replicas", &[]).await?;
+            ((most > 0.0) == wanted).then_some(())
+        })
+        .await;
+    }
+
     /// One change was made, and all know of it.
     async fn changed_once(&self, process: &Process) {
         self.journal.reaches(4).await;
@@ -243,16 +252,25 @@ async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_
     first.signal("CONT");
     way.release();
     first.logs(&["the lease has another holder", &next]).await;
+    scene.tells(&first, false).await;
+    scene.tells(&second, true).await;
     scene.looks(&second, 4).await;
     scene.changed_once(&second).await;
     assert_eq!(way.writes(), writes, "what was under way is refused, and nothing else begun");
     assert_eq!(way.done(Scale), [""; 0]);
     assert_eq!(other.done(Scale).len(), 1);
+    let told = "wpa_controller_max_replicas";
+    assert!(second.metric(told, &[]).await.is_some_and(|most| most > 0.0));
+    wait::until("it tells nothing any more of what it saw when it led", || async {
+        (first.metric(told, &[]).await? == 0.0).then_some(())
+    })
+    .await;
 
     // It is a standby, and takes over when the other one goes.
     assert_eq!(second.end("TERM").await, 0);
     assert_eq!(scene.other_than(&next).await, leader, "by the name that it had");
     scene.changed_once(&first).await;
+    scene.tells(&first, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

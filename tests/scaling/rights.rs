@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::stage::{METRIC, object};
 use crate::{
+    deploy::shipped,
     recommender::upstream_rights::grant,
     storage::objects::defined,
     support::{Bed, log, not_run::not_run, objects, usage::Usage, wait},
@@ -113,7 +114,7 @@ async fn our_rights_are_enough() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
         return not_run("a whole control plane");
     };
-    grant(&bed.client(), include_str!("../../deploy/watermark/rbac.yaml")).await;
+    grant(&bed.client(), &shipped("watermark")).await;
     let account = bed.account("kube-system", "plimsoll-watermark").await;
     let words = scales(&bed, account.client).await;
     assert_eq!(words.lines(&["not allowed"]), [""; 0]);

@@ -46,7 +46,7 @@ fn vector(values: &[&str]) -> Reply {
 
 async fn ask(reply: Reply) -> Result<Answer, Unknown> {
     let server = Server::plain(move |_| reply.clone()).await;
-    queries(&server, limits()).ask("sum(up)", NOW).await
+    queries(&server, limits()).ask("sum(up)", NOW, None).await
 }
 
 #[tokio::test]
@@ -98,42 +98,67 @@ async fn an_answer_that_is_no_number_is_no_zero() {
 #[tokio::test]
 async fn a_query_that_cannot_be_right_is_not_even_asked() {
     let server = Server::plain(|_| vector(&["1"])).await;
-    let told =
-        queries(&server, limits()).ask("sum(up", NOW).await.expect_err("no query").to_string();
+    let told = queries(&server, limits())
+        .ask("sum(up", NOW, None)
+        .await
+        .expect_err("no query")
+        .to_string();
     assert!(told.contains("a bracket is not closed"), "{told}");
     assert!(server.asked().is_empty());
 }
 
 #[tokio::test]
-async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for_most_of_a_period()
-{
+async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for_a_period() {
     let server = Server::plain(|_| vector(&["1"]).after(Duration::from_millis(100))).await;
     let queries = queries(&server, limits());
     let at = |seconds: u64| NOW.later(Duration::from_secs(seconds));
-    let many = (0..50).map(|second| queries.ask("up", at(second % 3)));
+    let many = (0..50).map(|second| queries.ask("up", at(second % 3), None));
     let answers = futures::future::join_all(many).await;
     assert!(answers.iter().all(|answer| answer == &answers[0]));
     assert_eq!(server.asked().len(), 1);
-    queries.ask("up", at(13)).await.expect("kept");
+    queries.ask("up", at(14), None).await.expect("kept");
     assert_eq!(server.asked().len(), 1, "it is of this period");
-    queries.ask("up", at(15)).await.expect("asked anew");
+    queries.ask("up", at(15), None).await.expect("asked anew");
     assert_eq!(server.asked().len(), 2);
     assert!(server.asked()[1].body.contains("time=1800000015"), "{:?}", server.asked());
-    queries.ask("down", at(15)).await.expect("another one");
+    queries.ask("down", at(15), None).await.expect("another one");
     assert_eq!(server.asked().len(), 3);
-    queries.ask("up", at(200)).await.expect("asked anew");
-    queries.ask("down", at(200)).await.expect("asked anew, though it was forgotten");
+    queries.ask("up", at(200), None).await.expect("asked anew");
+    queries.ask("down", at(200), None).await.expect("asked anew, though it was forgotten");
     assert_eq!(server.asked().len(), 5);
 }
 
 #[tokio::test]
-async fn whoever_asks_once_a_period_a_little_early_or_late_is_told_something_new_each_time() {
+async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_late_the_last_turn_was()
+ {
     let server = Server::plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits());
-    for (turn, late) in [0, 300, 100, 0, 250, 50].into_iter().enumerate() {
+    let mut had = None;
+    for (turn, late) in [0, 300, 100, 7500, 0, 10_000, 50].into_iter().enumerate() {
         let at = NOW.later(PERIOD * turn as u32).later(Duration::from_millis(late));
-        queries.ask("up", at).await.expect("it answers");
-        assert_eq!(server.asked().len(), turn + 1);
+        queries.ask("up", at, had).await.expect("it answers");
+        assert_eq!(server.asked().len(), turn + 1, "{late}");
+        had = Some(at.later(Duration::from_millis(20)));
+        // Who tries again after a failure asks nobody for more.
+        queries.ask("up", at.later(Duration::from_secs(1)), had).await.expect("kept");
+        assert_eq!(server.asked().len(), turn + 1, "{late}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() {
+    let server = Server::plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits());
+    let mut had = [None; 30];
+    for period in 0..4_u32 {
+        for (place, had) in had.iter_mut().enumerate() {
+            // A little late, now and then.
+            let late = Duration::from_millis((place as u64 * 7 + u64::from(period) * 29) % 40);
+            let at = NOW.later(PERIOD * period).later(PERIOD * place as u32 / 30).later(late);
+            queries.ask("up", at, *had).await.expect("it answers");
+            *had = Some(at.later(Duration::from_millis(5)));
+        }
+        assert_eq!(server.asked().len(), period as usize + 1);
     }
 }
 
@@ -145,10 +170,10 @@ async fn a_failure_is_an_answer_until_the_period_is_over() {
     .await;
     let queries = queries(&server, limits());
     let later = NOW.later(Duration::from_secs(1));
-    let first = queries.ask("up", NOW).await.expect_err("it failed");
-    assert_eq!(queries.ask("up", later).await, Err(first));
+    let first = queries.ask("up", NOW, None).await.expect_err("it failed");
+    assert_eq!(queries.ask("up", later, None).await, Err(first));
     assert_eq!(server.asked().len(), 1, "nobody tries again at once");
-    queries.ask("up", NOW.later(PERIOD)).await.expect("it is well again");
+    queries.ask("up", NOW.later(PERIOD), None).await.expect("it is well again");
 }
 
 #[tokio::test]
@@ -158,7 +183,8 @@ async fn a_deaf_server_is_waited_for_no_longer_than_one_query_takes() {
     let queries = queries(&server, limits);
     let start = std::time::Instant::now();
     let texts: Vec<_> = (0..20).map(|number| format!("up + {number}")).collect();
-    let answers = futures::future::join_all(texts.iter().map(|text| queries.ask(text, NOW))).await;
+    let answers =
+        futures::future::join_all(texts.iter().map(|text| queries.ask(text, NOW, None))).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Unknown::Failed(_)))), "{answers:?}");
     assert!(start.elapsed() < Duration::from_secs(5), "twenty in turn take six seconds");
     assert!(server.asked().len() <= 4, "two at once");
@@ -177,7 +203,11 @@ async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
     let aged = queries(&server, limits()).telling_age();
     let oldest = Time::from_nanos(1_799_999_970_500_000_000);
     let sum = |at| Ok(Answer::Sum { sum: 3000, at: Some(at) });
-    assert_eq!(aged.ask("up # all", NOW).await, sum(oldest));
-    assert_eq!(aged.ask("sum(up)", NOW).await, sum(NOW), "it is worked out now");
-    assert_eq!(queries(&server, limits()).ask("up", NOW).await, sum(NOW), "nobody wants to know");
+    assert_eq!(aged.ask("up # all", NOW, None).await, sum(oldest));
+    assert_eq!(aged.ask("sum(up)", NOW, None).await, sum(NOW), "it is worked out now");
+    assert_eq!(
+        queries(&server, limits()).ask("up", NOW, None).await,
+        sum(NOW),
+        "nobody wants to know"
+    );
 }

@@ -8,6 +8,7 @@
 //!  Upstream ── the three programs that this project replaces
 //!  Ours ── the roles of this project, as processes; Peers has recommenders of both side by side
 //!  Proxy ── a way to the API server that can be meddled with
+//!  Network ── the way from the API server to what is behind a Service
 //!  fleet ── thousands of workloads of every kind, without controllers
 //! ```
 
@@ -19,6 +20,7 @@ pub mod fleet;
 pub mod keeper;
 pub mod keys;
 pub mod log;
+pub mod network;
 pub mod nodes;
 pub mod noise;
 pub mod not_run;

@@ -27,7 +27,7 @@ use super::clock::Clock;
 use super::control_plane::ControlPlane;
 use super::wait;
 use agent::Agent;
-pub use behaviour::{Behaviour, Resize, Restart, Run, Start, Stop};
+pub use behaviour::{Behaviour, Resize, Restart, Run, Start, Stop, Variable};
 
 /// The hollow nodes of a bed.
 #[derive(Debug)]
@@ -46,6 +46,11 @@ impl View {
     /// All pods that are bound to a node.
     pub fn pods(&self) -> Vec<Pod> {
         self.0.all()
+    }
+
+    /// See [`Nodes::port`].
+    pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
+        self.0.port(pod, container, variable)
     }
 }
 
@@ -146,6 +151,11 @@ impl Nodes {
     /// What a container's process has written so far, in its latest run.
     pub fn log(&self, pod: &Pod, container: &str) -> String {
         self.agent.log(pod, container)
+    }
+
+    /// The port that a container's process was given by that variable, in its latest run.
+    pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
+        self.agent.port(pod, container, variable)
     }
 
     /// Waits until a pod is as wanted, and returns it.

@@ -74,6 +74,13 @@ impl Ours {
         number
     }
 
+    /// Starts several roles in one process under this name with these flags beside those that they need here, and says on
+    /// which port it serves.
+    pub fn together(&self, name: &str, roles: &str, flags: &[&str]) -> u16 {
+        let roles = format!("--roles={roles}");
+        self.start_role("run", name, &[&[&*roles], flags].concat())
+    }
+
     /// Starts the admission controller under this name, without registering it, and says on which port it serves, and
     /// which certificate vouches for it.
     pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {

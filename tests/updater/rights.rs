@@ -5,6 +5,7 @@ use plimsoll::{cli::updater_config, clock::Clock, run::updater};
 
 use super::stage::{cpu, deployment, pods, read, uids, vpa};
 use crate::{
+    deploy::shipped,
     recommender::upstream_rights::grant,
     storage::objects::defined,
     support::{Bed, log, not_run::not_run, wait},
@@ -62,7 +63,7 @@ async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
 async fn our_rights_are_enough_for_everything() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    grant(&bed.client(), include_str!("../../deploy/updater/rbac.yaml")).await;
+    grant(&bed.client(), &shipped("updater")).await;
     let account = bed.account("kube-system", "plimsoll-updater").await;
     let words = resizes(&bed, account.client).await;
     assert_eq!(words.lines(&["not allowed"]), [""; 0]);

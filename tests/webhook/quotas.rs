@@ -1,12 +1,11 @@
 //! Namespaces with a ResourceQuota: a pod that was asked for is created, with what is recommended or without.
 
-use std::{fs, path::Path};
-
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{Api, api::PostParams};
 
 use super::cluster::{called, cpu, pod, ready, start, under_load, until_made, workload};
 use crate::{
+    deploy::shipped,
     recommender::upstream_rights::grant,
     storage::objects::defined,
     support::{Bed, fetch::fetch, objects, wait},
@@ -48,8 +47,7 @@ spec: {hard: {requests.cpu: 400m}}
 async fn who_may_not_read_quotas_sizes_pods_all_the_same() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/admission-controller/rbac.yaml");
-    let text = fs::read_to_string(rules).expect("it is shipped");
+    let text = shipped("admission-controller");
     let less = text.replace("resources: [resourcequotas]", "resources: [nothing]");
     assert_ne!(less, text, "there is a rule to leave out");
     grant(&bed.client(), &less).await;

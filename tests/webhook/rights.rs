@@ -1,7 +1,5 @@
 //! The rules that the admission controller is shipped with are enough, and no more.
 
-use std::{fs, path::Path};
-
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration, coordination::v1::Lease,
     core::v1::Secret,
@@ -11,6 +9,7 @@ use plimsoll::act::{Rule, Verdict, may, registration::NAME};
 
 use super::cluster::{called, ready, start, under_load, workload};
 use crate::{
+    deploy::shipped,
     recommender::upstream_rights::grant,
     storage::objects::defined,
     support::{Bed, wait},
@@ -20,10 +19,7 @@ use crate::{
 async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else() {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/admission-controller/rbac.yaml");
-    let text = fs::read_to_string(rules).expect("it is shipped");
-    // The first document begins with a comment, which is no object.
-    grant(&bed.client(), &text).await;
+    grant(&bed.client(), &shipped("admission-controller")).await;
     let account = bed.account("kube-system", "plimsoll-admission-controller").await;
     let within = |verb, group, resource, name: &str| {
         Rule::new(verb, group, resource).within("kube-system").named(name)
@@ -35,11 +31,13 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
         (Rule::new("patch", hooks, configurations).named("of-somebody-else"), false),
         (Rule::new("delete", hooks, configurations).named(NAME), false),
         (Rule::new("list", hooks, configurations), false),
+        (Rule::new("create", hooks, configurations), false),
         (within("update", leases, "leases", "vpa-admission-controller"), true),
         (within("update", leases, "leases", "vpa-updater"), false),
         (within("get", "", "secrets", "plimsoll-webhook-tls"), true),
         (within("get", "", "secrets", "of-somebody-else"), false),
         (Rule::new("list", "", "secrets").within("kube-system"), false),
+        (Rule::new("create", "", "secrets").within("kube-system"), false),
         (Rule::new("watch", "", "resourcequotas"), true),
         (Rule::new("get", "", "pods"), false),
         (Rule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers"), false),

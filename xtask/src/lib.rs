@@ -1,11 +1,13 @@
-//! What the project's own commands and its tests share: the real parts that tests run against.
+//! What the project's own commands and its tests share: the real parts that tests run against, dashboards and their pictures.
 //!
 //! ```text
 //!   sources in tests/cluster ──▶ go build ──▶ the user's cache ──▶ cargo xtask test, and every test
 //! ```
 
+pub mod boards;
 pub mod cache;
 pub mod debian;
 pub mod go;
 pub mod parts;
+pub mod pictures;
 pub mod say;

@@ -4,11 +4,13 @@ mod outcome;
 mod run;
 mod scratch;
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{cache, parts, say};
+use xtask::pictures::{self, Options, Prometheus};
+use xtask::{boards, cache, parts, say};
 
 /// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
 const BENCHES: [&str; 7] =
@@ -52,6 +54,31 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
     },
+    /// Write the dashboards in grafana/ anew, from xtask/src/boards
+    Boards,
+    /// Draw the dashboards in grafana/ with the data of a Prometheus
+    Pictures {
+        /// Its address, such as http://localhost:9090
+        #[arg(long, value_name = "URL")]
+        prometheus: String,
+        /// The end of what is shown: 2026-11-22T12:00:00Z, or seconds since the Unix epoch [default: now]
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
+        /// How long a time is shown, such as 6h, if not as long as each board says
+        #[arg(long, value_name = "LENGTH")]
+        range: Option<String>,
+        /// A variable and what it stands at, such as namespace=shop (repeatable)
+        #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+        set: Vec<(String, String)>,
+        /// Fail where a query of a panel has no data
+        #[arg(long)]
+        complete: bool,
+        /// Where to write them
+        #[arg(long, value_name = "FOLDER", default_value = pictures::FOLDER)]
+        out: PathBuf,
+        /// Which boards, by the names of their files [default: all]
+        boards: Vec<String>,
+    },
     /// Remove all built and fetched parts from the user's cache folder
     Clean,
 }
@@ -78,12 +105,47 @@ fn perform(task: Task) -> Result<bool> {
         }
         Task::Soak { arguments } => bench(&["soak".to_owned()], &arguments),
         Task::Replay { arguments } => bench(&["replay".to_owned()], &arguments),
+        Task::Boards => {
+            let changed = boards::write(&run::root())?;
+            let unchanged = boards::all().len() - changed.len();
+            for path in &changed {
+                say::say(format_args!("written: {path}"));
+            }
+            say::say(format_args!("{unchanged} are as they were"));
+            Ok(true)
+        }
+        Task::Pictures { prometheus, at, range, set, complete, out, boards } => {
+            let options = pictures::Options { at, range, set };
+            let drawn = draw(&prometheus, &options, &out, &boards)?;
+            Ok(drawn || !complete)
+        }
         Task::Clean => {
             let megabytes = cache::clean()? / 1_000_000;
             say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));
             Ok(true)
         }
     }
+}
+
+/// Draws boards and says which panels had no data; whether all had some.
+fn draw(url: &str, options: &Options, out: &Path, names: &[String]) -> Result<bool> {
+    let prometheus = Prometheus::at(url)?;
+    let mut complete = true;
+    for (name, board) in pictures::boards(&run::root(), names)? {
+        let picture = pictures::draw(&name, &board, &prometheus, options)?;
+        let path = picture.write(out)?;
+        say::say(format_args!("drawn: {}", path.display()));
+        for (panel, letter) in picture.empty() {
+            complete = false;
+            say::say(format_args!("  NO DATA: {panel}, query {letter}"));
+        }
+    }
+    Ok(complete)
+}
+
+fn pair(text: &str) -> std::result::Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Runs benchmarks in release builds.
@@ -106,6 +168,9 @@ fn set_up() -> Vec<(&'static str, Option<String>)> {
         ("upstream's CRDs", parts::autoscaler_crds().map(|_| ())),
         ("Prometheus 3", release(parts::Release::Three)),
         ("Prometheus 2", release(parts::Release::Two)),
+        ("kustomize", parts::kustomize().map(|_| ())),
+        ("Helm", parts::helm().map(|_| ())),
+        ("the Prometheus operator's definitions", parts::operator_crds().map(|_| ())),
     ];
     outcomes
         .into_iter()

@@ -50,6 +50,25 @@ const PROMETHEUS: Module = Module {
     link: "-X github.com/prometheus/common/version.Version=3.15.0",
 };
 
+const HELM: Module = Module {
+    folder: "helm",
+    targets: &[Target { name: "helm", package: "helm.sh/helm/v3/cmd/helm" }],
+    flags: &[],
+    // What it takes a cluster for that it is not told of: else one of release 1.20.
+    link: "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
+           -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36 \
+           -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 \
+           -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=36",
+};
+const KUSTOMIZE: Module = Module {
+    folder: "kustomize",
+    targets: &[Target { name: "kustomize", package: "sigs.k8s.io/kustomize/kustomize/v5" }],
+    flags: &[],
+    link: "",
+};
+/// Nothing of it is built: it has the definitions of its kinds.
+const OPERATOR: Module = Module { folder: "operator", targets: &[], flags: &[], link: "" };
+
 /// A program and the arguments that come before all others.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -155,6 +174,30 @@ pub fn autoscaler_crds() -> Result<PathBuf> {
     let module =
         Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy/vpa-v1-crd-gen.yaml"))
+}
+
+/// The folder of upstream's own manifests.
+pub fn autoscaler_manifests() -> Result<PathBuf> {
+    let module =
+        Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
+    Ok(module.join("deploy"))
+}
+
+/// Helm 3.
+pub fn helm() -> Result<PathBuf> {
+    Ok(Go::find()?.build(&HELM)?.join("helm"))
+}
+
+/// kustomize 5.
+pub fn kustomize() -> Result<PathBuf> {
+    Ok(Go::find()?.build(&KUSTOMIZE)?.join("kustomize"))
+}
+
+/// The Prometheus operator's definitions of its kinds, a folder of YAML files.
+pub fn operator_crds() -> Result<PathBuf> {
+    let dependency = "github.com/prometheus-operator/prometheus-operator";
+    let module = Go::find()?.module_folder(&OPERATOR, dependency)?;
+    Ok(module.join("example/prometheus-operator-crd"))
 }
 
 /// The Prometheus of that release.

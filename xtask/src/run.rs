@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -27,6 +28,11 @@ const SEED_IN_CI: &str = "20261122";
 
 /// What the test harness takes the number of tests at once from; `--test-threads` goes before it.
 const THREADS: &str = "RUST_TEST_THREADS";
+
+/// The folder of the workspace: cargo says where this crate is.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+}
 
 /// The cargo that runs us.
 pub fn cargo() -> OsString {

@@ -1,9 +1,12 @@
 //! Which families there are of single objects, and what each takes from the rows of a kind.
 
 use super::{ContainerRow, VpaRow};
-use crate::metrics::{
-    definition::{Definition, gauge},
-    watermark::Values,
+use crate::{
+    metrics::{
+        definition::{Definition, counter, gauge},
+        watermark::Values,
+    },
+    recommend::estimate::Resource,
 };
 
 /// A family, and what it takes from each row. The text format wants a family in one piece, so each is a pass of its
@@ -56,7 +59,7 @@ const fn of_wpa(name: &'static str, help: &'static str) -> Definition {
 
 const AMOUNT: &str = "cores or bytes; of a WPA what the metric counts";
 
-pub(in crate::metrics) static PASSES: [Pass; 14] = [
+pub(in crate::metrics) static PASSES: [Pass; 17] = [
     Pass {
         definition: gauge(
             "plimsoll_object_info",
@@ -90,6 +93,16 @@ pub(in crate::metrics) static PASSES: [Pass; 14] = [
         watermarks: Some((OF_WPA, Values::Whole(|row| row.staleness_seconds))),
     },
     Pass {
+        definition: gauge(
+            "plimsoll_replicas",
+            "How many pods there are of an object, without those that have ended: a container's request counts as often.",
+        )
+        .labels(OF_VPA, "1 per VPA")
+        .unit("pods"),
+        vpas: Some(Rows::Vpa(|row| Some(row.pods as f64))),
+        watermarks: None,
+    },
+    Pass {
         definition: of_parts(
             "plimsoll_value",
             "What is measured. Of a VPA: the largest use of a container of late. Of a WPA: what is compared with the marks.",
@@ -118,6 +131,16 @@ pub(in crate::metrics) static PASSES: [Pass; 14] = [
         .absent("the container has no recommendation, or the metric no mark"),
         vpas: Some(Rows::Container(|row| Some(row.figures.upper))),
         watermarks: Some((OF_METRIC, Values::Source(|row| Some(row.high_milli? / 1000.0)))),
+    },
+    Pass {
+        definition: gauge(
+            "plimsoll_tolerance",
+            "How far beyond its marks a value of a WPA may lie: replicas are added above high * (1 + this), and removed below low * (1 - this).",
+        )
+        .labels(OF_WPA, PER_WPA)
+        .unit("share of the mark"),
+        vpas: None,
+        watermarks: Some((OF_WPA, Values::Whole(|row| Some(row.tolerance)))),
     },
     Pass {
         definition: of_container("plimsoll_target", "What it should be. Of a VPA: the target."),
@@ -183,6 +206,18 @@ pub(in crate::metrics) static PASSES: [Pass; 14] = [
         )
         .unit("days"),
         vpas: Some(Rows::Container(|row| Some(f64::from(row.figures.confidence)))),
+        watermarks: None,
+    },
+    Pass {
+        definition: counter(
+            "plimsoll_container_oom_kills_total",
+            "Out-of-memory kills of a container that its history has counted since this process knows of it.",
+        )
+        .labels(OF_CONTAINER, "1 per container")
+        .absent("the container has no recommendation"),
+        vpas: Some(Rows::Container(|row| {
+            (row.resource == Resource::Memory).then_some(row.kills as f64)
+        })),
         watermarks: None,
     },
     Pass {

@@ -84,6 +84,11 @@ impl PassTotals {
     pub fn breaker(&mut self) {
         self.breakers += 1.0;
     }
+
+    /// How many workloads are left alone because their pods got worse.
+    pub fn open(&self) -> u64 {
+        self.breakers as u64
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub struct WatermarkRow<'a> {
     pub min_replicas: i32,
     /// The most replicas.
     pub max_replicas: i32,
+    /// How far beyond a mark is still inside, as a share of the mark.
+    pub tolerance: f64,
     /// Replicas that were decided last, limits and all; in a dry run those that there would be.
     pub effective: Option<f64>,
     /// Whether the condition `ScalingActive` is true.

@@ -1,5 +1,5 @@
-//! Queries to a Prometheus, each answered by one number: asked once by whoever needs it at the same time, and good for
-//! everybody until its period is over.
+//! Queries to a Prometheus, each answered by one number: asked once by whoever needs it at the same time, and good until its
+//! period is over for everybody who has not had it.
 
 use std::{
     collections::HashMap,
@@ -37,9 +37,9 @@ pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
 
 /// An answer that nobody asked for in so many periods is forgotten.
 const FORGOTTEN: u32 = 4;
-/// An answer is good for so many tenths of a period. Whoever asks once a period does so a little earlier than a period after
-/// the last time as often as a little later, and would be told the same twice by an answer that is good for all of it.
-const TENTHS: u32 = 9;
+/// Whoever had an answer takes it again for so long a part of a period: who tries again after a failure asks nobody for more
+/// than that.
+const AGAIN: u32 = 4;
 
 /// Asks a Prometheus.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ struct Told {
 
 impl Queries {
     /// Asks through this client, by whose limits no more than so many queries are under way at once. An answer is good
-    /// for nearly one period. Half an answer is none, as a sum over half of the series would be too little; and
+    /// for one period. Half an answer is none, as a sum over half of the series would be too little; and
     /// nobody waits for another attempt, as the next period is one.
     pub fn new(client: Client, period: Duration) -> Self {
         let client = client.insisting().with_attempts(1);
@@ -92,10 +92,16 @@ impl Queries {
     }
 
     /// The sum of what a query answers at a moment. A failure is an answer too: it is asked again in the next period.
-    pub async fn ask(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
+    ///
+    /// Who asks has `had` all answers up to then. Turns are seldom a period apart to the millisecond, and one that comes
+    /// late must not have the next one told the same: it counts for no period of its own then.
+    pub async fn ask(&self, query: &str, at: Time, had: Option<Time>) -> Result<Answer, Unknown> {
         let slot = self.slot(query, at);
         let mut told = slot.lock().await;
-        let is_good = |told: &&Told| within(told.at, at, self.period * TENTHS / 10);
+        let is_good = |told: &&Told| {
+            let is_new = had.is_none_or(|had| told.at > had);
+            within(told.at, at, if is_new { self.period } else { self.period / AGAIN })
+        };
         if let Some(told) = told.as_ref().filter(is_good) {
             return told.answer.clone();
         }

@@ -104,6 +104,7 @@ impl Fleet {
         match history.record_oom(pod, at, kill, &rules) {
             Ok(counted) => {
                 watched.change(now, true);
+                watched.note_kill(container);
                 KillOutcome::Counted(counted)
             }
             Err(rejected) => KillOutcome::Refused(rejected),

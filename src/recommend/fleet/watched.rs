@@ -44,6 +44,8 @@ pub struct Watched {
     /// Whether it was told that part of it can never be saved.
     pub(super) refused: bool,
     pub(super) last_sample: Option<Time>,
+    /// Out-of-memory kills that were counted, of the few containers that had any.
+    pub(super) kills: Vec<(Box<str>, u64)>,
 }
 
 impl Watched {
@@ -93,6 +95,19 @@ impl Watched {
         self.last_sample
     }
 
+    /// How many out-of-memory kills of a container were counted since this process knows of it.
+    pub fn kills(&self, container: &str) -> u64 {
+        let known = self.kills.iter().find(|(name, _)| **name == *container);
+        known.map_or(0, |(_, kills)| *kills)
+    }
+
+    pub(super) fn note_kill(&mut self, container: &str) {
+        match self.kills.iter_mut().find(|(name, _)| **name == *container) {
+            Some((_, kills)) => *kills += 1,
+            None => self.kills.push((container.into(), 1)),
+        }
+    }
+
     /// Since when it has had no recommendation.
     pub fn empty_since(&self) -> Option<Time> {
         self.empty_since
@@ -116,6 +131,7 @@ impl Watched {
         }
         self.state = HistoryState::Waiting;
         self.advice = Box::default();
+        self.kills.clear();
         // What is on its way to the storage is of the other workload.
         (self.unsaved, self.saving) = (None, None);
     }

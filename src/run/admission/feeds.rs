@@ -15,10 +15,7 @@ use crate::{
         mirror::{Filed, Mirror},
         watch::{Change, Options, watch},
     },
-    run::{
-        controllers::{self, api},
-        shown::unread,
-    },
+    run::{controllers, shown::unread},
 };
 
 /// The watches by name.
@@ -113,10 +110,10 @@ impl Role {
     /// Starts all watches. They end when told to stop.
     pub(super) fn start_feeds(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
         let only = self.config.scope.only.as_deref();
-        let client = &self.client;
+        let reader = &self.reader;
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
-            let vpas = api::<VerticalPodAutoscaler>(client, only);
+            let vpas = reader.objects::<VerticalPodAutoscaler>(only);
             tasks.spawn(async move {
                 let apply = |change| role.seen.change_vpa(change);
                 watch(vpas, Options::default(), &role.feeds.vpas, apply, ended).await;
@@ -124,7 +121,7 @@ impl Role {
         }
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
-            let ranges = api::<SlimLimitRange>(client, only);
+            let ranges = reader.objects::<SlimLimitRange>(only);
             tasks.spawn(async move {
                 let apply = |change| role.seen.change_limit_range(change);
                 watch(ranges, Options::default(), &role.feeds.limit_ranges, apply, ended).await;
@@ -135,11 +132,11 @@ impl Role {
             tasks.spawn(async move {
                 let only = role.config.scope.only.as_deref();
                 let lost = "pods may be refused for what is recommended";
-                role.quotas.keep_watching(&role.client, only, lost, stop).await;
+                role.quotas.keep_watching(&role.client, &role.reader, only, lost, stop).await;
             });
         }
         let (controllers, feeds) = (&self.controllers, &self.feeds.controllers);
-        controllers::start(client, only, controllers, feeds, stop, tasks);
+        controllers::start(reader, only, controllers, feeds, stop, tasks);
     }
 
     /// What was not read yet, a line each.

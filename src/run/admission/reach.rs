@@ -10,6 +10,7 @@ use crate::{
     act::{WebhookLease, lease},
     certificate::{Bundle, leaf},
     compat::Compat,
+    run::vitals::Condition,
     serve::webhook::{Trust, reach},
 };
 
@@ -123,7 +124,8 @@ impl Role {
     /// Looks at the own port, and renews the Lease while API servers get through.
     pub(super) async fn keep_reachable(self: Arc<Self>, stop: Stop) {
         let wanted = &self.config.lease;
-        let lease = WebhookLease::new(
+        let condition = Condition::new("admission-controller", wanted.interval);
+        let mut lease = WebhookLease::new(
             self.client.clone(),
             &wanted.namespace,
             &wanted.name,
@@ -146,6 +148,12 @@ impl Role {
             }
             let through = found.and(believed);
             if renewed.elapsed() >= wanted.interval && !self.is_draining() {
+                {
+                    let mut vitals = condition.lock();
+                    vitals.objects = self.seen.vpa_count() as u64;
+                    vitals.last_pass = Some(self.clock.now());
+                }
+                lease.say(condition.annotation(self.config.compat));
                 let done = match &through {
                     Ok(()) => tokio::select! {
                         () = stop.stopped() => return,

@@ -14,7 +14,7 @@ use crate::{
         slim::{SlimNode, SlimPod},
         watch::{Options, watch},
     },
-    run::controllers::{self, api},
+    run::controllers,
 };
 
 /// The watches by name, in the order in which they are waited for.
@@ -68,10 +68,10 @@ impl Role {
     /// Starts all watches. They end when told to stop.
     pub(super) fn start_feeds(self: &Arc<Self>, stop: &Stop, tasks: &mut super::Tasks) {
         let only = self.config.scope.only.as_deref();
-        let client = &self.client;
+        let reader = &self.reader;
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
-            let vpas = api::<VerticalPodAutoscaler>(client, only);
+            let vpas = reader.objects::<VerticalPodAutoscaler>(only);
             tasks.spawn(async move {
                 let apply = |change| {
                     let is_news = role.state.lock().change_vpa(change);
@@ -85,7 +85,7 @@ impl Role {
         }
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
-            let pods = api::<SlimPod>(client, only);
+            let pods = reader.objects::<SlimPod>(only);
             // A pod that was not started yet uses nothing, and is not counted among those that match.
             let fields = Some("status.phase!=Pending".to_owned());
             tasks.spawn(async move {
@@ -94,7 +94,7 @@ impl Role {
                 watch(pods, options, &role.feeds.pods, apply, ended).await;
             });
         }
-        controllers::start(client, only, &self.controllers, &self.feeds.controllers, stop, tasks);
+        controllers::start(reader, only, &self.controllers, &self.feeds.controllers, stop, tasks);
         {
             let (role, ended) = (Arc::clone(self), stop.stopped());
             tasks.spawn(async move {
@@ -105,7 +105,7 @@ impl Role {
         }
         if self.feeds.nodes.is_some() {
             let (role, ended) = (Arc::clone(self), stop.stopped());
-            let nodes: Api<Guarded<SlimNode>> = Api::all(client.clone());
+            let nodes: Api<Guarded<SlimNode>> = Api::all(self.client.clone());
             tasks.spawn(async move {
                 let Some(feed) = &role.feeds.nodes else { return };
                 let apply = |change| role.state.lock().change_node(change);

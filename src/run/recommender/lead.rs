@@ -1,6 +1,9 @@
 //! Leading: the election, what a new leader reads before it writes, and the heartbeat that others see.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use plimsoll_storage::VpaKey;
 
@@ -11,6 +14,9 @@ use crate::{
     metrics::HistoryState as Progress,
     recommend::HistoryState,
 };
+
+/// A VPA about whose pods nothing was heard for so long is worked out from old numbers.
+const STALE: Duration = Duration::from_mins(15);
 
 impl Role {
     /// Whether this process may write, and has read what it would write over.
@@ -32,11 +38,30 @@ impl Role {
             None => wanted.name.clone(),
         });
         let fence = self.permit.fence().clone();
-        let election =
-            Election::new(self.client.clone(), options, fence).with_stats(Arc::clone(&self.stats));
+        let (condition, compat) = (self.condition.clone(), self.config.compat);
+        let election = Election::new(self.client.clone(), options, fence)
+            .with_stats(Arc::clone(&self.stats))
+            .saying(move || condition.annotation(compat));
         let state = election.state();
         tasks.spawn(election.run(stop.stopped()));
         Some(state)
+    }
+
+    /// Notes how it is after a pass, for whoever looks from outside.
+    pub(super) fn note_condition(&self) {
+        let now = self.clock.now();
+        let (objects, stale) = {
+            let core = self.state.lock();
+            let stale = core
+                .fleet
+                .watched()
+                .filter(|watched| watched.last_sample().is_some_and(|at| now > at.later(STALE)));
+            (core.fleet.len(), stale.count())
+        };
+        let history = self.progress().as_str().to_owned();
+        let mut vitals = self.condition.lock();
+        (vitals.objects, vitals.stale) = (objects as u64, stale as u64);
+        (vitals.last_pass, vitals.history) = (Some(now), Some(history));
     }
 
     /// Whenever this process comes to lead: takes over what others stored, before it writes anything.

@@ -28,6 +28,7 @@ impl Objects for Rows {
                 continue;
             };
             let sample = watched.last_sample();
+            let live = core.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
             visit(VpaRow {
                 vpa: key,
                 update_mode: vpa.mode.unwrap_or_default().as_str(),
@@ -38,6 +39,7 @@ impl Objects for Rows {
                     HistoryState::Missing => Progress::Failed,
                 },
                 staleness_seconds: sample.map(|at| now.nanos_since(at).max(0) as f64 / 1e9),
+                pods: live.count(),
             });
         }
         last
@@ -73,6 +75,7 @@ impl Objects for Rows {
                         container: &advice.container,
                         resource,
                         figures: *figures,
+                        kills: watched.kills(&advice.container),
                         request: &request,
                     });
                 }

@@ -17,8 +17,11 @@ use super::series::Series;
 use crate::{
     clock::Clock,
     compat::Compat,
-    metrics::RecommenderMetrics,
-    run::config::{RecommenderConfig, StorageChoice, UsageSource},
+    metrics::{PrometheusCalls, RecommenderMetrics},
+    run::{
+        calls,
+        config::{RecommenderConfig, StorageChoice, UsageSource},
+    },
 };
 
 /// A Prometheus, where one is asked for anything.
@@ -26,11 +29,15 @@ pub(super) fn open_prometheus(
     config: &RecommenderConfig,
     clock: &Clock,
     metrics: &RecommenderMetrics,
+    calls: &PrometheusCalls,
 ) -> Result<Option<Arc<PrometheusHistory>>> {
     if config.storage != StorageChoice::Prometheus && config.usage != UsageSource::Prometheus {
         return Ok(None);
     }
-    let watch = Arc::new(Questions(metrics.clone()));
+    let watch = Arc::new(Questions {
+        metrics: metrics.clone(),
+        calls: calls::Questions::new(calls.clone()),
+    });
     let weighting = config.settings.history_weighting;
     Ok(Some(Arc::new(config.prometheus.history(weighting, clock, watch)?)))
 }
@@ -59,16 +66,20 @@ pub(super) fn open_storage(
     }
 }
 
-/// Counts what a Prometheus is asked, by upstream's names.
+/// Counts what a Prometheus is asked, by upstream's names and by ours.
 #[derive(Debug)]
-struct Questions(RecommenderMetrics);
+struct Questions {
+    metrics: RecommenderMetrics,
+    calls: calls::Questions,
+}
 
 impl Watch for Questions {
     fn asked(&self, asked: &Asked<'_>) {
         // As upstream: a question without any answer is in no series.
         if let Some(status) = asked.status {
-            self.0.observe_query(status, "post", asked.time);
+            self.metrics.observe_query(status, "post", asked.time);
         }
+        self.calls.asked(asked);
     }
 }
 

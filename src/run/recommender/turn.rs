@@ -33,7 +33,7 @@ impl Role {
         loop {
             let began = self.clock.now();
             let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
-            self.health.set_loop_lag(Duration::from_nanos(lag.unsigned_abs()));
+            self.health.pace().set_lag(Duration::from_nanos(lag.unsigned_abs()));
             if let Some(planned) = planned {
                 note_jump(planned, began, self.config.interval);
             }
@@ -43,7 +43,8 @@ impl Role {
                 summary = self.pass(&mut passes) => summary,
             };
             self.pulse.beat();
-            self.health.loop_succeeded(self.clock.now());
+            self.health.pace().succeeded(self.clock.now());
+            self.note_condition();
             tracing::debug!(?summary, "pass done");
             self.passes.send_modify(|(count, last)| {
                 *count += 1;

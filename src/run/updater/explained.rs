@@ -25,13 +25,13 @@ use super::{
 use crate::{
     clock::Clock,
     explain::{PodReport, nearest::nearest},
-    metrics::{Registry, Traffic, UpdaterMetrics},
     observe::{
         lookup::{self, LookupError},
         running::RunningPod,
     },
     run::{
         cluster::{Cluster, NoCluster, Reach},
+        desk::Desk,
         tasks::Group,
     },
     update::{
@@ -125,9 +125,7 @@ fn reader(config: &PodConfig, cluster: &Cluster, only: Option<&str>) -> Arc<Role
     let mut updater = config.updater.clone();
     updater.scope.only = only.map(ToOwned::to_owned);
     updater.dry_run = Some(DryRun { events: false });
-    let mut registry = Registry::new();
-    let (metrics, traffic) = (UpdaterMetrics::new(&mut registry), Traffic::new(&mut registry));
-    Role::new(updater, cluster.client.clone(), Clock::wall(), metrics, traffic).0
+    Role::new(updater, &mut Desk::alone(cluster.client.clone(), Clock::wall())).0
 }
 
 async fn missing(cluster: &Cluster, namespace: &str, name: &str) -> PodError {

@@ -22,7 +22,7 @@ use crate::{
         running::RunningPod,
         watch::{Change, Options, watch},
     },
-    run::controllers::{self, api},
+    run::controllers,
 };
 
 /// Pods that run somewhere and have not ended: the server leaves out the others.
@@ -162,12 +162,12 @@ impl Role {
             tasks.spawn(async move {
                 let only = role.config.scope.only.as_deref();
                 let lost = "pods may be evicted for what their namespace has no room for";
-                role.quotas.keep_watching(&role.client, only, lost, stop).await;
+                role.quotas.keep_watching(&role.client, &role.reader, only, lost, stop).await;
             });
         }
         let only = self.config.scope.only.as_deref();
         let (controllers, of) = (&self.controllers, &feeds.controllers);
-        controllers::start(&self.client, only, controllers, of, stop, tasks);
+        controllers::start(&self.reader, only, controllers, of, stop, tasks);
     }
 
     fn start_feed<K>(
@@ -186,7 +186,7 @@ impl Role {
             + 'static,
     {
         let (role, feed, ended) = (Arc::clone(self), Arc::clone(feed), stop.stopped());
-        let objects = api::<K>(&self.client, self.config.scope.only.as_deref());
+        let objects = self.reader.objects::<K>(self.config.scope.only.as_deref());
         tasks.spawn(async move {
             watch(objects, options, &feed, |change| apply(&role, change), ended).await;
         });

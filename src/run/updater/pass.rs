@@ -75,6 +75,10 @@ impl Role {
         let mut summary = Summary::default();
         if !self.may_act() {
             passes.recollection.forget_stored();
+            // What this replica saw when it led is told by whoever leads now.
+            if self.told.forget() {
+                self.metrics.stand_by();
+            }
             return summary;
         }
         let standing = self.admission_standing().await;
@@ -311,6 +315,9 @@ impl Role {
             self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
         }
         self.metrics.set_cluster_open(ledger.open_until(now).is_some());
+        let mut vitals = self.condition.lock();
+        (vitals.last_pass, vitals.objects) = (Some(now), self.seen.counts().0 as u64);
+        (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
     }
 }
 

@@ -7,7 +7,7 @@ use kube::{ResourceExt as _, api::Api};
 use plimsoll_storage::Time;
 
 use super::Role;
-use crate::update::guard::Admission;
+use crate::{compat::Compat, update::guard::Admission};
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Upstream's pauses between tries.
@@ -54,9 +54,13 @@ impl Role {
             tokio::time::sleep(pause).await;
         };
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         let seen = Admission::Lease {
             created: lease.creation_timestamp().map(|at| Time::from(at.0)),
             renewed: renewed.map(|at| Time::from(at.0)),
+            // Upstream does not look at who holds it.
+            is_held: self.config.settings.compat == Compat::Upstream
+                || holder.is_some_and(|holder| !holder.is_empty()),
         };
         // Leases are renewed on real time, whatever clock this process runs on.
         let now = crate::clock::Clock::wall().now();

@@ -66,6 +66,11 @@ impl Told {
         self.lock().retain(|key, _| is_there(key));
     }
 
+    /// Forgets all, and says whether there was anything.
+    pub fn forget(&self) -> bool {
+        !std::mem::take(&mut *self.lock()).is_empty()
+    }
+
     fn of(&self, key: &VpaKey) -> Option<Held> {
         self.lock().get(key).cloned()
     }

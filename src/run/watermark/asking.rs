@@ -13,11 +13,12 @@ use plimsoll_storage::{
     },
 };
 
-use super::{Role, config::WatermarkConfig, gates::queried, seat::Seat};
+use super::{super::calls::Questions, Role, config::WatermarkConfig, gates::queried, seat::Seat};
 use crate::{
     api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,
     compat::Compat,
+    metrics::PrometheusCalls,
     observe::{
         selector::Selector,
         source::{
@@ -47,8 +48,13 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Nobody is asked yet. Requests to recommenders are told to `calls`.
-    pub fn new(config: &WatermarkConfig, clock: &Clock, calls: Arc<dyn Calls>) -> Result<Self> {
+    /// Nobody is asked yet. Requests to recommenders are told to `calls`, those to a Prometheus to `told`.
+    pub fn new(
+        config: &WatermarkConfig,
+        clock: &Clock,
+        calls: Arc<dyn Calls>,
+        told: PrometheusCalls,
+    ) -> Result<Self> {
         let pace = Pace { limit: RECOMMENDER_LIMIT, ..Pace::default() };
         let asked = &config.prometheus;
         let queries = if asked.door.address.is_empty() {
@@ -63,7 +69,8 @@ impl Sources {
                 attempts: 1,
                 ..Limits::default()
             };
-            let client = client::Client::new(Arc::new(door), limits);
+            let watch = Arc::new(Questions::new(told));
+            let client = client::Client::new(Arc::new(door), limits).watched_by(watch);
             let queries = Queries::new(client, config.period).with_matchers(asked.matchers.clone());
             // Only who asks how old a value may be needs to know, and it costs a query.
             let tells = config.oldest_value.is_some();
@@ -151,7 +158,7 @@ impl Role {
                         "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
                     )));
                 };
-                return queries.ask(query, self.clock.now()).await;
+                return queries.ask(query, self.clock.now(), seat.had).await;
             }
         }
         let selector = Selector::from_label_selector(found.selector)

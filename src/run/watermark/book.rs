@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use kube::ResourceExt as _;
@@ -11,7 +12,7 @@ use plimsoll_storage::{Time, VpaKey};
 use tokio::sync::watch;
 
 use super::{rows::Shown, seat::Seat};
-use crate::{api::wpa::WatermarkPodAutoscaler, observe::watch::Change};
+use crate::{api::wpa::WatermarkPodAutoscaler, observe::watch::Change, watermark::Restriction};
 
 #[derive(Debug)]
 struct Entry {
@@ -150,6 +151,20 @@ impl Book {
         self.lock().entries.len()
     }
 
+    /// How many objects there are, of how many some metric is unknown, and when one was looked at last.
+    pub fn summary(&self) -> (usize, usize, Option<Time>) {
+        let pages = self.lock();
+        let shown = pages.entries.values().filter_map(|entry| {
+            entry.seat.as_ref().and_then(|seat| seat.shown.as_ref()).or(entry.shown.as_ref())
+        });
+        let (mut unknown, mut latest) = (0, None);
+        for shown in shown {
+            unknown += usize::from(shown.reasons.contains(&Restriction::MetricUnknown));
+            latest = latest.max(Some(shown.at));
+        }
+        (pages.entries.len(), unknown, latest)
+    }
+
     /// How many of them somebody looks at.
     pub fn under_way(&self) -> usize {
         self.lock().entries.values().filter(|entry| entry.seat.is_none()).count()
@@ -160,9 +175,10 @@ impl Book {
         self.lock().due.iter().take_while(|(at, _)| *at <= now).count()
     }
 
-    /// Whether somebody has waited for a turn since then.
-    pub fn waits_since(&self, then: Time) -> bool {
-        self.lock().due.first().is_some_and(|(at, _)| *at <= then)
+    /// For how long whoever has the next turn has waited for it.
+    pub fn longest_wait(&self, now: Time) -> Duration {
+        let waited = |(at, _): &(Time, VpaKey)| now.nanos_since(*at).max(0).unsigned_abs();
+        Duration::from_nanos(self.lock().due.first().map_or(0, waited))
     }
 
     /// The recommenders that objects name.
@@ -269,8 +285,6 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -303,7 +317,8 @@ mod tests {
         let period = Duration::from_secs(15);
         let next = next_turn(&key, NOW, period);
         book.give_back(&key, seat, Some(next), NOW);
-        assert!(!book.waits_since(NOW) && book.waits_since(next));
+        assert_eq!(book.longest_wait(NOW), Duration::ZERO);
+        assert_eq!(book.longest_wait(next.later(period)), period);
         assert!(matches!(book.take(NOW), Turn::At(Some(at)) if at == next));
         // The same again, with another status, changes nothing; another spec does.
         let mut same = object("a", 5);

@@ -10,6 +10,7 @@ use plimsoll_storage::VpaKey;
 
 use super::{Role, look::Next, rows::Shown};
 use crate::{
+    act::Standing,
     metrics::{
         LifecycleRow, RecommenderCall, Returned, SourceRow, WatermarkMetrics, WatermarkRow,
         Watermarks, client_label, objects::PAGE,
@@ -65,6 +66,10 @@ impl Watermarks for Objects {
         visit: &mut dyn FnMut(WatermarkRow<'_>),
     ) -> Option<VpaKey> {
         let role = self.0.upgrade()?;
+        // Another one tells of them by now, and what is known here grows old. While nobody can say who leads, it stays.
+        if role.election.get().is_some_and(|election| election.standing() == Standing::Standby) {
+            return None;
+        }
         let (shown, next) = role.book.shown(after, PAGE);
         let now = role.clock.now();
         for (key, shown) in &shown {
@@ -106,6 +111,7 @@ fn object<'a>(
         dry_run: shown.dry_run,
         min_replicas: shown.bounds.0,
         max_replicas: shown.bounds.1,
+        tolerance: shown.tolerance as f64 / 1000.0,
         effective: shown.effective.map(f64::from),
         scaling_active: Some(shown.scaling_active),
         able_to_scale: condition("able_to_scale"),

@@ -21,7 +21,6 @@ use crate::{
         selector::Selector,
         watch::{Change, Options, watch},
     },
-    run::controllers::api,
 };
 
 /// The watches of one namespace, or of all.
@@ -169,7 +168,7 @@ impl Role {
     {
         let (role, feed, ended) = (Arc::clone(self), Arc::clone(feed), stop.stopped());
         let only = self.feeds.0.get(place).and_then(|scope| scope.only.as_deref());
-        let objects = api::<K>(&self.client, only);
+        let objects = self.reader.objects::<K>(only);
         tasks.spawn(async move {
             let apply = |change| apply(&role, place, change);
             watch(objects, Options::default(), &feed, apply, ended).await;

@@ -135,7 +135,7 @@ impl Role {
         let name = seat.object.annotations().get(HOLD_WHILE.name)?.trim();
         let state = match self.queries() {
             None => Alert::Unknown("none is known: set --prometheus-address".to_owned()),
-            Some(queries) => match queries.ask(&query, now).await {
+            Some(queries) => match queries.ask(&query, now, seat.had).await {
                 Ok(Answer::Sum { sum: ..=0, .. }) | Err(Unknown::Empty(_)) => Alert::Quiet,
                 Ok(_) => Alert::Firing,
                 Err(why) => Alert::Unknown(why.to_string()),

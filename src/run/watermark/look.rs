@@ -54,6 +54,7 @@ impl Role {
         shown.labels = self.shown_labels(seat);
         let came = self.follow(key, seat, &filled, &mut shown, now).await;
         shown.conditions(&seat.status());
+        seat.had = Some(self.clock.now());
         seat.shown = Some(std::sync::Arc::new(shown));
         came
     }

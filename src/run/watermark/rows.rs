@@ -41,6 +41,8 @@ pub(super) struct Shown {
     pub dry_run: bool,
     /// The bounds.
     pub bounds: (i32, i32),
+    /// How far beyond a mark is still inside, in thousandths of the mark.
+    pub tolerance: i64,
     /// Replicas that there are to be.
     pub effective: Option<i32>,
     /// What conditions say.
@@ -78,6 +80,7 @@ impl Shown {
             target: (target.kind.clone(), target.name.clone()),
             dry_run: spec.dry_run,
             bounds: (rules.limits.min, rules.limits.max),
+            tolerance: rules.tolerance,
             at: now,
             reasons: Vec::new(),
             sources: Vec::new(),

@@ -21,7 +21,6 @@ use crate::{
         scale::{FreshScale, ObjectKey, ToldScale, Unscaled},
         watch::{Options, watch},
     },
-    run::controllers::api,
 };
 
 /// How often replicas are tried to be written at once.
@@ -179,7 +178,7 @@ impl Role {
                 () = role.may_watch(feed.name(), K::KIND.group(), only) => {}
             }
             let apply = |change| scope.scales.apply::<K>(change);
-            let objects = api::<K>(&role.client, only);
+            let objects = role.reader.objects::<K>(only);
             watch(objects, Options::default(), feed, apply, stop.stopped()).await;
         });
     }

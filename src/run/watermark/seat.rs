@@ -17,6 +17,8 @@ pub(super) struct Seat {
     pub object: Arc<WatermarkPodAutoscaler>,
     /// What its status would be if anything were written.
     pub pretended: Option<WatermarkPodAutoscalerStatus>,
+    /// When it was last told what it asks for.
+    pub had: Option<Time>,
     /// When its status was last written by this process.
     pub written: Option<Time>,
     /// Reasons of the warnings that stand, so that they are told once.
@@ -40,6 +42,7 @@ impl Seat {
         Self {
             object,
             pretended: None,
+            had: None,
             written: None,
             warned: Vec::new(),
             moved: None,

@@ -28,6 +28,14 @@ const TRIES: usize = 3;
 /// Somebody who has waited for so long is late: turns go before values that nobody waits for.
 const LATE: Duration = Duration::from_millis(500);
 
+/// What a reader would see of another status.
+enum Worth {
+    Nothing,
+    /// Other values alone, which nobody waits for.
+    Values,
+    News,
+}
+
 impl Role {
     /// With what is written.
     pub(super) fn pen(&self) -> Pen<'_> {
@@ -54,11 +62,19 @@ impl Role {
             if self.drops_decisions.load(Ordering::Relaxed) {
                 after.decision = None;
             }
-            if !self.is_worth_writing(seat, before.as_ref(), &after, now) {
-                return Ok(());
-            }
+            let turn = match self.worth(seat, before.as_ref(), &after, now) {
+                Worth::Nothing => return Ok(()),
+                Worth::News => None,
+                // Whoever waits for an answer to a write looks at nobody meanwhile.
+                Worth::Values => match self.values.try_acquire() {
+                    Ok(turn) => Some(turn),
+                    Err(_) => return Ok(()),
+                },
+            };
             let patch = status_patch(before.as_ref(), &after);
-            match self.pen().alter(&seat.object, Part::Status, patch).await {
+            let written = self.pen().alter(&seat.object, Part::Status, patch).await;
+            drop(turn);
+            match written {
                 Ok(mut stored) => {
                     stored.metadata.managed_fields = None;
                     let kept = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
@@ -106,41 +122,32 @@ impl Role {
 
     /// Whether a reader sees more than another value, or that was not written for a while. Upstream writes whatever
     /// differs.
-    fn is_worth_writing(
+    fn worth(
         &self,
         seat: &Seat,
         before: Option<&WatermarkPodAutoscalerStatus>,
         after: &WatermarkPodAutoscalerStatus,
         now: Time,
-    ) -> bool {
-        let Some(before) = before else { return true };
+    ) -> Worth {
+        let Some(before) = before else { return Worth::News };
         if before == after {
-            return false;
+            return Worth::Nothing;
         }
-        if self.config.compat == Compat::Upstream {
-            return true;
+        if self.config.compat == Compat::Upstream || without_values(before) != without_values(after)
+        {
+            return Worth::News;
         }
-        let without_values = |status: &WatermarkPodAutoscalerStatus| {
-            let mut status = status.clone();
-            status.current_metrics.iter_mut().for_each(forget_value);
-            for one in &mut status.conditions {
-                // Texts of conditions name values too, and counts of pods.
-                one.message.clear();
-            }
-            status.decision = status.decision.take().map(Trace::without_values);
-            status.last_condition_type.clear();
-            status.last_condition_state.clear();
-            status
-        };
         let due = seat.written.map(|at| at.later(self.config.status_interval));
-        without_values(before) != without_values(after)
-            || (due.is_none_or(|due| due <= now) && self.has_time_for_values())
+        if due.is_none_or(|due| due <= now) && self.has_time_for_values() {
+            Worth::Values
+        } else {
+            Worth::Nothing
+        }
     }
 
     /// Whether a mere value is in the way neither of what else is written nor of anybody's turn.
     fn has_time_for_values(&self) -> bool {
-        let since = self.clock.now().earlier(LATE);
-        self.permit.limiter().has_spare() && !self.book.waits_since(since)
+        self.permit.limiter().has_spare() && self.book.longest_wait(self.clock.now()) < LATE
     }
 
     /// Says something of an object alone: nothing was decided.
@@ -221,6 +228,20 @@ impl Role {
         let at = self.clock.now();
         self.events.tell(Happening { about, is_warning, reason, message, at });
     }
+}
+
+/// A status without what may be told late.
+fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
+    let mut status = status.clone();
+    status.current_metrics.iter_mut().for_each(forget_value);
+    for one in &mut status.conditions {
+        // Texts of conditions name values too, and counts of pods.
+        one.message.clear();
+    }
+    status.decision = status.decision.take().map(Trace::without_values);
+    status.last_condition_type.clear();
+    status.last_condition_state.clear();
+    status
 }
 
 fn forget_value(metric: &mut MetricStatus) {

@@ -74,18 +74,21 @@ pub enum Admission {
         created: Option<Time>,
         /// When it was renewed last.
         renewed: Option<Time>,
+        /// Whether anybody holds it. Upstream's are made by their holder; those that manifests make are nobody's at first.
+        is_held: bool,
     },
     /// It could not be read, or is not there.
     Unreadable,
 }
 
 impl Admission {
-    /// Whether new pods will be sized, as upstream decides it: a Lease that was just made counts as renewed.
+    /// Whether new pods will be sized, as upstream decides it: a Lease that its holder has just made counts as renewed.
     pub fn is_ready(self, now: Time, timeout: Duration) -> bool {
         match self {
             Self::NotAsked => true,
             Self::Unreadable => false,
-            Self::Lease { created, renewed } => {
+            Self::Lease { created, renewed, is_held } => {
+                let created = created.filter(|_| is_held);
                 created.into_iter().chain(renewed).any(|seen| seen.later(timeout) > now)
             }
         }
@@ -122,7 +125,11 @@ mod tests {
         for (created, renewed, expected) in
             [(new, None, true), (old, None, false), (old, new, true), (old, old, false)]
         {
-            let lease = Admission::Lease { created, renewed };
+            let lease = Admission::Lease { created, renewed, is_held: true };
+            assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
+        }
+        for (renewed, expected) in [(None, false), (old, false), (new, true)] {
+            let lease = Admission::Lease { created: new, renewed, is_held: false };
             assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
         }
         assert!(!Admission::Unreadable.is_ready(now, timeout));

@@ -44,6 +44,10 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// All words that [`Failure::reason`] knows.
+    pub const REASONS: [&str; 7] =
+        ["too_large", "busy", "timeout", "unavailable", "refused", "not_prometheus", "bad_query"];
+
     /// Whether the same query may work later without anybody doing something.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Timeout(_) | Self::Unavailable(_))

@@ -25,6 +25,11 @@ pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(stage
         assert_eq!(play.on(stage).await.kills, 0);
     }
     play.tells("plimsoll_oom_kills_total{outcome=\"counted\",source=\"pod_first_sight\"} 1").await;
+    let of_container = format!(
+        "plimsoll_container_oom_kills_total{{container=\"main\",kind=\"vpa\",name=\"web\",\
+         namespace=\"{namespace}\",resource=\"memory\"}}"
+    );
+    play.tells(&format!("{of_container} 1")).await;
     let now = play.now();
     play.stop().await;
 
@@ -33,6 +38,7 @@ pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(stage
     assert_eq!(play.last().kills, 0, "it is part of the history that was loaded");
     assert_eq!(play.on(stage).await.kills, 0);
     stage.says(&namespace, "web", "main", "memory", &after_kill(REQUEST)).await;
+    play.tells(&format!("{of_container} 0")).await;
     play.stop().await;
 
     // Upstream does not see what happened before it began.

@@ -108,6 +108,10 @@ impl Agent {
         self.processes.log(pod, container)
     }
 
+    pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
+        self.processes.port(pod, container, variable)
+    }
+
     /// Follows all pods that are bound to a node, for as long as the bed lives.
     pub async fn watch(self: Arc<Self>) {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
@@ -195,9 +199,9 @@ impl Agent {
         if !self.write(&pod, status).await {
             return;
         }
-        if let Run::Process { entry_point } = &around.behaviour.run {
+        if let Run::Process { entry_point, environment } = &around.behaviour.run {
             for (container, run) in begun {
-                self.processes.start(&pod, &container, run, entry_point).await;
+                self.processes.start(&pod, &container, run, entry_point, environment).await;
                 tokio::spawn(Arc::clone(self).end_with_process(Arc::clone(&pod), container, run));
             }
         }
@@ -219,7 +223,10 @@ impl Agent {
             .find(|(of, prefix, _)| *of == key.0 && key.1.starts_with(prefix));
         let behaviour = rule.map(|(_, _, behaviour)| behaviour.clone()).unwrap_or_default();
         let number = self.addresses.fetch_add(1, Ordering::Relaxed);
-        let address = format!("10.244.{}.{}", number / 250 % 250, number % 250 + 1);
+        let address = behaviour
+            .address
+            .clone()
+            .unwrap_or_else(|| format!("10.244.{}.{}", number / 250 % 250, number % 250 + 1));
         let now = self.clock.now();
         Some((Arc::clone(pod), Surroundings { behaviour, room, free: room - taken, address, now }))
     }

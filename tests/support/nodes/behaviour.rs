@@ -13,6 +13,8 @@ pub struct Behaviour {
     pub stop: Stop,
     /// What a container is.
     pub run: Run,
+    /// The pod's address, where it has to be one of this machine: for what is called through a Service.
+    pub address: Option<String>,
 }
 
 /// How containers start.
@@ -73,5 +75,19 @@ pub enum Run {
     Process {
         /// Stands for the image's entry point, for containers without a command.
         entry_point: Vec<String>,
+        /// Set beside what the container sets: an image has a `PATH`, and pods that would each have their own ports share
+        /// those of this machine.
+        environment: Vec<(String, Variable)>,
     },
+}
+
+/// What a variable is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// This.
+    Text(String),
+    /// An address of loopback that nobody else has, as `127.0.0.1:PORT`; see [`Nodes::port`](super::Nodes::port).
+    Address,
+    /// A port that nobody else has.
+    Port,
 }

@@ -1,8 +1,9 @@
 //! Owns pods that are processes of this machine: they run a container's command with the token of its service account.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -11,8 +12,10 @@ use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use super::amounts::lasting_containers;
+use super::behaviour::Variable;
 use crate::support::control_plane::ControlPlane;
 use crate::support::keeper::State;
+use crate::support::ports::Port;
 use crate::support::wait;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -22,16 +25,25 @@ pub struct Processes {
     /// Weak, because the bed holds the nodes.
     plane: Weak<ControlPlane>,
     client: Client,
+    /// By the process that has it, and the variable that it is told by.
+    ports: Mutex<HashMap<(String, String), Port>>,
 }
 
 // === impl Processes ===
 
 impl Processes {
     pub fn new(plane: Weak<ControlPlane>, client: Client) -> Self {
-        Self { plane, client }
+        Self { plane, client, ports: Mutex::default() }
     }
 
-    pub async fn start(&self, pod: &Pod, container: &str, run: i32, entry_point: &[String]) {
+    pub async fn start(
+        &self,
+        pod: &Pod,
+        container: &str,
+        run: i32,
+        entry_point: &[String],
+        beside: &[(String, Variable)],
+    ) {
         let token = self.token(pod).await;
         let Some(plane) = self.plane.upgrade() else { return };
         let Some(container) = find(pod, container) else { return };
@@ -55,6 +67,14 @@ impl Processes {
             .filter_map(|variable| Some((variable.name.clone(), value(pod, variable)?)))
             .collect();
         environment.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
+        for (variable, wanted) in beside {
+            let text = match wanted {
+                Variable::Text(text) => text.clone(),
+                Variable::Address => format!("127.0.0.1:{}", self.claim(&name, variable)),
+                Variable::Port => self.claim(&name, variable).to_string(),
+            };
+            environment.push((variable.clone(), text));
+        }
         let environment: Vec<_> =
             environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         plane.keeper().start(&name, Path::new(program), arguments, &environment);
@@ -103,6 +123,21 @@ impl Processes {
         plane
             .zip(name)
             .map_or_else(String::new, |(plane, name)| plane.keeper().log_tail(&name, usize::MAX))
+    }
+
+    fn claim(&self, name: &str, variable: &str) -> u16 {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = Port::claim();
+        let number = port.number();
+        ports.insert((name.to_owned(), variable.to_owned()), port);
+        number
+    }
+
+    /// The port that the latest run of a container was given by that variable.
+    pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
+        let name = self.latest(pod, container)?;
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.get(&(name, variable.to_owned())).map(Port::number)
     }
 
     /// The name of a container's latest run that there is a process for.

@@ -110,6 +110,12 @@ async fn a_leader_that_freezes_in_the_middle_of_a_rollout_and_thaws_does_nothing
     assert!(referee.least() >= 4, "{} of 8 were up", referee.least());
     assert_eq!(holder(&bed, &namespace).await, next);
     assert_eq!(booked(&bed, &namespace, Charge::Disruption).await, 8);
+    let controlled = "vpa_updater_controlled_pods_total";
+    assert_eq!(second.metric(controlled, &[]).await, Some(8.0));
+    wait::until("it tells nothing any more of what it saw when it led", || async {
+        (first.metric(controlled, &[]).await? == 0.0).then_some(())
+    })
+    .await;
 
     // It is a standby, and takes over when the other one goes.
     assert_eq!(second.end("TERM").await, 0);

@@ -1,0 +1,81 @@
+//! `plimsoll status`: how an installation is, on one screen.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    Exit,
+    output::{self, Form, Problem, on_one_line},
+    terminal::Terminal,
+    waiting::Waiting,
+};
+use crate::{
+    clock::Clock,
+    explain::status::{judge, text},
+    run::{
+        cluster::{self, NoCluster, Reach},
+        status,
+    },
+};
+
+/// Who asks.
+const AGENT: &str = concat!("plimsoll-status/", env!("CARGO_PKG_VERSION"));
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  plimsoll status                  roles, leaders, loops, data, versions
+  plimsoll status -n autoscaling   with Leases of a namespace of your own
+  plimsoll status --output json | jq '.findings[].code'
+
+It reads Leases, and pods with the label app.kubernetes.io/name=plimsoll,
+and no other object. Exit code 1: there is something to look at.
+The JSON follows docs/schema/status.v1.json.";
+
+/// Shows how the roles in a cluster are: who leads, how old loops and data are, what is held
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusArgs {
+    /// One more namespace in which Leases of roles are
+    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
+    namespace: Option<String>,
+    /// File that says how to reach the cluster
+    #[arg(long, value_name = "FILE")]
+    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of that file
+    #[arg(long, value_name = "NAME")]
+    #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
+    context: Option<String>,
+    /// What to print
+    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
+    output: Form,
+}
+
+/// Looks, and exits by whether there is anything to look at.
+pub fn run(arguments: &StatusArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+    let waiting = Waiting::begin(terminal, "asking the cluster");
+    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(format!("cannot start: {error}")))?;
+    let reach =
+        Reach { kubeconfig: arguments.kubeconfig.clone(), context: arguments.context.clone() };
+    let facts = runtime.block_on(async {
+        let cluster = cluster::connect(&reach, AGENT).await?;
+        Ok::<_, NoCluster>(status::look(&cluster, arguments.namespace.as_deref()).await)
+    });
+    drop(waiting);
+    let facts = facts.map_err(|error| failed(error.to_string()))?;
+    let report = judge(&facts, env!("CARGO_PKG_VERSION"), Clock::wall().now());
+    output::say(&match arguments.output {
+        Form::Text => text::render(&report, &terminal.look),
+        Form::Json => output::json(&report)?,
+    })?;
+    Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Findings })
+}

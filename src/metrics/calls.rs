@@ -1,0 +1,90 @@
+//! What others are asked: the API server by verb and code, a Prometheus by what came of it, and how long that took.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, histogram},
+    family::Family,
+    registry::Registry,
+    value::{Counter, Histogram},
+};
+
+const NEVER: &str = "it has not happened yet";
+
+const API_REQUESTS: Definition = counter(
+    "plimsoll_api_requests_total",
+    "Requests to the API server, by the code of the answer; none where there was no answer.",
+)
+.labels(&["code", "verb"], "up to 128")
+.absent(NEVER);
+const API_SECONDS: Definition = histogram(
+    "plimsoll_api_request_duration_seconds",
+    "How long the API server takes to answer, without waiting for a turn. What watches tell is no part of it.",
+    STEP_SECONDS,
+)
+.labels(&["verb"], "up to 8 of 26")
+.unit("seconds")
+.absent(NEVER);
+const QUERIES: Definition =
+    counter("plimsoll_prometheus_queries_total", "Queries to a Prometheus, by what came of them.")
+        .labels(&["outcome"], "9")
+        .absent("no Prometheus is known");
+const QUERY_SECONDS: Definition = histogram(
+    "plimsoll_prometheus_query_duration_seconds",
+    "How long a Prometheus takes to answer, without waiting for a turn.",
+    ANSWER_SECONDS,
+)
+.unit("seconds")
+.absent("no Prometheus is known");
+
+/// Requests to the API server.
+#[derive(Clone, Debug)]
+pub struct ApiCalls {
+    requests: Arc<Family<Counter, 2>>,
+    seconds: Arc<Family<Histogram, 1>>,
+}
+
+impl ApiCalls {
+    /// Adds the families to a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        Self {
+            requests: registry.family(API_REQUESTS, 128),
+            seconds: registry.family(API_SECONDS, 8),
+        }
+    }
+
+    /// A request was answered with this code, or not at all.
+    pub fn observe(&self, verb: &'static str, code: Option<u16>, took: Duration) {
+        let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+        self.requests.with([&code, verb]).increment();
+        self.seconds.with([verb]).observe(took.as_secs_f64());
+    }
+}
+
+/// Queries to a Prometheus.
+#[derive(Clone, Debug)]
+pub struct PrometheusCalls {
+    queries: Arc<Family<Counter, 1>>,
+    seconds: Arc<Family<Histogram>>,
+}
+
+impl PrometheusCalls {
+    /// Adds the families to a registry. They have no series until somebody is about to ask.
+    pub fn new(registry: &mut Registry) -> Self {
+        Self { queries: registry.family(QUERIES, 16), seconds: registry.family(QUERY_SECONDS, 1) }
+    }
+
+    /// Queries may come to these ends: their series are there before the first of them, so that it is an increase.
+    pub fn begin(&self, outcomes: &[&str]) {
+        for outcome in outcomes {
+            self.queries.with([outcome]);
+        }
+        self.seconds.with([]);
+    }
+
+    /// A query came to this end.
+    pub fn observe(&self, outcome: &str, took: Duration) {
+        self.queries.with([outcome]).increment();
+        self.seconds.with([]).observe(took.as_secs_f64());
+    }
+}

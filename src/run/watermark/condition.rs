@@ -1,0 +1,38 @@
+//! How the controller is, for whoever looks from outside: on its Lease, and in gauges at a scrape.
+
+use super::{
+    super::{
+        desk::Member,
+        shown::{show_feeds, show_writes},
+        vitals::Condition,
+    },
+    Role,
+};
+
+impl Role {
+    /// How it is now, as its Lease tells it.
+    pub(super) fn told_condition(&self) -> &Condition {
+        let (objects, unknown, latest) = self.book.summary();
+        let mut vitals = self.condition.lock();
+        (vitals.objects, vitals.stale) = (objects as u64, unknown as u64);
+        vitals.last_pass = latest;
+        drop(vitals);
+        &self.condition
+    }
+}
+
+impl Member for Role {
+    fn refresh(&self) {
+        show_feeds(&self.traffic, self.feeds.all().chain(self.feeds.scale_feeds()));
+        self.traffic.set_feed_objects("watermarkpodautoscalers", self.book.len());
+        self.traffic.set_feed_objects("pods", self.feeds.pod_count());
+        for (name, count) in self.feeds.scale_counts() {
+            self.traffic.set_feed_objects(name, count);
+        }
+        show_writes(&self.traffic, &self.stats);
+        self.pace.set_leader(self.permit.fence().is_held());
+        self.pace.set_lag(self.book.longest_wait(self.clock.now()));
+        self.metrics.set_queue_depth(self.book.late(self.clock.now()));
+        self.keep_clients();
+    }
+}

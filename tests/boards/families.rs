@@ -1,0 +1,156 @@
+//! Boards ask for families that there are, by labels that those have, and it is known when they appear.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use plimsoll::{recommend::Reason, watermark::Restriction};
+use promql_parser::label::MatchOp;
+use xtask::boards::families::APPEAR;
+
+use super::{boards, list, query, targets, text};
+
+/// A family as docs/metrics.md has it, which is generated from the code.
+pub struct Documented {
+    pub kind: String,
+    pub labels: Vec<String>,
+    pub absent: String,
+}
+
+/// What a scrape adds to every series.
+const OF_THE_SCRAPE: [&str; 3] = ["cluster", "instance", "job"];
+
+/// All families, by name.
+pub fn documented() -> BTreeMap<String, Documented> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    let page = fs::read_to_string(path).expect("a readable page");
+    let (_, rest) = page.split_once("<!-- begin families -->").expect("the table begins");
+    let (table, _) = rest.split_once("<!-- end families -->").expect("the table ends");
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let families: BTreeMap<_, _> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, kind, labels, _, _, _, absent] = cells[..] else { panic!("{row}") };
+            let labels = labels.split(", ").map(|label| label.trim_matches('`').to_owned());
+            let labels = labels.filter(|label| !label.is_empty()).collect();
+            let (kind, absent) = (kind.to_owned(), absent.to_owned());
+            (name.trim_matches('`').to_owned(), Documented { kind, labels, absent })
+        })
+        .collect();
+    assert!(families.len() > 90, "only {} families were found", families.len());
+    families
+}
+
+/// The family of a series: those of histograms have endings.
+pub fn family_of<'a>(series: &'a str, known: &BTreeMap<String, Documented>) -> Option<&'a str> {
+    if known.contains_key(series) {
+        return Some(series);
+    }
+    let endings = ["_bucket", "_sum", "_count"];
+    let bare = endings.into_iter().find_map(|ending| series.strip_suffix(ending))?;
+    known.get(bare).filter(|family| family.kind == "histogram").map(|_| bare)
+}
+
+/// Every query of a board: those of panels, and those that fill variables.
+fn queries(board: &serde_json::Value) -> Vec<String> {
+    let of_panels = targets(board).map(|(_, target)| text(target, "expr").to_owned());
+    let of_variables = list(&board["templating"], "list").filter_map(|variable| {
+        let inside = text(variable, "query").strip_prefix("label_values(")?;
+        Some(inside.rsplit_once(',')?.0.to_owned())
+    });
+    of_panels.chain(of_variables).collect()
+}
+
+#[test]
+fn boards_ask_for_families_and_labels_that_there_are() {
+    let known = documented();
+    let mut wrong = BTreeSet::new();
+    for (name, board) in boards() {
+        for text in queries(&board) {
+            let expr = query::parse(&text).unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
+            let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
+            for asked in query::selectors(&expr) {
+                let Some(family) = family_of(asked.name(), &known) else {
+                    wrong.insert(format!("{name}: there is no family {}", asked.name()));
+                    continue;
+                };
+                let family_labels = known[family].labels.iter().map(String::as_str);
+                let own: BTreeSet<&str> =
+                    family_labels.chain(OF_THE_SCRAPE).chain(["le"]).collect();
+                for matcher in &asked.selector.matchers.matchers {
+                    if !own.contains(&*matcher.name) {
+                        wrong.insert(format!("{name}: {family} has no label {}", matcher.name));
+                    }
+                }
+                labels.extend(own);
+            }
+            for label in query::grouped_by(&expr) {
+                if !labels.contains(&*label) {
+                    wrong.insert(format!("{name}: nothing in {text} has a label {label}"));
+                }
+            }
+        }
+        for (panel, target) in targets(&board) {
+            let expr = query::parse(text(target, "expr")).expect("it was parsed before");
+            let grouped = query::grouped_by(&expr);
+            for label in text(target, "legendFormat").split("{{").skip(1) {
+                let label = label.split("}}").next().unwrap_or_default();
+                // Where nothing is grouped, a series keeps its labels.
+                if !grouped.is_empty() && !grouped.iter().any(|known| known == label) {
+                    let title = text(panel, "title");
+                    wrong.insert(format!("{name}: {title}: a legend with {label}, which is gone"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn words_that_boards_ask_for_are_those_of_the_code() {
+    let of_vpas = Reason::RESTRICTIONS.map(Reason::name);
+    let reasons: Vec<&str> =
+        of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::word)).collect();
+    for (name, board) in boards() {
+        for text in queries(&board) {
+            let expr = query::parse(&text).expect("it was parsed before");
+            for asked in query::selectors(&expr) {
+                for matcher in &asked.selector.matchers.matchers {
+                    let known: &[&str] = match &*matcher.name {
+                        "kind" if asked.name().starts_with("plimsoll_") => &["vpa", "wpa"],
+                        "resource" => &["cpu", "memory"],
+                        "transition" => &["upscale", "downscale"],
+                        "outcome" => &["ok", "empty"],
+                        "condition" => &["able_to_scale", "scaling_limited", "scaling_blocked"],
+                        "reason" if matches!(matcher.op, MatchOp::Re(_)) => &["$reason"],
+                        "reason" => &reasons,
+                        _ => continue,
+                    };
+                    let words = matcher.value.split('|');
+                    let strange: Vec<&str> = words.filter(|word| !known.contains(word)).collect();
+                    assert!(strange.is_empty(), "{name}: {} {strange:?} in {text}", matcher.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn of_every_family_that_is_absent_at_first_it_is_known_what_makes_it_appear() {
+    let known = documented();
+    let mut used = BTreeSet::new();
+    for (_, board) in boards() {
+        for (_, target) in targets(&board) {
+            let expr = query::parse(text(target, "expr")).expect("it was parsed before");
+            for asked in query::selectors(&expr) {
+                used.extend(family_of(asked.name(), &known).map(str::to_owned));
+            }
+        }
+    }
+    let absent = used.iter().filter(|name| !known[*name].absent.is_empty());
+    let absent: Vec<&str> = absent.map(String::as_str).collect();
+    let told: Vec<&str> = APPEAR.iter().map(|(name, _)| *name).collect();
+    assert!(told.is_sorted(), "the list is in alphabetical order");
+    assert_eq!(told, absent, "left: what is told of, right: what is used and absent at first");
+}

@@ -1,0 +1,97 @@
+//! A real Prometheus answers every query of every board, and pictures are drawn of what it says.
+
+use std::path::Path;
+
+use xtask::{
+    parts::Release,
+    pictures::{self, Options, Picture},
+};
+
+use super::world;
+use crate::support::prometheus::{History, Prometheus};
+
+/// All boards, as they are drawn with what this server knows.
+async fn drawn(server: &Prometheus) -> Vec<Picture> {
+    let url = server.url();
+    let draw = move || -> anyhow::Result<Vec<Picture>> {
+        let server = pictures::Prometheus::at(&url)?;
+        let options = Options { at: Some(world::END.to_owned()), range: None, set: Vec::new() };
+        let boards = pictures::boards(Path::new(env!("CARGO_MANIFEST_DIR")), &[])?;
+        let drawn =
+            boards.iter().map(|(name, board)| pictures::draw(name, board, &server, &options));
+        drawn.collect()
+    };
+    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
+}
+
+/// The latest value of the first series that a panel is shown.
+fn value(pictures: &[Picture], board: &str, panel: &str) -> f64 {
+    let picture = pictures.iter().find(|picture| picture.board == board).expect("such a board");
+    let answer = picture.answers.iter().find(|answer| answer.panel == panel);
+    let answer = answer.unwrap_or_else(|| panic!("{board}: there is no panel {panel}"));
+    let (_, value) = answer.latest().next().unwrap_or_else(|| panic!("{panel}: no data"));
+    value
+}
+
+async fn answers(release: Release) {
+    let Some(server) = Prometheus::with_history(release, world::history()).await else { return };
+    let pictures = drawn(&server).await;
+    for picture in &pictures {
+        let empty: Vec<_> = picture.empty().collect();
+        assert!(empty.is_empty(), "{}: no data for {empty:?}", picture.board);
+        assert!(!picture.svg.contains(">No data<"), "{}", picture.board);
+    }
+    for (board, panel, wanted) in [
+        // Three pods ask for two cores each, and half a core would do.
+        ("overview", "Cores that can be saved", 4.5),
+        ("overview", "Cores that are lacking", 0.0),
+        ("overview", "Memory that can be saved", 4.5e9),
+        ("overview", "Oldest data", 42.0),
+        ("vertical", "Pods", 3.0),
+        ("vertical", "CPU, in cores", 4.0),
+        ("watermark", "From fewest to most", 0.25),
+        ("watermark", "Value between its marks", 126.0),
+        ("watermark", "All metrics: from the low mark to the high mark", 0.5),
+        ("controller", "Since the last good pass", 30.0),
+        ("controller", "Recommender: duration by step", 0.2),
+        ("history", "Queries that were answered", 0.5),
+        ("history", "Age of the latest sample", 42.0),
+    ] {
+        let found = value(&pictures, board, panel);
+        let is_near = (found - wanted).abs() <= wanted * 0.02;
+        assert!(is_near, "{board}: {panel} is {found} and not {wanted}");
+    }
+    // It has been capped for three hours, and was for three hours in all.
+    let restricted = "Vertical: requests that would be others";
+    let answers: Vec<_> =
+        pictures[0].answers.iter().filter(|answer| answer.panel == restricted).collect();
+    let capped = |place: usize| {
+        let of = |(name, _): &(String, f64)| name.contains("max_allowed") && name.contains("cpu");
+        answers[place].latest().find(of).expect("it is held back").1
+    };
+    let since = world::end().as_second() as f64 - capped(0) / 1000.0;
+    assert!((since - 10_800.0).abs() <= 300.0, "since {since} s");
+    assert!((capped(1) - 10_800.0).abs() <= 300.0, "for {} s", capped(1));
+}
+
+#[tokio::test]
+async fn every_query_of_every_board_has_data_where_every_family_has() {
+    answers(Release::Three).await;
+}
+
+#[tokio::test]
+async fn an_older_prometheus_answers_the_same() {
+    answers(Release::Two).await;
+}
+
+#[tokio::test]
+async fn where_there_is_no_data_a_picture_says_so_and_makes_none_up() {
+    let step = jiff::SignedDuration::from_mins(1);
+    let other = History::new(world::end() - step, world::end(), step);
+    let other = other.series("up", &[("job", "other")], |_| Some(1.0));
+    let Some(server) = Prometheus::with_history(Release::Three, other).await else { return };
+    for picture in drawn(&server).await {
+        assert_eq!(picture.empty().count(), picture.answers.len(), "{}", picture.board);
+        assert!(picture.svg.contains(">No data<"), "{}", picture.board);
+    }
+}

@@ -1,0 +1,122 @@
+//! Reads queries of boards: Grafana's own variables get values first, and then the parser takes them apart.
+
+use promql_parser::{
+    label::{MatchOp, Matcher},
+    parser::{self, Expr, VectorSelector},
+    util::{ExprVisitor, walk_expr},
+};
+
+/// Ranges that stand for Grafana's own, and for nothing that anybody would write.
+const OWN: [(&str, &str); 7] = [
+    ("$__rate_interval", "677s"),
+    ("$__range_ms", "21601000"),
+    ("$__range_s", "21601"),
+    ("$__range", "21601s"),
+    ("$__interval_ms", "61000"),
+    ("$__interval", "61s"),
+    ("${datasource}", "datasource"),
+];
+
+/// Seconds of `$__rate_interval`.
+const RATE: u64 = 677;
+
+/// A selector, and the functions and ranges around it, from the nearest outwards.
+pub struct Asked {
+    pub selector: VectorSelector,
+    /// In seconds, where it asks for a range.
+    pub range: Option<u64>,
+    /// The function that it is directly handed to.
+    pub function: Option<&'static str>,
+}
+
+/// Takes a query apart.
+pub fn parse(text: &str) -> Result<Expr, String> {
+    let filled = OWN.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
+    parser::parse(&filled)
+}
+
+/// All selectors of a query.
+pub fn selectors(expr: &Expr) -> Vec<Asked> {
+    let mut found = Finder(Vec::new());
+    let Ok(_) = walk_expr(&mut found, expr);
+    found.0
+}
+
+struct Finder(Vec<Asked>);
+
+impl ExprVisitor for Finder {
+    type Error = std::convert::Infallible;
+
+    fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
+        match expr {
+            // The walk comes to them next, and must not tell of them again.
+            Expr::Call(call) => {
+                for argument in &call.args.args {
+                    if let Expr::MatrixSelector(matrix) = &**argument {
+                        self.0.push(Asked {
+                            selector: matrix.vs.clone(),
+                            range: Some(matrix.range.as_secs()),
+                            function: Some(call.func.name),
+                        });
+                    }
+                }
+            }
+            Expr::VectorSelector(selector) => {
+                self.0.push(Asked { selector: selector.clone(), range: None, function: None });
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+impl Asked {
+    /// The name of the series.
+    pub fn name(&self) -> &str {
+        self.selector.name.as_deref().unwrap_or_default()
+    }
+
+    /// What is said of this label.
+    pub fn matchers<'a>(&'a self, label: &'a str) -> impl Iterator<Item = &'a Matcher> {
+        self.selector.matchers.matchers.iter().filter(move |matcher| matcher.name == label)
+    }
+
+    /// Whether it is narrowed down by the variable of this name.
+    pub fn is_narrowed_by(&self, variable: &str) -> bool {
+        let wanted = format!("${variable}");
+        self.matchers(variable)
+            .any(|matcher| matches!(matcher.op, MatchOp::Re(_)) && matcher.value == wanted)
+    }
+
+    /// Whether its range is the one that Grafana takes for rates.
+    pub fn has_rate_interval(&self) -> bool {
+        self.range == Some(RATE)
+    }
+}
+
+/// The labels that a query groups or matches by, wherever in it.
+pub fn grouped_by(expr: &Expr) -> Vec<String> {
+    let mut labels = Grouping(Vec::new());
+    let Ok(_) = walk_expr(&mut labels, expr);
+    labels.0
+}
+
+struct Grouping(Vec<String>);
+
+impl ExprVisitor for Grouping {
+    type Error = std::convert::Infallible;
+
+    fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
+        let modifier = match expr {
+            Expr::Aggregate(aggregate) => aggregate.modifier.as_ref(),
+            Expr::Binary(binary) => {
+                binary.modifier.as_ref().and_then(|modifier| modifier.matching.as_ref())
+            }
+            _ => None,
+        };
+        if let Some(modifier) = modifier {
+            self.0.extend(modifier.labels().labels.iter().cloned());
+        }
+        Ok(true)
+    }
+}

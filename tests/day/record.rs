@@ -1,0 +1,111 @@
+//! Owns the expositions that were captured, as the series of a history.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::support::prometheus::History;
+
+/// What was told, by series, one scrape a step.
+pub struct Record {
+    from: Timestamp,
+    step: SignedDuration,
+    scrapes: usize,
+    series: BTreeMap<String, BTreeMap<usize, f64>>,
+}
+
+impl Record {
+    /// Nothing yet.
+    pub fn new(from: Timestamp, step: SignedDuration) -> Self {
+        Self { from, step, scrapes: 0, series: BTreeMap::new() }
+    }
+
+    /// When the next scrape is.
+    fn at(&self, scrape: usize) -> Timestamp {
+        self.from + self.step * i32::try_from(scrape).expect("few")
+    }
+
+    /// When the latest was.
+    pub fn end(&self) -> Timestamp {
+        self.at(self.scrapes.saturating_sub(1))
+    }
+
+    /// One scrape of a page.
+    pub fn take(&mut self, page: &str) {
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            let (series, value) = line.rsplit_once(' ').expect("a series and its value");
+            let value = match value {
+                "+Inf" => f64::INFINITY,
+                "NaN" => f64::NAN,
+                number => number.parse().expect("a number"),
+            };
+            self.series.entry(series.to_owned()).or_default().insert(self.scrapes, value);
+        }
+        self.scrapes += 1;
+    }
+
+    /// As a Prometheus has it that scrapes a pod by its monitor: labels of objects are honoured.
+    pub fn history(self) -> History {
+        let (from, step, end) = (self.from, self.step, self.end());
+        let mut history = History::new(from, end + step, step);
+        for (series, values) in self.series {
+            let (name, labels) = read(&series);
+            let mut all = vec![
+                ("job".to_owned(), "kube-system/plimsoll".to_owned()),
+                ("instance".to_owned(), "10.0.0.1:8942".to_owned()),
+                ("pod".to_owned(), "plimsoll-0".to_owned()),
+            ];
+            if labels.iter().all(|(name, _)| name != "namespace") {
+                all.push(("namespace".to_owned(), "kube-system".to_owned()));
+            }
+            all.extend(labels);
+            let all: Vec<(&str, &str)> =
+                all.iter().map(|(name, value)| (&**name, &**value)).collect();
+            history = history.series(name, &all, move |at| {
+                let since = at.as_second() - from.as_second();
+                let scrape = usize::try_from(since / step.as_secs()).ok()?;
+                values.get(&scrape).copied()
+            });
+        }
+        let all = [("job", "kube-system/plimsoll"), ("instance", "10.0.0.1:8942")];
+        history.series("up", &all, |_| Some(1.0))
+    }
+}
+
+/// Name and labels of a series.
+fn read(series: &str) -> (&str, Vec<(String, String)>) {
+    let Some((name, rest)) = series.split_once('{') else { return (series, Vec::new()) };
+    let mut labels = Vec::new();
+    let mut rest = rest.strip_suffix('}').expect("closed");
+    while let Some((label, behind)) = rest.split_once("=\"") {
+        let mut value = String::new();
+        let mut letters = behind.char_indices();
+        let mut end = behind.len();
+        while let Some((at, letter)) = letters.next() {
+            match letter {
+                '"' => {
+                    end = at + 1;
+                    break;
+                }
+                '\\' => match letters.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    Some((_, other)) => value.push(other),
+                    None => {}
+                },
+                other => value.push(other),
+            }
+        }
+        labels.push((label.to_owned(), value));
+        rest = behind[end..].trim_start_matches(',');
+    }
+    (name, labels)
+}
+
+#[test]
+fn a_series_is_read_with_whatever_its_values_hold() {
+    let (name, labels) = read(r#"a_b{c="d",e="f\"g,h=\\i",j=""}"#);
+    let wanted = [("c", "d"), ("e", "f\"g,h=\\i"), ("j", "")];
+    let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!((name, labels), ("a_b", wanted.to_vec()));
+    assert_eq!(read("up"), ("up", Vec::new()));
+}

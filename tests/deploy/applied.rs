@@ -1,0 +1,159 @@
+//! Overlays on a real API server with RBAC and Pod Security on.
+
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    coordination::v1::Lease,
+    core::v1::{Pod, Secret, ServiceAccount},
+};
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
+
+use super::{
+    rendered::{OVERLAYS, all, kustomized, of_kind, title},
+    stage::Stage,
+};
+use crate::{
+    storage::objects::defined,
+    support::{Bed, wait},
+};
+
+#[tokio::test]
+async fn every_pod_that_is_shipped_passes_the_level_restricted() {
+    let Some(all) = tokio::task::spawn_blocking(all).await.expect("no panic") else { return };
+    let Some(bed) = Bed::shared().await else { return };
+    let namespace = bed.namespace("restricted").await;
+    let labels =
+        json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(bed.client());
+    let plain = kube::api::PatchParams::default();
+    namespaces
+        .patch(&namespace, &plain, &kube::api::Patch::Merge(&labels))
+        .await
+        .expect("labelled");
+    let pods = Api::<Pod>::namespaced(bed.client(), &namespace);
+    let rehearsal = PostParams { dry_run: true, ..PostParams::default() };
+    let mut tried = 0;
+    for (name, found) in all {
+        for owner in [of_kind(&found, "Deployment"), of_kind(&found, "Job")].concat() {
+            let mut spec = owner["spec"]["template"]["spec"].clone();
+            // Neither is there in this namespace.
+            let spec_of = spec.as_object_mut().expect("a spec");
+            for field in ["serviceAccountName", "priorityClassName"] {
+                spec_of.remove(field);
+            }
+            let pod = |spec: &Value| -> Pod {
+                serde_json::from_value(json!({"metadata": {"name": "one"}, "spec": spec}))
+                    .expect("a pod")
+            };
+            let made = pods.create(&rehearsal, &pod(&spec)).await;
+            assert!(made.is_ok(), "{name}: {}: {made:?}", title(owner));
+            spec["containers"][0]["securityContext"]["runAsNonRoot"] = json!(false);
+            spec["securityContext"]["runAsNonRoot"] = json!(false);
+            let made = pods.create(&rehearsal, &pod(&spec)).await;
+            assert!(made.is_err(), "the namespace takes anybody");
+            tried += 1;
+        }
+    }
+    assert!(tried > 15, "only {tried} pods were tried");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_roles_run_with_the_manifests_of_kustomize_and_go_whole() {
+    let built = tokio::task::spawn_blocking(|| {
+        let all: Option<Vec<_>> =
+            OVERLAYS.iter().map(|name| kustomized(&format!("overlays/{name}"))).collect();
+        all
+    });
+    let Some(built) = built.await.expect("no panic") else { return };
+    let Some(stage) = Stage::set(&[]).await else { return };
+    let client = stage.bed.client();
+    stage.restrict_if("kube-system", true).await;
+    defined(&stage.bed).await;
+    // The last is the one with all roles in pods of their own.
+    let installed = built.last().expect("overlays");
+    for role in ["recommender", "updater", "admission-controller", "watermark"] {
+        stage.run("kube-system", &format!("plimsoll-{role}-"), "plimsoll", &[]);
+    }
+    stage.apply(installed).await;
+    stage.ready("kube-system", "app.kubernetes.io/name=plimsoll", 3 + 2 + 2 + 2).await;
+
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let secrets = Api::<Secret>::namespaced(client.clone(), "kube-system");
+    let registrations = Api::<MutatingWebhookConfiguration>::all(client.clone());
+    wait::until_ok("each Lease is held, and the webhook is registered", || async {
+        for lease in of_kind(installed, "Lease") {
+            let name = lease["metadata"]["name"].as_str().expect("a name");
+            let found = leases.get(name).await.map_err(|why| why.to_string())?;
+            let holder = found.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            if holder.is_empty() {
+                return Err(format!("{name} is nobody's"));
+            }
+        }
+        let secret = secrets.get("plimsoll-webhook-tls").await.map_err(|why| why.to_string())?;
+        let registration = registrations.get("vpa-webhook-config").await;
+        let registration = registration.map_err(|why| why.to_string())?;
+        let webhooks = registration.webhooks.unwrap_or_default();
+        let service = webhooks.first().and_then(|one| one.client_config.service.as_ref());
+        let is_told = secret.data.is_some_and(|data| data.contains_key("tls.crt"));
+        match service {
+            Some(service) if is_told && service.name == "plimsoll-webhook" => Ok(()),
+            other => Err(format!("certificates: {is_told}, registered: {other:?}")),
+        }
+    })
+    .await;
+    // It is called through its Service: what makes no sense is refused.
+    let namespace = stage.bed.namespace("called").await;
+    wait::until_ok("a VPA that makes no sense is refused", || async {
+        let wrong = json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "wrong", "namespace": namespace},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "resourcePolicy": {"containerPolicies": [
+                    {"containerName": "*", "minAllowed": {"cpu": "2"}, "maxAllowed": {"cpu": "1"}},
+                ]},
+            },
+        });
+        let wrong = serde_json::from_value(wrong).expect("an object");
+        let rehearsal = PostParams { dry_run: true, ..PostParams::default() };
+        let vpas =
+            Api::<plimsoll::api::VerticalPodAutoscaler>::namespaced(client.clone(), &namespace);
+        match vpas.create(&rehearsal, &wrong).await {
+            Err(kube::Error::Api(status)) if status.message.contains("admission webhook") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    let refused: Vec<_> =
+        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+
+    // What else is shipped is taken by the server as it is.
+    for (name, found) in OVERLAYS.iter().zip(&built) {
+        for object in found {
+            let (api, title_of) = (super::stage::api(&client, object), title(object));
+            let rehearsal = kube::api::PatchParams::apply("test").force().dry_run();
+            let applied = api.0.patch(&api.1, &rehearsal, &kube::api::Patch::Apply(object)).await;
+            assert!(applied.is_ok(), "{name}: {title_of}: {applied:?}");
+        }
+    }
+
+    stage.delete(installed).await;
+    let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "kube-system");
+    let of = kube::api::ListParams::default().labels("app.kubernetes.io/name=plimsoll");
+    wait::until_ok("pods, Leases, the Secret and the registration are gone", || async {
+        let left = pods.list(&of).await.map_err(|why| why.to_string())?.items.len()
+            + accounts.list(&of).await.map_err(|why| why.to_string())?.items.len()
+            + leases.list(&of).await.map_err(|why| why.to_string())?.items.len()
+            + secrets.list(&of).await.map_err(|why| why.to_string())?.items.len()
+            + registrations.list(&of).await.map_err(|why| why.to_string())?.items.len();
+        if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+    })
+    .await;
+    // Whoever was still up has made nothing anew.
+    for lease in of_kind(installed, "Lease") {
+        let name = lease["metadata"]["name"].as_str().expect("a name");
+        assert!(leases.get_opt(name).await.expect("readable").is_none(), "{name}");
+    }
+}

@@ -1,0 +1,100 @@
+//! What an API server has noted of the requests of service accounts.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use serde_json::Value;
+
+use super::rights::Right;
+
+/// What is noted: everything that a service account asks for, without its content.
+const POLICY: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ['system:serviceaccounts']}
+- {level: None}
+";
+
+/// A server's notes.
+#[derive(Debug)]
+pub struct Audit {
+    log: PathBuf,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Request {
+    /// `namespace/name` of the account.
+    pub account: String,
+    pub verb: String,
+    pub group: String,
+    /// With its subresource behind it.
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+    /// What the server answered.
+    pub code: u64,
+}
+
+impl Audit {
+    /// The flags by which a server keeps notes; its policy goes into that folder.
+    pub fn flags(folder: &std::path::Path) -> Vec<String> {
+        let policy = folder.join("audit.yaml");
+        fs::write(&policy, POLICY).expect("writable");
+        vec![
+            format!("--audit-policy-file={}", policy.display()),
+            "--audit-log-path=@audit.log".to_owned(),
+        ]
+    }
+
+    /// The notes of the server whose files are in that folder.
+    pub fn of(folder: &std::path::Path) -> Self {
+        Self { log: folder.join("audit.log") }
+    }
+
+    /// All requests so far, each once.
+    pub fn requests(&self) -> BTreeSet<Request> {
+        let text = fs::read_to_string(&self.log).expect("the server keeps notes");
+        // The last line may be half written.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().filter_map(request).collect()
+    }
+}
+
+fn request(line: &str) -> Option<Request> {
+    let event: Value = serde_json::from_str(line).expect("JSON");
+    let word =
+        |place: &str| event.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let account = word("/user/username").strip_prefix("system:serviceaccount:")?.replace(':', "/");
+    let resource = match word("/objectRef/subresource") {
+        sub if sub.is_empty() => word("/objectRef/resource"),
+        sub => format!("{}/{sub}", word("/objectRef/resource")),
+    };
+    Some(Request {
+        account,
+        verb: word("/verb"),
+        group: word("/objectRef/apiGroup"),
+        resource,
+        namespace: word("/objectRef/namespace"),
+        name: word("/objectRef/name"),
+        code: event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default(),
+    })
+}
+
+impl Right {
+    /// Whether this is what allowed a request.
+    pub fn allows(&self, request: &Request) -> bool {
+        let fits =
+            |said: &Option<String>, found: &str| said.as_deref().is_none_or(|it| it == found);
+        let is_resource = match self.resource.strip_prefix('*') {
+            Some(rest) => request.resource.ends_with(rest),
+            None => self.resource == request.resource,
+        };
+        is_resource
+            && (self.group == "*" || self.group == request.group)
+            && self.verb == request.verb
+            && fits(&self.namespace, &request.namespace)
+            && fits(&self.name, &request.name)
+    }
+}

@@ -1,0 +1,195 @@
+//! The chart: what it takes and refuses, what it says of itself, and that it has what the program has.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use super::{
+    ROOT, documents,
+    rendered::{EVERYTHING, chart, helm, of_kind, templated, try_chart},
+};
+
+#[test]
+fn helm_finds_nothing_wrong_with_the_chart() {
+    let folder = chart().display().to_string();
+    for values in [&[] as &[&str], EVERYTHING] {
+        let mut words = vec!["lint", "--strict", "--quiet", &folder];
+        for value in values {
+            words.extend(["--set", value]);
+        }
+        let Some(said) = helm(&words) else { return };
+        let said = said.unwrap_or_else(|why| panic!("{why}"));
+        assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+    }
+}
+
+/// `UPDATE=1` writes them anew.
+#[test]
+fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
+    let deploy = Path::new(ROOT).join("deploy");
+    let mut pairs =
+        vec![(deploy.join("recommender/rules.yaml"), chart().join("files/rules/history.yaml"))];
+    for file in fs::read_dir(deploy.join("crds")).expect("a folder").flatten() {
+        if file.file_name() != "kustomization.yaml" {
+            pairs.push((file.path(), chart().join("crds").join(file.file_name())));
+        }
+    }
+    assert!(pairs.len() >= 4, "{pairs:?}");
+    for (source, copy) in &pairs {
+        if std::env::var_os("UPDATE").is_some() {
+            fs::copy(source, copy).expect("the chart can be written");
+        }
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            read(source) == read(copy),
+            "{} is another than {}: run UPDATE=1 cargo test --test tests -- chart",
+            copy.display(),
+            source.display()
+        );
+    }
+    let copies = fs::read_dir(chart().join("crds")).expect("a folder").count();
+    assert_eq!(copies, pairs.len() - 1, "the chart has definitions that are nobody's");
+}
+
+#[test]
+fn the_chart_is_of_this_release() {
+    let about = documents(&chart().join("Chart.yaml")).remove(0);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(about["version"], version);
+    assert_eq!(about["appVersion"], version);
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_by_their_name() {
+    for (value, word) in [
+        ("replicas=2", "additional properties 'replicas' not allowed"),
+        ("recommender.replica=1", "'/recommender': additional properties 'replica'"),
+        ("recommender.name=Mine", "'/recommender/name'"),
+        ("recommender.name=a-1-of-2", "'/recommender/name'"),
+        ("recommender.storage=local", "'/recommender/storage'"),
+        ("recommender.storage=prometheus", "needs prometheus.address"),
+        ("compat=other", "'/compat'"),
+        ("admissionController.port=80", "'/admissionController/port'"),
+        ("admissionController.timeoutSeconds=31", "'/admissionController/timeoutSeconds'"),
+        ("updater.args[0]=dry-run", "'/updater/args/0'"),
+        ("priorityClass.create=true", "needs priorityClass.name"),
+        ("networkPolicy.apiServerPorts[0]=0", "'/networkPolicy/apiServerPorts/0'"),
+    ] {
+        let Some(said) = try_chart(&[value]) else { return };
+        let said = said.expect_err(value);
+        assert!(said.contains(word), "{value}: {said}");
+    }
+    let none =
+        ["recommender", "updater", "admissionController"].map(|key| format!("{key}.enabled=false"));
+    let Some(said) = try_chart(&none.each_ref().map(String::as_str)) else { return };
+    assert!(said.expect_err("nothing to install").contains("no role is enabled"));
+}
+
+#[test]
+fn every_value_is_explained_and_known_to_the_schema() {
+    let text = fs::read_to_string(chart().join("values.yaml")).expect("values");
+    let lines: Vec<&str> = text.lines().collect();
+    let is_key = |line: &str| {
+        let line = line.trim_start();
+        line.contains(':') && !line.starts_with(['#', '-'])
+    };
+    // Those below these are Kubernetes' own.
+    let foreign = ["resources", "podSecurityContext", "securityContext"];
+    // Said by the line above their first.
+    let pairs = ["volumeMounts", "tolerations", "affinity"];
+    let mut below: Option<usize> = None;
+    let mut keys = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let depth = line.len() - line.trim_start().len();
+        if below.is_some_and(|deeper| depth > deeper) || !is_key(line) {
+            continue;
+        }
+        below = None;
+        let key = line.trim().split(':').next().expect("a key");
+        if foreign.contains(&key) {
+            below = Some(depth);
+            continue;
+        }
+        keys += 1;
+        let before = lines.get(at.wrapping_sub(1)).copied().unwrap_or_default().trim();
+        let opens = line.trim_end().ends_with(':');
+        let says = before.starts_with('#');
+        assert!(
+            says || opens || pairs.contains(&key),
+            "values.yaml:{}: {key} is not explained",
+            at + 1
+        );
+    }
+    assert!(keys > 60, "only {keys} keys were looked at");
+
+    let schema = fs::read_to_string(chart().join("values.schema.json")).expect("a schema");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let values = documents(&chart().join("values.yaml")).remove(0);
+    let mut unknown = Vec::new();
+    compare(&values, &schema, "", &mut unknown);
+    assert_eq!(unknown, [""; 0]);
+}
+
+/// Keys that only one of both has.
+fn compare(values: &Value, schema: &Value, at: &str, unknown: &mut Vec<String>) {
+    let Some(known) = schema["properties"].as_object() else { return };
+    if schema["additionalProperties"] != false {
+        return;
+    }
+    let empty = serde_json::Map::new();
+    let values = values.as_object().unwrap_or(&empty);
+    for (key, value) in values {
+        match known.get(key) {
+            Some(below) => compare(value, below, &format!("{at}/{key}"), unknown),
+            None => unknown.push(format!("the schema has no {at}/{key}")),
+        }
+    }
+    // Helm's own, and what Kubernetes has beside.
+    let optional = ["global", "claims"];
+    for key in
+        known.keys().filter(|key| !values.contains_key(*key) && !optional.contains(&key.as_str()))
+    {
+        unknown.push(format!("values.yaml has no {at}/{key}"));
+    }
+}
+
+#[test]
+fn what_is_switched_off_is_not_there() {
+    for (value, kind) in [
+        ("podDisruptionBudget.enabled=false", "PodDisruptionBudget"),
+        ("networkPolicy.enabled=false", "NetworkPolicy"),
+        ("admissionController.enabled=false", "MutatingWebhookConfiguration"),
+        ("admissionController.register=false", "MutatingWebhookConfiguration"),
+        ("admissionController.certificates.existingSecret=mine", "Secret"),
+    ] {
+        let Some(usual) = templated(&[]) else { return };
+        assert!(!of_kind(&usual, kind).is_empty(), "{kind}");
+        let Some(without) = templated(&[value]) else { return };
+        assert!(of_kind(&without, kind).is_empty(), "{value}");
+    }
+    let Some(bare) = templated(&["rbac.create=false"]) else { return };
+    for kind in ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"] {
+        assert!(of_kind(&bare, kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn roles_in_one_process_have_their_flags_behind_their_names() {
+    let values = [
+        "allInOne.enabled=true",
+        "watermark.enabled=true",
+        "updater.args[0]=--min-replicas=3",
+        "watermark.args[0]=-workers=4",
+        "allInOne.args[0]=--v=5",
+    ];
+    let Some(objects) = templated(&values) else { return };
+    let deployments = of_kind(&objects, "Deployment");
+    assert_eq!(deployments.len(), 1);
+    let container = &deployments[0]["spec"]["template"]["spec"]["containers"][0];
+    let args: Vec<&str> =
+        container["args"].as_array().expect("args").iter().filter_map(Value::as_str).collect();
+    assert_eq!(args[0], "--roles=recommender,updater,admission-controller,watermark");
+    for flag in ["--updater.min-replicas=3", "--watermark.workers=4", "--v=5"] {
+        assert!(args.contains(&flag), "{args:?}");
+    }
+}

@@ -1,0 +1,274 @@
+//! Owns a scripted life in a cluster in which all roles are installed: all that they have rights for is to be done in it.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{Pod, ReplicationController},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+use crate::{
+    support::{objects, usage::Use},
+    updater::stage::{aged, ready},
+};
+
+/// Where it takes place.
+pub const SHOP: &str = "shop";
+
+/// Whatever is there from the beginning.
+fn beginning() -> Vec<Value> {
+    let vpa = |name: &str, kind: &str, api: &str, mode: &str| {
+        json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": name, "namespace": SHOP},
+            "spec": {
+                "targetRef": {"apiVersion": api, "kind": kind, "name": name},
+                "updatePolicy": {"updateMode": mode},
+                // More than what pods ask for, so that nobody has to wait for history.
+                "resourcePolicy": {"containerPolicies": [
+                    {"containerName": "*", "minAllowed": {"cpu": "250m"}},
+                ]},
+            },
+        })
+    };
+    let wpa = |name: &str, kind: &str, api: &str, metric: Value| {
+        json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+            "metadata": {
+                "name": name, "namespace": SHOP,
+                "finalizers": ["finalizer.watermarkpodautoscaler.datadoghq.com"],
+                "annotations": {"wpa.datadoghq.com/lifecycle-control.enabled": "true"},
+            },
+            "spec": {
+                "scaleTargetRef": {"apiVersion": api, "kind": kind, "name": name},
+                "minReplicas": 1, "maxReplicas": 3, "algorithm": "absolute", "tolerance": "1m",
+                "scaleUpLimitFactor": "100", "metrics": [metric],
+            },
+        })
+    };
+    let external = json!({"type": "External", "external": {
+        "metricName": "requests", "metricSelector": {"matchLabels": {"app": "all"}},
+        "lowWatermark": "50", "highWatermark": "100",
+    }});
+    let resource = json!({"type": "Resource", "resource": {
+        "name": "cpu", "metricSelector": {"matchLabels": {"app": "scaled-set"}},
+        "lowWatermark": "10m", "highWatermark": "20m",
+    }});
+    let monitor = |name: &str| {
+        json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "DatadogMonitor",
+            "metadata": {"name": name, "namespace": SHOP}, "status": {"monitorState": "OK"},
+        })
+    };
+    vec![
+        vpa("resized", "Deployment", "apps/v1", "InPlaceOrRecreate"),
+        vpa("evicted", "Deployment", "apps/v1", "Recreate"),
+        vpa("rolled", "Rollout", "argoproj.io/v1", "Recreate"),
+        gone(),
+        monitor("scaled"),
+        monitor("scaled-set"),
+        monitor("scaled-replicas"),
+        monitor("scaled-old"),
+        wpa("scaled", "Deployment", "apps/v1", external.clone()),
+        wpa("scaled-set", "StatefulSet", "apps/v1", resource),
+        wpa("scaled-replicas", "ReplicaSet", "apps/v1", external.clone()),
+        wpa("scaled-old", "ReplicationController", "v1", external),
+    ]
+}
+
+/// A VPA that is there until it has a history.
+fn gone() -> Value {
+    json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "gone", "namespace": SHOP},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "scaled"},
+            "updatePolicy": {"updateMode": "Off"},
+        },
+    })
+}
+
+fn definition(group: &str, version: &str, kind: &str, scale: bool) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    let mut subresources = json!({});
+    if scale {
+        subresources["scale"] = json!({
+            "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        });
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": subresources,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Kinds of others that the life has something of. They are there before anything is installed.
+pub fn neighbours() -> [Value; 2] {
+    [
+        definition("argoproj.io", "v1", "Rollout", true),
+        definition("datadoghq.com", "v1alpha1", "DatadogMonitor", false),
+    ]
+}
+
+/// Has it begin: workloads, and what looks after them.
+pub async fn begin(stage: &Stage) {
+    let client = stage.bed.client();
+    for name in ["resized", "evicted", "scaled"] {
+        let yaml = objects::deployment(name, 2, "100m", "64Mi");
+        objects::create::<Deployment>(client.clone(), SHOP, &yaml).await;
+        stage.usage.set_all(SHOP, &format!("{name}-"), "main", Use { cpu: 0.3, memory: 300 << 20 });
+    }
+    let template = |name: &str| {
+        json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{
+            "name": "main", "image": "example/main",
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        }]}})
+    };
+    let set = |kind: &str, api: &str, name: &str, selector: Value| {
+        json!({
+            "apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": SHOP},
+            "spec": {"replicas": 1, "selector": selector, "template": template(name)},
+        })
+    };
+    let labels = |name: &str| json!({"matchLabels": {"app": name}});
+    let mut sets = vec![
+        set("StatefulSet", "apps/v1", "scaled-set", labels("scaled-set")),
+        set("ReplicaSet", "apps/v1", "scaled-replicas", labels("scaled-replicas")),
+        set("ReplicationController", "v1", "scaled-old", json!({"app": "scaled-old"})),
+        json!({
+            "apiVersion": "argoproj.io/v1", "kind": "Rollout",
+            "metadata": {"name": "rolled", "namespace": SHOP},
+            "spec": {"replicas": 1}, "status": {"replicas": 1, "selector": "app=rolled"},
+        }),
+    ];
+    sets[0]["spec"]["serviceName"] = json!("none");
+    stage.apply(&sets).await;
+    stage.usage.set_all(SHOP, "scaled-set-", "main", Use { cpu: 0.3, memory: 16 << 20 });
+    stage.usage.set_external(SHOP, "requests", &[("app", "all")], 150.0);
+    // Pods that are younger cannot be told from those that a change has made.
+    ready(&stage.bed, SHOP, "evicted", 2).await;
+    aged(&stage.bed, SHOP, "evicted", 6).await;
+    stage.apply(&beginning()).await;
+}
+
+/// Whether all that it was to lead to has come about, or what has not.
+pub async fn has_come_about(stage: &Stage) -> Result<(), String> {
+    let client = stage.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
+    for name in ["resized", "evicted"] {
+        let of = ListParams::default().labels(&format!("app={name}"));
+        let found = pods.list(&of).await.map_err(|why| why.to_string())?.items;
+        let cpu = |pod: &Pod| {
+            let container = pod.spec.as_ref()?.containers.first()?.resources.clone()?;
+            let made = pod.metadata.creation_timestamp.as_ref()?.0;
+            Some((container.requests?.get("cpu")?.0.clone(), made.to_string()))
+        };
+        let amounts: Vec<_> = found.iter().map(cpu).collect();
+        let is_old =
+            |one: &Option<(String, String)>| one.as_ref().is_none_or(|(cpu, _)| cpu == "100m");
+        if amounts.iter().any(is_old) || amounts.len() != 2 {
+            let vpa =
+                Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP).get(name).await;
+            let status = vpa.map(|vpa| vpa.status.map(|status| status.conditions));
+            return Err(format!("pods of {name} have {amounts:?}, and its VPA says {status:?}"));
+        }
+    }
+    let replicas = [
+        ("scaled", get::<Deployment>(stage, "scaled").await),
+        ("scaled-set", get::<StatefulSet>(stage, "scaled-set").await),
+        ("scaled-replicas", get::<ReplicaSet>(stage, "scaled-replicas").await),
+        ("scaled-old", get::<ReplicationController>(stage, "scaled-old").await),
+    ];
+    for (name, found) in replicas {
+        if found != Some(3) {
+            return Err(format!("{name} has {found:?} replicas"));
+        }
+    }
+    Ok(())
+}
+
+async fn get<K>(stage: &Stage, name: &str) -> Option<i32>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let api = Api::<K>::namespaced(stage.bed.client(), SHOP);
+    api.get_scale(name).await.ok()?.spec?.replicas
+}
+
+/// Changes a little of everything that the roles write to, again and again: now and then one of them finds something else than
+/// it has read. A VPA goes when it has a history, and pods of a kind are asked for that only its scale tells something of.
+pub async fn meddle(stage: &Stage) {
+    let client = stage.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP);
+    let checkpoints = Api::<Checkpoint>::namespaced(client.clone(), SHOP);
+    let (plain, all) = (PatchParams::default(), ListParams::default());
+    for turn in 0_u32.. {
+        let change = Patch::Merge(json!({"metadata": {"labels": {"turn": turn.to_string()}}}));
+        let found = names(pods.list(&all.clone().labels("app=resized")).await);
+        join_all(found.iter().map(|name| pods.patch(name, &plain, &change))).await;
+        let found = names(checkpoints.list(&all).await);
+        join_all(found.iter().map(|name| checkpoints.patch(name, &plain, &change))).await;
+        join_all(["resized", "evicted"].map(|name| vpas.patch(name, &plain, &change))).await;
+        if turn % 10 == 9 {
+            if found.iter().any(|name| name.starts_with("gone-")) {
+                // It may be gone already.
+                let _ = vpas.delete("gone", &DeleteParams::default()).await;
+            }
+            ask_for_a_pod(stage, &pods).await;
+            // Who is never let be never comes to anything.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn names<K: ResourceExt>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String>
+where
+    K: Clone,
+{
+    list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
+}
+
+/// Asks for a pod of the Rollout as its controller would, without having it made.
+async fn ask_for_a_pod(stage: &Stage, pods: &Api<Pod>) {
+    let about = json!({
+        "apiVersion": "argoproj.io/v1", "kind": "Rollout",
+        "metadata": {"name": "rolled", "namespace": SHOP},
+    });
+    let (rollouts, name) = super::stage::api(&stage.bed.client(), &about);
+    let Ok(rollout) = rollouts.get(&name).await else { return };
+    let pod = json!({
+        "metadata": {"name": "rolled-0", "labels": {"app": "rolled"}, "ownerReferences": [{
+            "apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": name, "controller": true,
+            "uid": rollout.metadata.uid,
+        }]},
+        "spec": {"containers": [{"name": "main", "image": "example/main"}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    let rehearsal = PostParams { dry_run: true, ..PostParams::default() };
+    pods.create(&rehearsal, &pod).await.expect("the webhook refuses nothing");
+}

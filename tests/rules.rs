@@ -1,0 +1,208 @@
+//! Alerts and recording rules: they ask for series that there are, fire when they should, and lead to a page that helps.
+
+mod pages;
+mod promtool;
+mod vocabulary;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// Where pages are that an alert leads to: the repository's own paths below the project's domain.
+const PAGES: &str = "https://plimsoll.dev/docs/runbooks/";
+/// In the order in which they are evaluated.
+const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Groups {
+    groups: Vec<Group>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    interval: String,
+    rules: Vec<Rule>,
+}
+
+/// An alert or a recording rule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    record: Option<String>,
+    alert: Option<String>,
+    expr: String,
+    #[serde(rename = "for")]
+    lasts: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(ROOT).join("deploy/monitoring")
+}
+
+fn text(file: &str) -> String {
+    let path = folder().join(file);
+    fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// The groups of both files.
+fn groups() -> Vec<Group> {
+    let read = |file: &str| -> Groups {
+        serde_saphyr::from_str(&text(file)).unwrap_or_else(|why| panic!("{file}: {why}"))
+    };
+    FILES.into_iter().flat_map(|file| read(file).groups).collect()
+}
+
+fn rules() -> Vec<Rule> {
+    groups().into_iter().flat_map(|group| group.rules).collect()
+}
+
+/// The alerts by name.
+fn alerts() -> BTreeMap<String, Rule> {
+    let alerts: Vec<(String, Rule)> =
+        rules().into_iter().filter_map(|rule| Some((rule.alert.clone()?, rule))).collect();
+    let count = alerts.len();
+    let by_name: BTreeMap<String, Rule> = alerts.into_iter().collect();
+    assert_eq!(by_name.len(), count, "an alert comes twice");
+    by_name
+}
+
+#[test]
+fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
+    let alerts = alerts();
+    assert!(alerts.len() > 20, "only {} alerts", alerts.len());
+    for (name, alert) in alerts {
+        let severity = alert.labels.get("severity").map(String::as_str);
+        assert!(matches!(severity, Some("critical" | "warning" | "info")), "{name}: {severity:?}");
+        assert!(alert.lasts.is_some(), "{name} has no `for`");
+        let keys: Vec<&str> = alert.annotations.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["description", "runbook_url", "summary"], "{name}");
+        assert_eq!(alert.annotations["runbook_url"], format!("{PAGES}{name}.md"));
+        let told = &alert.annotations["description"];
+        assert!(!alert.annotations["summary"].contains("{{"), "{name}: a summary is one text");
+        assert!(told.contains("$labels.cluster"), "{name} does not say in which cluster");
+        // What its series are told apart by, one of several in text.
+        let known = vocabulary::labels_of(&alert.expr);
+        for (label, shown) in [
+            ("namespace", "$labels.namespace"),
+            ("name", "$labels.name"),
+            ("wpa_namespace", "$labels.wpa_namespace"),
+            ("wpa_name", "$labels.wpa_name"),
+            ("container", "$labels.container"),
+            ("role", "$labels.role"),
+        ] {
+            let is_fixed = alert.expr.contains(&format!("{label}=\""));
+            assert!(
+                !known.contains(label) || is_fixed || told.contains(shown),
+                "{name}: its description does not name the {label}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_alert_about_a_wpa_is_routed_by_the_namespace_of_the_object() {
+    for (name, alert) in alerts() {
+        let by_upstreams = vocabulary::labels_of(&alert.expr).contains("wpa_name");
+        let label = |label: &str| alert.labels.get(label).map(String::as_str);
+        let wanted = |text| by_upstreams.then_some(text);
+        assert_eq!(label("namespace"), wanted("{{ $labels.wpa_namespace }}"), "{name}");
+        assert_eq!(label("name"), wanted("{{ $labels.wpa_name }}"), "{name}");
+    }
+}
+
+#[test]
+fn what_is_healthy_is_in_no_alert() {
+    for (name, alert) in alerts() {
+        assert!(!alert.expr.contains("within_bounds"), "{name}");
+    }
+}
+
+#[test]
+fn a_reason_for_its_threshold_stands_above_each_alert() {
+    let text = text("alerts.yaml");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut alerts = 0;
+    for pair in lines.windows(2) {
+        if let Some(name) = pair[1].strip_prefix("- alert: ") {
+            assert!(pair[0].starts_with("# "), "nothing is said above {name}");
+            alerts += 1;
+        }
+    }
+    assert_eq!(alerts, self::alerts().len());
+}
+
+#[test]
+fn a_recording_rule_is_named_after_what_it_makes_and_keeps_the_cluster() {
+    let recorded: Vec<Rule> = rules().into_iter().filter(|rule| rule.record.is_some()).collect();
+    assert!(recorded.len() > 10, "only {} recording rules", recorded.len());
+    for rule in recorded {
+        let name = rule.record.unwrap_or_default();
+        assert_eq!(name.split(':').count(), 3, "{name}: level:metric:operation");
+        assert!(name.starts_with("plimsoll:"), "{name}");
+        assert!(
+            rule.expr.contains("by (cluster, ") || rule.expr.contains("by (cluster)"),
+            "{name}"
+        );
+    }
+    for group in groups() {
+        assert!(group.name.starts_with("plimsoll-"), "{} may be anybody's", group.name);
+        assert!(["1m", "5m"].contains(&group.interval.as_str()), "{}", group.name);
+    }
+}
+
+#[test]
+fn the_operator_is_given_the_same_alerts_and_recording_rules() {
+    let mut wanted = String::from(
+        "# The rules of recording.yaml and alerts.yaml, made from them; not part of any role, because clusters without the\n\
+         # Prometheus operator do not know the kind. A Prometheus that selects rules by labels wants those added.\n",
+    );
+    for (file, name) in FILES.into_iter().zip(["plimsoll-recording", "plimsoll-alerts"]) {
+        let text = text(file);
+        let (_, groups) = text.split_once("\ngroups:\n").expect("groups");
+        write!(
+            wanted,
+            "---\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: {name}\n  namespace: kube-system\n  \
+             labels:\n    app.kubernetes.io/name: plimsoll\n    app.kubernetes.io/component: monitoring\nspec:\n  groups:\n"
+        )
+        .expect("fits");
+        for line in groups.lines() {
+            let inset = if line.is_empty() { "" } else { "  " };
+            writeln!(wanted, "{inset}{line}").expect("fits");
+        }
+    }
+    let path = folder().join("prometheusrules.yaml");
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    if found != wanted && std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &wanted).expect("the manifest can be written");
+        return;
+    }
+    assert_eq!(found, wanted, "prometheusrules.yaml is out of date; run the tests with UPDATE=1");
+    // As text and as data: what an indentation could do to a folded text.
+    let objects: Vec<serde_json::Value> =
+        serde_saphyr::from_multiple(&found).expect("objects of YAML");
+    for (file, object) in FILES.into_iter().zip(objects) {
+        let plain: serde_json::Value = serde_saphyr::from_str(&text(file)).expect("YAML");
+        assert_eq!(object["spec"], plain, "{file}");
+    }
+}
+
+/// The names of the files of a folder, without what they end with.
+fn stems(folder: &str, extension: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("a readable entry").path());
+    let wanted = paths.filter(|path| path.extension().is_some_and(|it| it == extension));
+    wanted.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
+}

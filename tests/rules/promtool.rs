@@ -1,0 +1,174 @@
+//! promtool's opinion of the rules, of both releases, and whether every alert is tried in both directions.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::Deserialize;
+use xtask::parts::{self, Release};
+
+use super::{FILES, ROOT, alerts, folder, groups, rules, stems, vocabulary::Vocabulary};
+use crate::support::not_run::not_run;
+
+/// Where the tests of promtool are.
+const TESTS: &str = "tests/rules";
+/// A cluster that is well.
+const HEALTHY: &str = "healthy";
+/// What is recorded.
+const RECORDED: &str = "recorded";
+
+/// As much of a file of promtool's as is looked at here.
+#[derive(Deserialize)]
+struct Trial {
+    rule_files: Vec<String>,
+    group_eval_order: Vec<String>,
+    tests: Vec<Test>,
+}
+
+#[derive(Deserialize)]
+struct Test {
+    name: String,
+    input_series: Vec<Series>,
+    #[serde(default, rename = "alert_rule_test")]
+    alerts: Vec<AlertTest>,
+    #[serde(default, rename = "promql_expr_test")]
+    queries: Vec<ExprTest>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    series: String,
+}
+
+#[derive(Deserialize)]
+struct AlertTest {
+    alertname: String,
+    #[serde(default)]
+    exp_alerts: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct ExprTest {
+    expr: String,
+}
+
+fn trial(stem: &str) -> Trial {
+    let path = Path::new(ROOT).join(TESTS).join(format!("{stem}.yaml"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{stem}: {why}"))
+}
+
+fn run(release: Release, arguments: &[&str], files: &[PathBuf]) {
+    let tool = match parts::prometheus(release) {
+        Ok(programs) => programs.tool,
+        Err(why) => return not_run(why),
+    };
+    let output = Command::new(tool).args(arguments).args(files).output().expect("promtool starts");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{release:?}: {said}");
+    assert!(said.contains("SUCCESS"), "{release:?}: nothing was looked at: {said}");
+}
+
+fn trials() -> Vec<PathBuf> {
+    let stems = stems(TESTS, "yaml");
+    stems.into_iter().map(|stem| Path::new(ROOT).join(TESTS).join(format!("{stem}.yaml"))).collect()
+}
+
+#[test]
+fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
+    let mut files: Vec<PathBuf> = FILES.map(|file| folder().join(file)).into();
+    files.push(Path::new(ROOT).join("deploy/recommender/rules.yaml"));
+    for release in [Release::Two, Release::Three] {
+        run(release, &["check", "rules"], &files);
+    }
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3() {
+    run(Release::Three, &["test", "rules"], &trials());
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_2() {
+    run(Release::Two, &["test", "rules"], &trials());
+}
+
+#[test]
+fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
+    let alerts = alerts();
+    let mut files = stems(TESTS, "yaml");
+    assert!(files.remove(HEALTHY) && files.remove(RECORDED), "{files:?}");
+    assert!(files.iter().eq(alerts.keys()), "{files:?} are not {:?}", alerts.keys());
+    for name in alerts.keys() {
+        let tests = trial(name).tests;
+        let about = |start: &str| -> Vec<&Test> {
+            let start = format!("{name} {start}");
+            tests.iter().filter(|test| test.name.starts_with(&start)).collect()
+        };
+        let (loud, quiet, survives) =
+            (about("fires "), about("stays quiet "), about("survives a missing series: "));
+        assert_eq!(loud.len() + quiet.len() + survives.len(), tests.len(), "{name}");
+        let expects = |test: &Test, some: bool| {
+            let own = test.alerts.iter().all(|one| one.alertname == *name);
+            assert!(own, "{}: it asks for another alert", test.name);
+            test.alerts.iter().any(|one| one.exp_alerts.is_empty() != some)
+        };
+        assert!(!loud.is_empty() && loud.iter().all(|test| expects(test, true)), "{name}");
+        assert!(!quiet.is_empty() && quiet.iter().all(|test| expects(test, false)), "{name}");
+        assert!(survives.iter().any(|test| expects(test, false)), "{name} {}", survives.len());
+        assert!(survives.iter().all(|test| !test.alerts.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_value() {
+    let healthy = trial(HEALTHY);
+    let asks = healthy.tests.iter().all(|test| {
+        !test.queries.is_empty() && test.queries.iter().all(|one| one.expr == "ALERTS")
+    });
+    assert!(asks);
+    let within = "reason=\"within_bounds\"";
+    let series = healthy.tests.iter().flat_map(|test| &test.input_series);
+    assert!(series.filter(|one| one.series.contains(within)).count() > 1, "both kinds of series");
+    let recorded = trial(RECORDED);
+    let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in recorded.tests.iter().flat_map(|test| &test.queries) {
+        *asked.entry(one.expr.as_str()).or_default() += 1;
+    }
+    for name in rules().into_iter().filter_map(|rule| rule.record) {
+        assert!(asked.contains_key(name.as_str()), "{name} is never looked at");
+    }
+}
+
+/// A test that is fed series which nobody tells proves nothing.
+#[test]
+fn the_series_in_the_tests_are_those_that_are_told() {
+    let known = Vocabulary::read();
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for stem in stems(TESTS, "yaml") {
+        for series in trial(&stem).tests.iter().flat_map(|test| &test.input_series) {
+            seen += 1;
+            let strangers = known.strangers(&series.series);
+            found.extend(strangers.into_iter().map(|stranger| format!("{stem}: {stranger}")));
+        }
+    }
+    assert!(seen > 300, "only {seen} series");
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// promtool takes groups in any order unless it is told, and an alert that comes before what is recorded sees nothing.
+#[test]
+fn what_is_recorded_comes_before_the_alerts_that_ask_for_it() {
+    let order: Vec<String> = groups().into_iter().map(|group| group.name).collect();
+    for stem in stems(TESTS, "yaml") {
+        let trial = trial(&stem);
+        assert_eq!(trial.group_eval_order, order, "{stem}");
+        let files = FILES.map(|file| format!("../../deploy/monitoring/{file}"));
+        assert_eq!(trial.rule_files, files, "{stem}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Several roles in one process: what they share, what they do, and what that costs.
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use plimsoll::{
+    api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler},
+    cli::several_config,
+    clock::Clock,
+    run::several,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    scaling::stage::object,
+    schema::{faults, schema},
+    storage::objects::defined,
+    support::{
+        Bed, Usage,
+        fetch::fetch,
+        keeper::State,
+        nodes::is_ready,
+        objects,
+        ours::Ours,
+        proxy::{Proxy, pass},
+        usage::Use,
+        wait,
+    },
+};
+
+const ALL: &str = "recommender,updater,admission-controller,watermark";
+
+/// What all of them are started with here.
+fn flags(more: &[&str]) -> Vec<String> {
+    let mut flags = vec![
+        format!("--roles={ALL}"),
+        "--address=127.0.0.1:0".to_owned(),
+        "--leader-elect-resource-namespace=kube-system".to_owned(),
+        "--recommender-interval=1s".to_owned(),
+        "--updater-interval=1s".to_owned(),
+        "--port=0".to_owned(),
+        "--register-webhook=false".to_owned(),
+        "--certificates=self-signed".to_owned(),
+        "--watermark.period=1s".to_owned(),
+    ];
+    flags.extend(more.iter().map(ToString::to_string));
+    flags
+}
+
+fn vpa(name: &str) -> String {
+    let object = json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "updatePolicy": {"updateMode": "Off"},
+        },
+    });
+    object.to_string()
+}
+
+/// The value of a series whose line begins so.
+fn value(page: &str, series: &str) -> Option<f64> {
+    let line = page.lines().find(|line| line.starts_with(series))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test]
+async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    bed.nodes().add("node", "64", "256Gi").await;
+    let namespace = bed.namespace("several").await;
+    let usage = Usage::serve(&bed).await;
+    usage.set_all(&namespace, "web", "main", Use { cpu: 0.25, memory: 100 << 20 });
+    usage.set_external(&namespace, crate::scaling::stage::METRIC, &[("app", "web")], 75.0);
+    let web = objects::deployment("web", 2, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    bed.nodes().pods(&namespace, "web", 2, "are ready", is_ready).await;
+    objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &vpa("web")).await;
+    let follows = object("web", json!({})).to_string();
+    objects::create::<WatermarkPodAutoscaler>(bed.client(), &namespace, &follows).await;
+
+    let proxy = Proxy::start(bed.client(), |_, _| pass()).await;
+    let flags = flags(&[]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let config = several_config(&flags, |_| String::new()).expect("flags that make sense");
+    let clock = Clock::wall();
+    let running = several::start(config, proxy.client.clone(), clock).await.expect("starts");
+    let address = running.addresses()[0];
+
+    // Each does its work.
+    let client = bed.client();
+    let vpas: Api<VerticalPodAutoscaler> = Api::namespaced(client.clone(), &namespace);
+    wait::until("there is a recommendation", || async {
+        let status = vpas.get("web").await.ok()?.status?;
+        status.recommendation.filter(|it| !it.container_recommendations.is_empty())
+    })
+    .await;
+    let wpas: Api<WatermarkPodAutoscaler> = Api::namespaced(client, &namespace);
+    wait::until("replicas were decided", || async { wpas.get("web").await.ok()?.status?.decision })
+        .await;
+    let mut passes = running.updater().expect("it runs").passes();
+    tokio::time::timeout(wait::PATIENCE, passes.wait_for(|(count, _)| *count > 0))
+        .await
+        .expect("a pass in time")
+        .expect("it runs");
+    wait::until("all are ready", || async { fetch(&format!("http://{address}/readyz")).await })
+        .await;
+
+    // No kind is read twice but for Deployments, whose scales are wanted later.
+    let paths: Vec<String> = proxy.requests().into_iter().map(|(_, path)| path).collect();
+    for (path, most) in [
+        ("/api/v1/pods", 1),
+        ("/api/v1/limitranges", 1),
+        ("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", 1),
+        ("/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers", 1),
+        ("/apis/apps/v1/deployments", 2),
+        ("/apis/apps/v1/replicasets", 1),
+        ("/apis/batch/v1/jobs", 1),
+    ] {
+        let count = paths.iter().filter(|asked| *asked == path).count();
+        assert!((1..=most).contains(&count), "{path}: {count}");
+    }
+
+    // One page tells of all.
+    let page = fetch(&format!("http://{address}/metrics")).await.expect("it is served");
+    let page = String::from_utf8_lossy(&page).into_owned();
+    let types: Vec<&str> = page.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let once: BTreeSet<&&str> = types.iter().collect();
+    assert_eq!(types.len(), once.len(), "{types:#?}");
+    for role in ["recommender", "updater", "watermark"] {
+        let leads = value(&page, &format!("plimsoll_leader{{role=\"{role}\"}}"));
+        assert_eq!(leads, Some(1.0), "{role}");
+    }
+    let of = format!("name=\"web\",namespace=\"{namespace}\"");
+    for series in [
+        format!("plimsoll_target{{container=\"main\",kind=\"vpa\",{of}"),
+        format!("plimsoll_effective{{kind=\"wpa\",{of}"),
+        "plimsoll_updater_cluster_breaker_open".to_owned(),
+        "plimsoll_webhook_reachable".to_owned(),
+        "plimsoll_api_requests_total{code=\"200\",verb=\"watch\"}".to_owned(),
+    ] {
+        assert!(value(&page, &series).is_some(), "{series}");
+    }
+    assert!(value(&page, "plimsoll_api_requests_total{code=\"200\",verb=\"patch\"}") > Some(0.0));
+
+    // Who looks from outside sees the same, without reaching any pod.
+    let look = || {
+        let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        status.args(["status", "--output=json", "--kubeconfig"]).arg(bed.kubeconfig_path());
+        let begun = std::time::Instant::now();
+        let output = status.output().expect("it starts");
+        let took = begun.elapsed();
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (report, output.status.code(), took)
+    };
+    // Leases tell it from the renewal after the pass on.
+    let told = |role: &Value| role["objects"] == 1;
+    let (report, code, took) = wait::until("every Lease tells of its object", || async {
+        let seen = look();
+        let roles = seen.0["roles"].as_array().expect("roles");
+        (roles.len() == 3 && roles.iter().all(told)).then_some(seen)
+    })
+    .await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(faults(&schema("status.v1.json"), &report), Vec::<String>::new());
+    let roles = report["roles"].as_array().expect("roles");
+    let names: Vec<_> = roles.iter().filter_map(|role| role["role"].as_str()).collect();
+    assert_eq!(names, ["recommender", "updater", "watermark"], "{report:#}");
+    for role in roles {
+        assert_eq!(role["version"], env!("CARGO_PKG_VERSION"), "{role:#}");
+        assert_eq!((&role["objects"], &role["stale"]), (&json!(1), &json!(0)), "{role:#}");
+        assert!(role["loopAgeSeconds"].as_f64().is_some_and(|age| age < 30.0), "{role:#}");
+    }
+    // A new one is absent until it is stored for the first time.
+    let history = roles[0]["history"].as_str().unwrap_or_default();
+    assert!(["absent", "loaded"].contains(&history), "{report:#}");
+    assert_eq!((&report["findings"], code), (&json!([]), Some(0)), "{report:#}");
+    running.stop().await;
+}
+
+/// What a process has that nobody else has, in MiB.
+fn own_memory(bed: &Bed, name: &str) -> f64 {
+    let Some(State::Running(id)) = bed.keeper().state(name) else {
+        panic!("{name} has ended\n{}", bed.keeper().log_tail(name, 15));
+    };
+    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    let kibibytes: f64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
+    kibibytes / 1024.0
+}
+
+#[tokio::test]
+async fn one_process_of_all_roles_takes_less_memory_than_four() {
+    let Some(bed) = Bed::private().await else { return };
+    defined(&bed).await;
+    let _usage = Usage::serve(&bed).await;
+    let ours = Ours::on(&bed);
+    let ready = async |name: &str, port: u16| {
+        let patience = Duration::from_mins(1);
+        let address = format!("http://127.0.0.1:{port}/metrics");
+        wait::often(Duration::from_millis(100), patience, "it serves metrics", || async {
+            ours.assert_running(name);
+            let page = fetch(&address).await.ok_or(format!("{name} answers nobody"))?;
+            let page = String::from_utf8_lossy(&page).into_owned();
+            let synced = value(&page, "plimsoll_feed_synced{feed=\"replicasets\"}");
+            let pods = value(&page, "plimsoll_feed_synced{feed=\"pods\"}");
+            if synced.or(pods) == Some(1.0) { Ok(()) } else { Err(format!("{name} reads")) }
+        })
+        .await;
+    };
+    let lease = "--leader-elect=false";
+    let recommender = ours.start("recommender", &[lease]);
+    let updater = ours.updater("updater", &[lease]);
+    ours.webhook("webhook", &[]);
+    let lock = "--enable-leader-election=false";
+    let watermark = ours.watermark("watermark", &[lock]);
+    for (name, port) in
+        [("recommender", recommender), ("updater", updater), ("watermark", watermark)]
+    {
+        ready(name, port).await;
+    }
+    let names = ["recommender", "updater", "webhook", "watermark"];
+    let apart: f64 = names.map(|name| own_memory(&bed, name)).iter().sum();
+    for name in names {
+        bed.keeper().signal(name, "KILL");
+    }
+    let flags = flags(&[]);
+    let flags: Vec<&str> = flags[2..].iter().map(String::as_str).collect();
+    let port = ours.together("together", ALL, &[&flags[..], &[lease, lock]].concat());
+    ready("together", port).await;
+    let together = own_memory(&bed, "together");
+    assert!(together < apart / 2.0, "{together:.1} MiB together, {apart:.1} MiB apart");
+}

@@ -1,0 +1,148 @@
+//! How an installation is, by what its Leases and pods say.
+
+use plimsoll::{
+    api::vitals::Vitals,
+    explain::status::{Facts, LeaseFacts, Level, PodFacts, judge, text},
+    look::{Glyphs, Look},
+};
+use plimsoll_storage::Time;
+
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn ago(seconds: i64) -> Time {
+    Time::from_secs(1_800_000_000 - seconds)
+}
+
+/// A role that is well.
+fn lease(role: &str, name: &str) -> LeaseFacts {
+    let mut vitals = Vitals::new(role, 60.0);
+    "1.0.0".clone_into(&mut vitals.version);
+    vitals.last_pass = Some(ago(20));
+    vitals.objects = 100;
+    LeaseFacts {
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+        holder: format!("plimsoll-{role}-0_5f"),
+        renewed: Some(ago(2)),
+        seconds: 15,
+        vitals: Some(vitals),
+        unreadable: None,
+    }
+}
+
+fn pod(role: &str) -> PodFacts {
+    PodFacts {
+        namespace: "kube-system".to_owned(),
+        name: format!("plimsoll-{role}-0"),
+        component: role.to_owned(),
+        image: "plimsoll:1.0.0".to_owned(),
+        is_ready: true,
+        restarts: 0,
+    }
+}
+
+fn well() -> Facts {
+    Facts {
+        cluster: "https://cluster".to_owned(),
+        leases: vec![
+            lease("watermark", "watermarkpodautoscaler-lock"),
+            lease("recommender", "vpa-recommender-lease"),
+        ],
+        pods: vec![pod("watermark"), pod("recommender")],
+        unread: Vec::new(),
+    }
+}
+
+fn codes(facts: &Facts) -> Vec<(Level, &'static str)> {
+    let report = judge(facts, "1.0.0", NOW);
+    report.findings.iter().map(|finding| (finding.level, finding.code)).collect()
+}
+
+#[test]
+fn what_is_well_has_no_findings_and_its_roles_in_order() {
+    let report = judge(&well(), "1.0.0", NOW);
+    assert_eq!(report.findings, []);
+    let roles: Vec<_> = report.roles.iter().map(|role| (&*role.role, role.ready)).collect();
+    assert_eq!(roles, [("recommender", 1), ("watermark", 1)]);
+    assert_eq!(report.roles[0].loop_age_seconds, Some(20.0));
+}
+
+#[test]
+fn each_trouble_is_one_finding_with_a_word_of_its_own() {
+    type Change = fn(&mut Facts);
+    let changes: [(Change, Level, &str); 12] = [
+        (|facts| facts.leases[1].holder.clear(), Level::Problem, "no_leader"),
+        (|facts| facts.leases[1].renewed = Some(ago(60)), Level::Problem, "lease_is_old"),
+        (|facts| of(facts).last_pass = Some(ago(300)), Level::Problem, "loop_is_late"),
+        (
+            |facts| of(facts).history = Some("loading".to_owned()),
+            Level::Problem,
+            "history_not_loaded",
+        ),
+        (|facts| of(facts).breaker_until = Some(ago(-60)), Level::Problem, "breaker_open"),
+        (|facts| of(facts).held_workloads = 2, Level::Warning, "workloads_held"),
+        (|facts| of(facts).stale = 11, Level::Warning, "stale_data"),
+        (|facts| of(facts).version = "0.9.0".to_owned(), Level::Warning, "version_skew"),
+        (|facts| facts.pods[1].image = "plimsoll:0.9.0".to_owned(), Level::Warning, "image_skew"),
+        (|facts| facts.pods[1].is_ready = false, Level::Warning, "pod_not_ready"),
+        (|facts| facts.unread.push("pods: forbidden".to_owned()), Level::Warning, "unreadable"),
+        (
+            |facts| {
+                facts.leases.clear();
+                facts.pods.clear();
+            },
+            Level::Problem,
+            "nothing_runs",
+        ),
+    ];
+    for (change, level, code) in changes {
+        let mut facts = well();
+        change(&mut facts);
+        assert_eq!(codes(&facts), [(level, code)]);
+    }
+}
+
+fn of(facts: &mut Facts) -> &mut Vitals {
+    facts.leases[1].vitals.as_mut().expect("it says so")
+}
+
+#[test]
+fn what_is_over_or_small_is_no_finding() {
+    let mut facts = well();
+    of(&mut facts).breaker_until = Some(ago(1));
+    of(&mut facts).stale = 10;
+    of(&mut facts).history = Some("absent".to_owned());
+    assert_eq!(codes(&facts), []);
+}
+
+#[test]
+fn upstreams_leases_are_told_by_their_names_and_say_nothing_of_themselves() {
+    let mut facts = Facts { leases: vec![lease("recommender", "vpa-recommender-lease")], ..well() };
+    facts.leases[0].vitals = None;
+    facts.pods.clear();
+    let report = judge(&facts, "1.0.0", NOW);
+    assert_eq!((report.roles.len(), report.findings.len()), (1, 0));
+    assert_eq!((&*report.roles[0].role, report.roles[0].objects), ("recommender", None));
+}
+
+#[test]
+fn the_screen_fits_eighty_columns_and_needs_no_colour() {
+    let mut facts = well();
+    facts.leases[1].holder.clear();
+    of(&mut facts).stale = 50;
+    of(&mut facts).history = Some("loaded".to_owned());
+    let look =
+        Look { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
+    let screen = text::render(&judge(&facts, "1.0.0", NOW), &look);
+    assert!(screen.lines().all(|line| line.chars().count() <= 80 && line.is_ascii()), "{screen}");
+    for words in [
+        "ROLE",
+        "recommender  1/1   1.0.0",
+        "loaded, 50 stale",
+        "bad  nobody leads",
+        "watermarkpodautoscaler-lock: plimsoll-watermark-0",
+        "[no_leader]",
+    ] {
+        assert!(screen.contains(words), "{words}: {screen}");
+    }
+}

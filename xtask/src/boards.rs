@@ -1,0 +1,84 @@
+//! Dashboards as code: each board is a file here, and comes out as the JSON in `grafana/`.
+//!
+//! ```text
+//!   overview ─┐
+//!   vertical ─┤
+//!   watermark ┼─▶ dashboard: rows of panels ─▶ panel: queries ─▶ grafana/*.json ─▶ cargo xtask pictures
+//!   controller┤
+//!   history ──┘
+//! ```
+
+mod controller;
+mod dashboard;
+pub mod families;
+mod history;
+mod overview;
+mod panel;
+mod query;
+mod vertical;
+mod watermark;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Where they are kept, from the root.
+pub const FOLDER: &str = "grafana";
+
+/// Every board: the name of its file without `.json`, and its text.
+pub fn all() -> Vec<(&'static str, String)> {
+    let boards = [
+        overview::board(),
+        vertical::board(),
+        watermark::board(),
+        controller::board(),
+        history::board(),
+    ];
+    boards.iter().map(|board| (board.name, text(&board.json(&boards)))).collect()
+}
+
+/// Writes all into the folder below this root, and says which were other ones before.
+pub fn write(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join(FOLDER);
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("{} cannot be created", folder.display()))?;
+    let mut changed = Vec::new();
+    for (name, text) in all() {
+        let path = folder.join(format!("{name}.json"));
+        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            continue;
+        }
+        fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        changed.push(format!("{FOLDER}/{name}.json"));
+    }
+    Ok(changed)
+}
+
+/// As it is checked in: indented, and with the keys of objects in alphabetical order.
+fn text(board: &Value) -> String {
+    format!("{board:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boards_that_are_checked_in_are_those_of_the_code() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is below the root");
+        for (name, text) in all() {
+            let path = root.join(FOLDER).join(format!("{name}.json"));
+            let there = fs::read_to_string(&path).unwrap_or_default();
+            assert!(there == text, "{} is out of date: run `cargo xtask boards`", path.display());
+        }
+    }
+
+    #[test]
+    fn boards_are_written_once_and_then_left_alone() {
+        let root = tempfile::tempdir().expect("a folder");
+        assert_eq!(write(root.path()).expect("written").len(), all().len());
+        assert!(write(root.path()).expect("written").is_empty());
+    }
+}

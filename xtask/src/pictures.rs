@@ -1,0 +1,138 @@
+//! Pictures of dashboards: the JSON in `grafana/` says what is asked and how it is drawn, a Prometheus answers.
+//!
+//! ```text
+//!   grafana/overview.json ─▶ variables ─▶ data: queries ◀──▶ Prometheus
+//!                                │            │
+//!                                ▼            ▼
+//!                              page: figure, graph, table, timeline ─▶ svg ─▶ docs/pictures/overview.svg
+//! ```
+
+mod axis;
+mod clock;
+mod color;
+mod data;
+mod field;
+mod figure;
+mod graph;
+mod http;
+mod legend;
+mod page;
+mod prometheus;
+mod svg;
+mod table;
+mod timeline;
+mod unit;
+mod variables;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+pub use data::Answer;
+pub use prometheus::{Prometheus, Series, Window};
+use variables::Variables;
+
+use crate::boards;
+
+/// What is to be drawn, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The end of the time that is shown: `2026-11-22T12:00:00Z`, or seconds since the Unix epoch. Otherwise it is what
+    /// the clock of the Prometheus says.
+    pub at: Option<String>,
+    /// How long a time is shown, if not as long as the board says: `6h`.
+    pub range: Option<String>,
+    /// Variables that stand at something else than they do when a board is opened.
+    pub set: Vec<(String, String)>,
+}
+
+/// A picture of a board, and what it rests on.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The name of the board.
+    pub board: String,
+    /// The picture.
+    pub svg: String,
+    /// What each target of each panel was answered.
+    pub answers: Vec<Answer>,
+}
+
+/// Where pictures are kept, from the root.
+pub const FOLDER: &str = "docs/pictures";
+
+/// Boards that are checked in below this root, by name; all of them if there is no name.
+pub fn boards(root: &Path, names: &[String]) -> Result<Vec<(String, Value)>> {
+    let known: Vec<&str> = boards::all().into_iter().map(|(name, _)| name).collect();
+    for name in names {
+        ensure!(
+            known.contains(&name.as_str()),
+            "there is no board {name}: there are {}",
+            known.join(", ")
+        );
+    }
+    let wanted =
+        known.into_iter().filter(|name| names.is_empty() || names.iter().any(|one| one == name));
+    wanted
+        .map(|name| {
+            let path = root.join(boards::FOLDER).join(format!("{name}.json"));
+            let text = fs::read_to_string(&path);
+            let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
+            let board = serde_json::from_str(&text);
+            Ok((name.to_owned(), board.with_context(|| format!("{} is no JSON", path.display()))?))
+        })
+        .collect()
+}
+
+/// Asks what a board asks, and draws it.
+pub fn draw(
+    name: &str,
+    board: &Value,
+    prometheus: &Prometheus,
+    options: &Options,
+) -> Result<Picture> {
+    let window = window(board, prometheus, options)?;
+    let variables = Variables::of(board, prometheus, window, &options.set)?;
+    let panels = board["panels"].as_array().context("a board without panels")?;
+    let answers = panels
+        .iter()
+        .map(|panel| data::ask(panel, prometheus, &variables, window))
+        .collect::<Result<Vec<_>>>()?;
+    let svg = page::draw(board, &answers, &variables, window);
+    Ok(Picture { board: name.to_owned(), svg, answers: answers.into_iter().flatten().collect() })
+}
+
+/// From when to when a board shows something.
+fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<Window> {
+    let to = match &options.at {
+        Some(at) => clock::moment(at)?,
+        None => prometheus.time()?,
+    };
+    let from = board["time"]["from"].as_str().unwrap_or_default();
+    let range = options.range.as_deref().or_else(|| from.strip_prefix("now-")).unwrap_or("6h");
+    let length = clock::length(range);
+    let length =
+        length.with_context(|| format!("{range:?} is no length of time: write 90m, 6h or 1d"))?;
+    Ok(Window { from: to - length, to })
+}
+
+// === impl Picture ===
+
+impl Picture {
+    /// What had no data: a panel and the letter of its target each.
+    pub fn empty(&self) -> impl Iterator<Item = (&str, &str)> {
+        let empty = self.answers.iter().filter(|answer| answer.series.is_empty());
+        empty.map(|answer| (answer.panel.as_str(), answer.letter.as_str()))
+    }
+
+    /// Writes it into a folder.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("{} cannot be created", folder.display()))?;
+        let path = folder.join(format!("{}.svg", self.board));
+        fs::write(&path, &self.svg)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,146 @@
+//! Owns axes: which values and times they reach, and the lines and labels on them.
+
+use super::clock;
+use super::color;
+use super::field::Field;
+use super::prometheus::Window;
+use super::svg::{Anchor, Area, Stroke, Style, Svg, width};
+use super::unit;
+
+const SIZE: f64 = 11.0;
+const GRID: Stroke<'_> = Stroke { color: color::LINE, width: 1.0, dashed: false };
+
+/// Values, from below to above.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    low: f64,
+    high: f64,
+    step: f64,
+}
+
+/// Times, from left to right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeAxis {
+    window: Window,
+    step: f64,
+}
+
+// === impl Axis ===
+
+impl Axis {
+    /// One that shows all of these values, and what the panel wants to be seen in any case.
+    pub fn of(values: impl Iterator<Item = f64>, field: &Field, height: f64) -> Self {
+        let (mut low, mut high) = values
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if low > high {
+            (low, high) = (0.0, 1.0);
+        }
+        low = field.number("min").unwrap_or(low);
+        high = field.number("max").unwrap_or(high);
+        if high - low < f64::EPSILON * high.abs().max(1.0) * 4.0 {
+            let by = if high == 0.0 { 1.0 } else { high.abs() * 0.2 };
+            (low, high) = (field.number("min").unwrap_or(low - by), high + by);
+        }
+        let unit = field.text("unit");
+        let mut step = unit::step(high - low, (height / 42.0).clamp(2.0, 6.0), unit);
+        if field.number("decimals") == Some(0.0) && unit == "none" {
+            step = step.max(1.0).round();
+        }
+        let low = field.number("min").unwrap_or((low / step).floor() * step);
+        let high = field.number("max").unwrap_or((high / step - 1e-9).ceil() * step);
+        Self { low, high: if high > low { high } else { low + step }, step }
+    }
+
+    /// Where a value lies.
+    pub fn y(&self, value: f64, plot: Area) -> f64 {
+        let share = (value - self.low) / (self.high - self.low);
+        plot.bottom() - share.clamp(-0.02, 1.02) * plot.height
+    }
+
+    fn marks(&self) -> impl Iterator<Item = f64> {
+        let first = (self.low / self.step).ceil() as i64;
+        let last = (self.high / self.step + 1e-9).floor() as i64;
+        let step = self.step;
+        (first..=last).map(move |mark| mark as f64 * step)
+    }
+
+    fn label(&self, value: f64, field: &Field) -> String {
+        let unit = field.text("unit");
+        let decimals = match unit {
+            "none" if self.step < 1.0 => Some((-self.step.log10().floor()).max(1.0) as usize),
+            _ => None,
+        };
+        let decimals = decimals.map(|digits| {
+            // 0.25 has a digit more than its size tells.
+            let shifted = self.step * 10_f64.powi(digits as i32);
+            if (shifted - shifted.round()).abs() > 1e-6 { digits + 1 } else { digits }
+        });
+        unit::write(value, unit, decimals, 0.0)
+    }
+
+    /// How much room its labels take.
+    pub fn widest_label(&self, field: &Field) -> f64 {
+        let widths = self.marks().map(|mark| width(&self.label(mark, field), SIZE));
+        widths.fold(20.0, f64::max) + 8.0
+    }
+
+    /// Lines across the plot, and labels on its left.
+    pub fn draw(&self, svg: &mut Svg, plot: Area, field: &Field) {
+        for mark in self.marks() {
+            let y = self.y(mark, plot);
+            svg.line((plot.x, y), (plot.right(), y), GRID);
+            let style = Style::faint(SIZE).anchored(Anchor::End);
+            svg.write((plot.x - 6.0, y + 4.0), &self.label(mark, field), style);
+        }
+    }
+}
+
+// === impl TimeAxis ===
+
+impl TimeAxis {
+    /// One that has room for its labels.
+    pub fn of(window: Window, width: f64) -> Self {
+        let steps = [
+            300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 10_800.0, 14_400.0, 21_600.0, 43_200.0,
+            86_400.0, 172_800.0, 604_800.0,
+        ];
+        let least = window.length() / (width / 70.0).max(1.0);
+        let step = steps.into_iter().find(|step| *step >= least).unwrap_or(2_592_000.0);
+        Self { window, step }
+    }
+
+    /// Where a time lies.
+    pub fn x(&self, at: f64, plot: Area) -> f64 {
+        let share = (at - self.window.from) / self.window.length();
+        plot.x + share.clamp(0.0, 1.0) * plot.width
+    }
+
+    /// How wide so many seconds are.
+    pub fn width_of(&self, seconds: f64, plot: Area) -> f64 {
+        seconds / self.window.length() * plot.width
+    }
+
+    /// Lines down the plot, and labels below it.
+    pub fn draw(&self, svg: &mut Svg, plot: Area) {
+        let first = (self.window.from / self.step).ceil() as i64;
+        let last = (self.window.to / self.step).floor() as i64;
+        for mark in first..=last {
+            let at = mark as f64 * self.step;
+            let x = self.x(at, plot);
+            svg.line((x, plot.y), (x, plot.bottom()), GRID);
+            let is_midnight = at.rem_euclid(86_400.0) == 0.0;
+            let is_long = self.window.length() > 100_000.0;
+            let label = if is_midnight && (is_long || self.step >= 86_400.0) {
+                clock::day(at)
+            } else {
+                clock::time(at)
+            };
+            if x - 16.0 > plot.x - 30.0 && x + 16.0 < plot.right() + 12.0 {
+                let style = Style::faint(SIZE).anchored(Anchor::Middle);
+                svg.write((x, plot.bottom() + 16.0), &label, style);
+            }
+        }
+    }
+}

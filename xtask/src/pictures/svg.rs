@@ -1,0 +1,318 @@
+//! Owns what is written into a picture: shapes and texts of SVG, and how wide a text is.
+
+use std::fmt::{self, Write as _};
+
+use super::color;
+
+/// Fonts that read well at these sizes, whichever of them a system has.
+const FONTS: &str = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
+
+/// A picture that is being drawn.
+#[derive(Debug)]
+pub(super) struct Svg {
+    text: String,
+}
+
+/// A part of a picture, in pixels from its upper left corner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Area {
+    pub x: f64,
+    pub y: f64,
+    pub width: f64,
+    pub height: f64,
+}
+
+/// Where a text stands to its point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style<'a> {
+    pub size: f64,
+    pub color: &'a str,
+    pub bold: bool,
+    pub anchor: Anchor,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stroke<'a> {
+    pub color: &'a str,
+    pub width: f64,
+    pub dashed: bool,
+}
+
+// === impl Area ===
+
+impl Area {
+    /// Where it ends on the right.
+    pub fn right(self) -> f64 {
+        self.x + self.width
+    }
+
+    /// Where it ends below.
+    pub fn bottom(self) -> f64 {
+        self.y + self.height
+    }
+
+    /// Smaller by so much on each side.
+    pub fn inside(self, by: f64) -> Self {
+        Self {
+            x: self.x + by,
+            y: self.y + by,
+            width: (self.width - 2.0 * by).max(1.0),
+            height: (self.height - 2.0 * by).max(1.0),
+        }
+    }
+
+    /// The middle of it.
+    pub fn middle(self) -> (f64, f64) {
+        (self.x + self.width / 2.0, self.y + self.height / 2.0)
+    }
+}
+
+// === impl Style ===
+
+impl Style<'static> {
+    /// Plain.
+    pub fn plain(size: f64) -> Self {
+        Self { size, color: color::TEXT, bold: false, anchor: Anchor::Start }
+    }
+
+    /// Less important.
+    pub fn faint(size: f64) -> Self {
+        Self { color: color::FAINT, ..Self::plain(size) }
+    }
+
+    /// Bold.
+    pub fn bold(size: f64) -> Self {
+        Self { bold: true, ..Self::plain(size) }
+    }
+}
+
+impl<'a> Style<'a> {
+    /// In this colour.
+    pub fn colored(self, color: &str) -> Style<'_> {
+        Style { size: self.size, color, bold: self.bold, anchor: self.anchor }
+    }
+
+    /// Beginning, centred on or ending at its point.
+    pub fn anchored(self, anchor: Anchor) -> Style<'a> {
+        Self { anchor, ..self }
+    }
+}
+
+// === impl Svg ===
+
+impl Svg {
+    /// An empty picture.
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
+        let mut svg = Self { text: String::new() };
+        svg.put(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\">\n<title>{}</title>\n",
+            Escaped(title)
+        ));
+        svg.rectangle(Area { x: 0.0, y: 0.0, width, height }, color::GROUND, 1.0, 0.0);
+        svg
+    }
+
+    /// The whole of it.
+    pub fn finish(mut self) -> String {
+        self.text.push_str("</svg>\n");
+        self.text
+    }
+
+    fn put(&mut self, what: fmt::Arguments<'_>) {
+        // A String takes everything.
+        let _ = self.text.write_fmt(what);
+    }
+
+    /// What is drawn until `close` belongs together, and tells this where a reader points at it.
+    pub fn open(&mut self, about: &str) {
+        self.put(format_args!("<g><title>{}</title>\n", Escaped(about)));
+    }
+
+    /// Ends what was opened.
+    pub fn close(&mut self) {
+        self.text.push_str("</g>\n");
+    }
+
+    /// A filled rectangle.
+    pub fn rectangle(&mut self, area: Area, fill: &str, opacity: f64, round: f64) {
+        let Area { x, y, width, height } = area;
+        let (x, y, width, height) = (Short(x), Short(y), Short(width), Short(height));
+        self.put(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\""
+        ));
+        if opacity < 1.0 {
+            self.put(format_args!(" fill-opacity=\"{}\"", Short(opacity)));
+        }
+        if round > 0.0 {
+            self.put(format_args!(" rx=\"{}\"", Short(round)));
+        }
+        self.text.push_str("/>\n");
+    }
+
+    /// A white rectangle with a border.
+    pub fn card(&mut self, area: Area) {
+        let Area { x, y, width, height } = area;
+        self.put(format_args!(
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"#ffffff\" stroke=\"{}\"/>\n",
+            Short(x + 0.5), Short(y + 0.5), Short(width - 1.0), Short(height - 1.0), color::LINE
+        ));
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: Stroke<'_>) {
+        self.path(&[from, to], stroke);
+    }
+
+    /// A line through points.
+    pub fn path(&mut self, points: &[(f64, f64)], stroke: Stroke<'_>) {
+        let Stroke { color, width, dashed } = stroke;
+        self.text.push_str("<path d=\"");
+        self.points(points);
+        let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+        self.put(format_args!(
+            "\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{dash}/>\n",
+            Short(width)
+        ));
+    }
+
+    /// What lies within a line through points.
+    pub fn shape(&mut self, points: &[(f64, f64)], fill: &str, opacity: f64) {
+        self.text.push_str("<path d=\"");
+        self.points(points);
+        self.put(format_args!("Z\" fill=\"{fill}\" fill-opacity=\"{}\"/>\n", Short(opacity)));
+    }
+
+    /// Without those between two of the same height, which nobody sees.
+    fn points(&mut self, points: &[(f64, f64)]) {
+        let is_flat = |place: usize| {
+            let height = |place: usize| points.get(place).map(|(_, y)| (y * 10.0).round());
+            place > 0 && height(place - 1) == height(place) && height(place) == height(place + 1)
+        };
+        for (place, (x, y)) in points.iter().enumerate().filter(|(place, _)| !is_flat(*place)) {
+            let letter = if place == 0 { 'M' } else { 'L' };
+            self.put(format_args!("{letter}{} {}", Short(*x), Short(*y)));
+        }
+    }
+
+    /// A part of a ring, by angles from the left over the top, as shares of a half turn.
+    pub fn arc(&mut self, middle: (f64, f64), radius: f64, part: (f64, f64), stroke: Stroke<'_>) {
+        let at = |share: f64| {
+            let angle = std::f64::consts::PI * (1.0 - share);
+            (middle.0 + radius * angle.cos(), middle.1 - radius * angle.sin())
+        };
+        let (from, to) = (at(part.0), at(part.1));
+        let radius = Short(radius);
+        self.put(format_args!(
+            "<path d=\"M{} {}A{radius} {radius} 0 0 1 {} {}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"/>\n",
+            Short(from.0), Short(from.1), Short(to.0), Short(to.1), stroke.color, Short(stroke.width)
+        ));
+    }
+
+    /// A text whose line stands at this point.
+    pub fn write(&mut self, at: (f64, f64), text: &str, style: Style<'_>) {
+        let (x, y, size) = (Short(at.0), Short(at.1), Short(style.size));
+        self.put(format_args!(
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{}\"",
+            style.color
+        ));
+        if style.bold {
+            self.text.push_str(" font-weight=\"600\"");
+        }
+        self.text.push_str(match style.anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        });
+        self.put(format_args!(">{}</text>\n", Escaped(text)));
+    }
+
+    /// A text that is cut where it would be wider than this.
+    pub fn write_within(&mut self, at: (f64, f64), width: f64, text: &str, style: Style<'_>) {
+        self.write(at, &cut(text, style.size, width), style);
+    }
+}
+
+/// About how wide a text is. Fonts differ; this is on the wide side.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    let of = |letter: char| match letter {
+        'i' | 'j' | 'l' | '\'' | '|' | '.' | ',' | ':' | ';' | '!' => 0.3,
+        'f' | 't' | 'r' | 'I' | '(' | ')' | '[' | ']' | '/' | ' ' | '-' | '"' => 0.38,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.9,
+        'A'..='Z' => 0.68,
+        _ => 0.61,
+    };
+    text.chars().map(of).sum::<f64>() * size
+}
+
+/// A text with its end cut off where it would be wider.
+pub(super) fn cut(text: &str, size: f64, most: f64) -> String {
+    if width(text, size) <= most {
+        return text.to_owned();
+    }
+    let mut kept = text.to_owned();
+    while !kept.is_empty() && width(&kept, size) + size > most {
+        kept.pop();
+    }
+    format!("{}…", kept.trim_end())
+}
+
+/// A number without digits that nobody sees.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rounded = (self.0 * 10.0).round() / 10.0;
+        // Shares are small, and there every digit counts.
+        let shown = if self.0.abs() < 1.0 { (self.0 * 100.0).round() / 100.0 } else { rounded };
+        write!(f, "{}", if shown == 0.0 { 0.0 } else { shown })
+    }
+}
+
+/// A text as it may stand in XML.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                letter if letter.is_control() => f.write_char(' ')?,
+                letter => f.write_char(letter)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped_and_cut() {
+        let mut svg = Svg::new(100.0, 50.0, "a < b");
+        svg.write_within(
+            (1.0, 2.0),
+            60.0,
+            "\"x\" & something that is too long",
+            Style::plain(12.0),
+        );
+        let text = svg.finish();
+        assert!(text.contains("<title>a &lt; b</title>"), "{text}");
+        assert!(text.contains("&quot;x&quot; &amp;") && text.contains('…'), "{text}");
+        assert!(text.ends_with("</svg>\n"));
+    }
+}

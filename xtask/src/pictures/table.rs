@@ -1,0 +1,221 @@
+//! Draws a panel of type `table`: answers merged into rows, then narrowed down to columns and put in order, as the
+//! transformations of the panel say.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::color;
+use super::data::Answer;
+use super::field::Field;
+use super::svg::{Anchor, Area, Stroke, Style, Svg, cut, width};
+
+const SIZE: f64 = 12.0;
+const LINE: f64 = 22.0;
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq)]
+enum Cell {
+    Text(String),
+    Number(f64),
+}
+
+type Row = BTreeMap<String, Cell>;
+
+/// A column: the name of its field, and the one that is shown.
+struct Column {
+    field: String,
+    shown: String,
+    options: Field,
+}
+
+/// Draws it.
+pub(super) fn draw(svg: &mut Svg, area: Area, panel: &Value, answers: &[Answer], now: f64) {
+    let mut rows = merged(answers);
+    let columns = columns(panel, &rows);
+    sort(&mut rows, &columns, &panel["options"]["sortBy"][0]);
+    let fitting = ((area.height / LINE) as usize).saturating_sub(1);
+    let left_out = rows.len().saturating_sub(fitting);
+    let shown = if left_out > 0 { fitting.saturating_sub(1) } else { rows.len() };
+
+    let texts: Vec<Vec<String>> = rows[..shown.min(rows.len())]
+        .iter()
+        .map(|row| columns.iter().map(|column| text(row, column, now)).collect())
+        .collect();
+    let widths = widths(&columns, &texts, area.width);
+    let mut x = area.x;
+    for (place, (column, wide)) in columns.iter().zip(&widths).enumerate() {
+        let is_number =
+            rows.iter().any(|row| matches!(row.get(&column.field), Some(Cell::Number(_))));
+        let (at, anchor) =
+            if is_number { (x + wide - 10.0, Anchor::End) } else { (x + 2.0, Anchor::Start) };
+        let heading = cut(&column.shown, SIZE, wide - 8.0);
+        svg.write((at, area.y + 14.0), &heading, Style::faint(SIZE).anchored(anchor));
+        for (line, row) in texts.iter().enumerate() {
+            let y = area.y + LINE * (line as f64 + 1.0) + 15.0;
+            let color = color_of(&rows[line], column);
+            let style = Style::plain(SIZE).colored(&color).anchored(anchor);
+            svg.write((at, y), &cut(&row[place], SIZE, wide - 8.0), style);
+        }
+        x += wide;
+    }
+    for line in 0..=texts.len() {
+        let y = area.y + LINE * (line as f64 + 1.0);
+        let stroke = Stroke { color: color::LINE, width: 1.0, dashed: false };
+        svg.line((area.x, y), (area.right(), y), stroke);
+    }
+    if left_out > 0 {
+        let y = area.y + LINE * (texts.len() as f64 + 1.0) + 15.0;
+        let text = format!("and {} more rows", rows.len() - texts.len());
+        svg.write((area.x + 2.0, y), &text, Style::faint(SIZE));
+    }
+}
+
+/// Rows of all answers: those that agree in all fields that both have become one.
+fn merged(answers: &[Answer]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for answer in answers {
+        let name = if answers.len() > 1 {
+            format!("Value #{}", answer.letter)
+        } else {
+            "Value".to_owned()
+        };
+        for series in &answer.series {
+            let Some((_, value)) = series.points.last() else { continue };
+            let labels: Row = series
+                .labels
+                .iter()
+                .map(|(name, value)| (name.clone(), Cell::Text(value.clone())))
+                .collect();
+            let agrees = |row: &&mut Row| {
+                !row.contains_key(&name)
+                    && labels
+                        .iter()
+                        .all(|(name, value)| row.get(name).is_none_or(|known| known == value))
+            };
+            let value = Cell::Number(*value);
+            if let Some(row) = rows.iter_mut().find(agrees) {
+                row.extend(labels);
+                row.insert(name.clone(), value);
+            } else {
+                let mut row = labels;
+                row.insert(name.clone(), value);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn columns(panel: &Value, rows: &[Row]) -> Vec<Column> {
+    let options = |id: &str| {
+        let transformations = panel["transformations"].as_array().into_iter().flatten();
+        let found = transformations.into_iter().find(|one| one["id"] == id);
+        found.map_or(Value::Null, |one| one["options"].clone())
+    };
+    let (include, organize) = (options("filterFieldsByName"), options("organize"));
+    let mut fields: Vec<String> = rows.iter().flat_map(|row| row.keys().cloned()).collect();
+    fields.sort();
+    fields.dedup();
+    if let Some(names) = include["include"]["names"].as_array() {
+        fields.retain(|field| names.iter().any(|name| name == field.as_str()));
+    }
+    fields.sort_by_key(|field| organize["indexByName"][field].as_u64().unwrap_or(u64::MAX));
+    let shown = |field: &str| {
+        organize["renameByName"][field].as_str().map_or_else(|| field.to_owned(), str::to_owned)
+    };
+    fields
+        .into_iter()
+        .map(|field| {
+            let shown = shown(&field);
+            Column { options: Field::of(panel, &shown), shown, field }
+        })
+        .collect()
+}
+
+fn sort(rows: &mut [Row], columns: &[Column], by: &Value) {
+    let wanted = by["displayName"].as_str().unwrap_or_default();
+    let Some(column) = columns.iter().find(|column| column.shown == wanted) else { return };
+    rows.sort_by(|one, other| {
+        let order = match (one.get(&column.field), other.get(&column.field)) {
+            (Some(Cell::Number(one)), Some(Cell::Number(other))) => one.total_cmp(other),
+            (Some(Cell::Text(one)), Some(Cell::Text(other))) => one.cmp(other),
+            (one, other) => one.is_some().cmp(&other.is_some()),
+        };
+        if by["desc"] == true { order.reverse() } else { order }
+    });
+}
+
+fn text(row: &Row, column: &Column, now: f64) -> String {
+    match row.get(&column.field) {
+        Some(Cell::Text(text)) => text.clone(),
+        Some(Cell::Number(value)) => column.options.write(*value, now),
+        None => String::new(),
+    }
+}
+
+fn color_of(row: &Row, column: &Column) -> String {
+    if column.options.has_links() {
+        return color::LINK.to_owned();
+    }
+    match row.get(&column.field) {
+        Some(Cell::Number(value))
+            if column.options.text("custom.cellOptions.type") == "color-text" =>
+        {
+            column.options.threshold(*value)
+        }
+        _ => color::TEXT.to_owned(),
+    }
+}
+
+/// As wide as what is in them, as far as there is room, and no less than all of it together.
+fn widths(columns: &[Column], texts: &[Vec<String>], room: f64) -> Vec<f64> {
+    let wanted: Vec<f64> = columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| {
+            let cells = texts.iter().map(|row| width(&row[place], SIZE));
+            cells.fold(width(&column.shown, SIZE), f64::max) + 22.0
+        })
+        .collect();
+    let sum: f64 = wanted.iter().sum();
+    wanted.iter().map(|wide| wide * room / sum.max(1.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_agree_become_one() {
+        let row = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let answer = |letter: &str, series: &[(&[(&str, &str)], f64)]| {
+            Answer::for_tests(
+                letter,
+                series.iter().map(|(labels, value)| (row(labels), *value)).collect(),
+            )
+        };
+        let rows = merged(&[
+            answer(
+                "A",
+                &[
+                    (&[("name", "a"), ("version", "1")], 1.0),
+                    (&[("name", "b"), ("version", "1")], 1.0),
+                ],
+            ),
+            answer("B", &[(&[("name", "b")], 7.0), (&[("name", "c")], 8.0)]),
+        ]);
+        let found: Vec<_> = rows.iter().map(|row| (row.get("name"), row.get("Value #B"))).collect();
+        let name = |name: &str| Cell::Text(name.to_owned());
+        assert_eq!(
+            found,
+            [
+                (Some(&name("a")), None),
+                (Some(&name("b")), Some(&Cell::Number(7.0))),
+                (Some(&name("c")), Some(&Cell::Number(8.0))),
+            ]
+        );
+    }
+}
