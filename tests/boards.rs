@@ -28,7 +28,8 @@ fn read() -> Vec<(String, Value)> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .map(|path| {
             let text = fs::read_to_string(&path).expect("a readable board");
-            let board = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+            let board = serde_json::from_str(&text)
+                .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
             (path.file_stem().expect("a name").to_string_lossy().into_owned(), board)
         })
         .collect();

@@ -63,18 +63,18 @@ const FAULTS: [Fault; 43] = [
     ("template-instance", |board| variable(board, "instance")["type"] = json!("custom")),
     ("template-instance", |board| variable(board, "instance")["includeAll"] = json!(false)),
     ("template-label-promql", |board| {
-        variable(board, "job")["query"] = json!("label_values(a{, job)")
+        variable(board, "job")["query"] = json!("label_values(a{, job)");
     }),
     ("template-label-promql", |board| variable(board, "job")["query"] = json!("values(a, job)")),
     ("template-on-time-change-reload", |board| variable(board, "job")["refresh"] = json!(1)),
     ("panel-datasource", |board| panel(board, "stat")["datasource"]["uid"] = json!("abc")),
     ("panel-datasource", |board| {
-        panel(board, "table")["targets"][0]["datasource"]["type"] = json!("loki")
+        panel(board, "table")["targets"][0]["datasource"]["type"] = json!("loki");
     }),
     ("panel-title-description", |board| panel(board, "stat")["title"] = json!("")),
     ("panel-title-description", |board| panel(board, "stat")["description"] = json!("")),
     ("panel-units", |board| {
-        panel(board, "stat")["fieldConfig"]["defaults"]["unit"] = json!("cores")
+        panel(board, "stat")["fieldConfig"]["defaults"]["unit"] = json!("cores");
     }),
     ("panel-units", |board| panel(board, "stat")["fieldConfig"]["defaults"]["unit"] = json!(null)),
     ("panel-units", |board| {
@@ -88,17 +88,17 @@ const FAULTS: [Fault; 43] = [
     ("target-job", |board| query(board, ", job=~\"$job\"", "")),
     ("target-instance", |board| query(board, "instance=~\"$instance\"", "instance=~\"$pod\"")),
     ("target-counter-agg", |board| {
-        query(board, "rate(plimsoll_updater", "max_over_time(plimsoll_updater")
+        query(board, "rate(plimsoll_updater", "max_over_time(plimsoll_updater");
     }),
     ("uneditable-dashboard", |board| board["editable"] = json!(true)),
     ("links-lead-somewhere", |board| {
-        board["links"][1]["url"] = json!("/d/plimsoll-other/x?${job:queryparam}")
+        board["links"][1]["url"] = json!("/d/plimsoll-other/x?${job:queryparam}");
     }),
     ("links-lead-somewhere", |board| {
-        board["links"][1]["url"] = json!("/d/plimsoll-vertical/x?${pod:queryparam}")
+        board["links"][1]["url"] = json!("/d/plimsoll-vertical/x?${pod:queryparam}");
     }),
     ("links-lead-somewhere", |board| {
-        board["links"][1]["url"] = json!("/d/plimsoll-vertical/x?var-reason=a")
+        board["links"][1]["url"] = json!("/d/plimsoll-vertical/x?var-reason=a");
     }),
     ("links-lead-somewhere", |board| {
         let names = json!(["name", "Value #A"]);
@@ -111,13 +111,13 @@ const FAULTS: [Fault; 43] = [
     ("no-made-up-data", |board| query(board, "sum by", "vector(0) or sum by")),
     ("clusters-stay-apart", |board| query(board, "cluster=~\"$cluster\", ", "")),
     ("steps-are-no-shorter-than-scrapes", |board| {
-        panel(board, "stat")["targets"][0]["interval"] = json!("")
+        panel(board, "stat")["targets"][0]["interval"] = json!("");
     }),
     ("lines-have-names", |board| {
-        panel(board, "timeseries")["targets"][0]["legendFormat"] = json!("")
+        panel(board, "timeseries")["targets"][0]["legendFormat"] = json!("");
     }),
     ("options-are-of-something", |board| {
-        panel(board, "table")["options"]["sortBy"][0]["displayName"] = json!("x")
+        panel(board, "table")["options"]["sortBy"][0]["displayName"] = json!("x");
     }),
     ("identity", |board| board["uid"] = json!("overview")),
 ];

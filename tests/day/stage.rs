@@ -142,17 +142,15 @@ impl Stage {
 
     /// Everybody does what is due, and is scraped.
     async fn step(&mut self) {
-        let (recommender, updater) = (
-            self.running.recommender().expect("it runs"),
-            self.running.updater().expect("it runs"),
-        );
-        let (mut recommended, mut updated) = (recommender.passes(), updater.passes());
-        let before = (recommended.borrow_and_update().0, updated.borrow_and_update().0);
+        let recommender = self.running.recommender().expect("it runs");
+        let updater = self.running.updater().expect("it runs");
+        let (mut advice, mut evictions) = (recommender.passes(), updater.passes());
+        let before = (advice.borrow_and_update().0, evictions.borrow_and_update().0);
         self.usage.at(self.now() + STEP);
         self.clock.step(Duration::try_from(STEP).expect("forward"));
         let done = async {
-            recommended.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
-            updated.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
+            advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
+            evictions.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
         };
         tokio::time::timeout(wait::PATIENCE, done).await.expect("passes in time");
         let watermark = self.running.watermark().expect("it runs");

@@ -246,10 +246,7 @@ pub async fn meddle(stage: &Stage) {
     }
 }
 
-fn names<K: ResourceExt>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String>
-where
-    K: Clone,
-{
+fn names<K: Clone + ResourceExt>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String> {
     list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
 }
 

@@ -240,7 +240,7 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
     let second = workload(&stage, "second").await;
     brought(&stage, &second).await;
     let ours_said = targets(&stage, &second).await.expect("a recommendation");
-    let (mine, begun) = more_saved(&stage, &second, 3).await;
+    let (counted, since) = more_saved(&stage, &second, 3).await;
     let refused: Vec<_> = stage
         .audit
         .requests()
@@ -254,7 +254,7 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
     theirs(&stage, &programs, &certificates);
     rolled_out(&stage, |role| images[role].clone()).await;
     for (namespace, count, began, said) in
-        [(&first, after, began, theirs_said), (&second, mine, begun, ours_said)]
+        [(&first, after, began, theirs_said), (&second, counted, since, ours_said)]
     {
         let (_, still) = more_saved(&stage, namespace, count).await;
         assert_eq!(still, began, "{namespace}: history goes on");
