@@ -27,8 +27,14 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 #[test]
 fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
     let deploy = Path::new(ROOT).join("deploy");
-    let mut pairs =
-        vec![(deploy.join("recommender/rules.yaml"), chart().join("files/rules/history.yaml"))];
+    let rules = [
+        ("recommender/rules.yaml", "history.yaml"),
+        ("monitoring/alerts.yaml", "alerts.yaml"),
+        ("monitoring/recording.yaml", "recording.yaml"),
+    ];
+    let ours = chart().join("files/rules");
+    let mut pairs: Vec<_> =
+        rules.iter().map(|(file, copy)| (deploy.join(file), ours.join(copy))).collect();
     for file in fs::read_dir(deploy.join("crds")).expect("a folder").flatten() {
         if file.file_name() != "kustomization.yaml" {
             pairs.push((file.path(), chart().join("crds").join(file.file_name())));
@@ -47,8 +53,12 @@ fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
             source.display()
         );
     }
-    let copies = fs::read_dir(chart().join("crds")).expect("a folder").count();
-    assert_eq!(copies, pairs.len() - 1, "the chart has definitions that are nobody's");
+    for folder in ["crds", "files/rules"] {
+        for file in fs::read_dir(chart().join(folder)).expect("a folder").flatten() {
+            let is_ours = pairs.iter().any(|(_, copy)| *copy == file.path());
+            assert!(is_ours, "{}: it is nobody's copy", file.path().display());
+        }
+    }
 }
 
 #[test]
