@@ -1,5 +1,7 @@
 //! Where the program's log goes: standard error, a file or both, as text or JSON, never in colours.
 
+mod fields;
+
 use std::{env, fs::OpenOptions, io, sync::Arc};
 
 use tracing_subscriber::{
@@ -7,6 +9,7 @@ use tracing_subscriber::{
     fmt::writer::{BoxMakeWriter, MakeWriterExt as _},
 };
 
+pub use self::fields::EscapedFields;
 use super::{Exit, output::Problem};
 use crate::run::config::{LogConfig, LogFormat};
 
@@ -15,6 +18,7 @@ const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 
 /// Warnings and errors alone, and errors alone: below all that klog has.
 pub const WARNINGS: i32 = -100;
+/// Errors alone.
 pub const ERRORS: i32 = -200;
 
 /// What klog's verbosity means here. Libraries that talk about every request keep to what matters until 7.
@@ -37,7 +41,7 @@ pub fn install(config: &LogConfig) -> Result<Vec<String>, Problem> {
     let log =
         tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(writer);
     let installed = match config.format {
-        LogFormat::Text => log.try_init(),
+        LogFormat::Text => log.fmt_fields(EscapedFields).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     installed.map_err(|error| Problem::new(Exit::Internal, format!("the log: {error}")))?;

@@ -23,7 +23,7 @@ mod goflag;
 mod guards;
 mod identity;
 mod klog;
-mod log;
+pub mod log;
 mod model;
 mod output;
 mod pflag;

@@ -29,6 +29,7 @@ pub fn keep_of(filter: &str) -> (Log, DefaultGuard) {
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_env_filter(EnvFilter::new(filter))
+        .fmt_fields(plimsoll::cli::log::EscapedFields)
         .with_writer(move || writer.clone())
         .finish();
     (log, tracing::subscriber::set_default(subscriber))
