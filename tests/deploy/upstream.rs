@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use xtask::parts::{self, Autoscaler};
 
 use super::{
+    audit::Request,
     rendered::{objects, of_kind},
     stage::{Stage, variable},
 };
@@ -156,7 +157,7 @@ spec:
 /// Waits until all pods of a workload were replaced by ones with more.
 async fn brought(stage: &Stage, namespace: &str) {
     let pods = Api::<Pod>::namespaced(stage.bed.client(), namespace);
-    wait::until_ok("all pods have what is recommended", || async {
+    wait::until_ok(&format!("all pods of {namespace} have what is recommended"), || async {
         let found = pods.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
         let cpu = |pod: &Pod| {
             let requests = pod.spec.as_ref()?.containers[0].resources.clone()?.requests?;
@@ -241,13 +242,9 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
     brought(&stage, &second).await;
     let ours_said = targets(&stage, &second).await.expect("a recommendation");
     let (counted, since) = more_saved(&stage, &second, 3).await;
-    let refused: Vec<_> = stage
-        .audit
-        .requests()
-        .difference(&before)
-        .filter(|request| request.code == 403)
-        .cloned()
-        .collect();
+    let refused = |request: &&Request| request.code == 403 && !is_done_without(request);
+    let after_all = stage.audit.requests();
+    let refused: Vec<_> = after_all.difference(&before).filter(refused).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 
     // And back.
@@ -263,6 +260,12 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
     }
     let third = workload(&stage, "third").await;
     brought(&stage, &third).await;
+}
+
+/// The one right that upstream's roles lack: without it, a VPA is not warned of an HPA beside it.
+fn is_done_without(request: &Request) -> bool {
+    request.account == "kube-system/vpa-admission-controller"
+        && (&*request.verb, &*request.resource) == ("list", "horizontalpodautoscalers")
 }
 
 /// Nothing changes in what workloads use, so recommendations stay within a bucket of the histogram.

@@ -37,7 +37,13 @@ impl Authority {
 
     /// An identity for a server, or a client, on loopback.
     pub fn sign(&self, name: &str) -> Identity {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        self.sign_also(name, &[])
+    }
+
+    /// The same for a server that goes by these names too.
+    pub fn sign_also(&self, name: &str, names: &[&str]) -> Identity {
+        let names = ["localhost", "127.0.0.1"].iter().chain(names);
+        let names = names.map(ToString::to_string).collect();
         let key = new_key();
         let certificate =
             named(name, names).signed_by(&key, &self.issuer).expect("a signed certificate");

@@ -115,12 +115,12 @@ impl Upstream {
     }
 }
 
-/// Certificates for a webhook on loopback, in a folder of its own.
+/// Certificates for a webhook, on loopback or behind upstream's Service, in a folder of its own.
 pub fn write_certificates(bed: &Bed, name: &str) -> impl Fn(&str) -> String + use<> {
     let folder = bed.keeper().folder().join(name);
     fs::create_dir_all(&folder).expect("the bed's folder is writable");
     let authority = Authority::new(name);
-    let identity = authority.sign("vpa-webhook");
+    let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
     for (name, content) in [
         ("ca.crt", authority.certificate()),
         ("tls.crt", identity.certificate),
