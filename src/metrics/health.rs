@@ -32,8 +32,7 @@ const KILLS: Definition = counter(
     "plimsoll_oom_kills_total",
     "Out-of-memory kills by where they were seen, and what became of them.",
 )
-.labels(&["outcome", "source"], "up to 32")
-.absent(NEVER);
+.labels(&["outcome", "source"], "18");
 const CHECKPOINTS: Definition = counter(
     "plimsoll_checkpoints_total",
     "Records of history: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
@@ -69,7 +68,7 @@ impl Health {
             queries: PrometheusCalls::new(registry),
             queue: registry.family(QUEUE, 8),
             samples: registry.family(SAMPLES, 16),
-            kills: registry.family(KILLS, 32),
+            kills: registry.family(KILLS, 18),
             checkpoints: registry.family(CHECKPOINTS, 16),
             checkpoints_saved: registry.family(CHECKPOINTS_SAVED, 1),
         };
@@ -102,6 +101,11 @@ impl Health {
     /// So many samples came to this end.
     pub fn count_samples(&self, outcome: &'static str, count: u64) {
         self.samples.with([outcome]).add(count);
+    }
+
+    /// Kills may be seen there and come to this end: the first one, too, is to be an increase.
+    pub fn foresee_oom_kills(&self, source: &'static str, outcome: &'static str) {
+        self.kills.with([outcome, source]).add(0);
     }
 
     /// A kill that was seen there came to this end.

@@ -95,6 +95,9 @@ pub enum KillSource {
 }
 
 impl KillSource {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Update, Self::FirstSight, Self::Eviction];
+
     /// As metrics name it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -171,6 +171,7 @@ pub(super) struct Prepared(Arc<Role>);
 pub(super) fn prepare(config: RecommenderConfig, desk: &mut Desk) -> Result<Prepared> {
     let registry = &mut desk.registry;
     let (metrics, health) = (RecommenderMetrics::new(registry), Health::new(registry));
+    kills::foresee(&health);
     let role = Role::new(config, desk, metrics, health)?;
     let cardinality = role.config.object_metrics.cardinality();
     let rows = Arc::new(Rows(Arc::downgrade(&role)));

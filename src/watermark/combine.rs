@@ -250,11 +250,11 @@ impl Setting<'_> {
         let object = self.readiness.object;
         let Source { kind, label, name, address, .. } = source;
         let text = match (kind, why) {
-            (SourceKind::External, Unknown::Unready(_)) => format!(
+            (SourceKind::External | SourceKind::Prometheus, Unknown::Unready(_)) => format!(
                 "failed to compute replicas based on external metric {label}: unable to get the number of ready pods \
                  across all namespaces for {name}: {why}"
             ),
-            (SourceKind::External, _) => format!(
+            (SourceKind::External | SourceKind::Prometheus, _) => format!(
                 "failed to compute replicas based on external metric {label}: unable to get external metric \
                  {}/{label}/{name}: {why}",
                 object.namespace

@@ -191,7 +191,7 @@ fn metric(row: &Row, spec: Option<&MetricSpec>, value: Quantity) -> MetricStatus
     let mut status = MetricStatus { kind, ..MetricStatus::default() };
     match row.kind {
         // What a recommender observed stands where upstream puts it: under another kind than it says.
-        SourceKind::External | SourceKind::Recommender => {
+        SourceKind::External | SourceKind::Prometheus | SourceKind::Recommender => {
             let selector = spec.and_then(|spec| spec.external.as_ref()?.metric_selector.clone());
             status.external = Some(ExternalStatus {
                 metric_name: row.label.clone(),

@@ -13,6 +13,8 @@ use super::{
 pub enum SourceKind {
     /// A metric that belongs to no object.
     External,
+    /// The same, asked of a Prometheus by its query.
+    Prometheus,
     /// What pods use.
     Resource,
     /// What one container of each pod uses.
@@ -26,6 +28,7 @@ impl SourceKind {
     pub const fn word(self) -> &'static str {
         match self {
             Self::External => "external",
+            Self::Prometheus => "prometheus",
             Self::Resource => "resource",
             Self::ContainerResource => "container_resource",
             Self::Recommender => "recommender",
@@ -35,7 +38,7 @@ impl SourceKind {
     /// Upstream's reason for a failure of it.
     pub const fn failure(self) -> &'static str {
         match self {
-            Self::External => "FailedGetExternalMetric",
+            Self::External | Self::Prometheus => "FailedGetExternalMetric",
             Self::Resource | Self::ContainerResource | Self::Recommender => {
                 "FailedGetResourceMetric"
             }

@@ -98,6 +98,9 @@ async fn a_value_that_is_too_old_changes_nothing_and_says_so() {
     assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0]);
     let of = ["outcome=\"stale\""];
     assert!(stage.series("plimsoll_metric_outcomes_total", &of).await.iter().sum::<f64>() > 30.0);
+    // Ten minutes, and the two before which it was still good enough.
+    let age = stage.series("plimsoll_staleness_seconds", &["kind=\"wpa\""]).await;
+    assert_eq!(age, [721.0], "the age of the latest value, not of the latest look");
     stage.usage.at(stage.clock.now().into());
     stage.period().await;
     assert_eq!(stage.replicas("web").await, 8);
@@ -143,4 +146,6 @@ async fn a_firing_alert_holds_replicas_that_a_query_asks_for_but_not_the_bounds(
     let blocked = stage.condition("web", "ScalingBlocked").await;
     assert_eq!(blocked, Some(("False".to_owned(), "AlertQuiet".to_owned())));
     assert!(stage.replicas("web").await > 3, "{:#}", stage.status("web").await);
+    let of = ["outcome=\"ok\"", "source=\"prometheus\""];
+    assert!(stage.series("plimsoll_metric_outcomes_total", &of).await.iter().sum::<f64>() > 1.0);
 }

@@ -85,7 +85,7 @@ pub(in crate::metrics) static PASSES: [Pass; 17] = [
         )),
     },
     Pass {
-        definition: gauge("plimsoll_staleness_seconds", "Age of the latest sample of an object.")
+        definition: gauge("plimsoll_staleness_seconds", "Age of the latest sample or value of an object.")
             .labels(OF_VPA, "1 per VPA or WPA")
             .unit("seconds")
             .absent("no sample was ever seen"),

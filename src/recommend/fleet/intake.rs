@@ -53,6 +53,24 @@ pub enum KillOutcome {
     Untracked,
 }
 
+impl KillOutcome {
+    /// All words.
+    pub const WORDS: [&str; 6] = ["counted", "known", "expired", "ignored", "refused", "untracked"];
+
+    /// As metrics name it.
+    pub const fn word(self) -> &'static str {
+        let [counted, known, expired, ignored, refused, untracked] = Self::WORDS;
+        match self {
+            Self::Counted(_) => counted,
+            Self::Known => known,
+            Self::Expired => expired,
+            Self::Ignored => ignored,
+            Self::Refused(_) => refused,
+            Self::Untracked => untracked,
+        }
+    }
+}
+
 impl Fleet {
     /// Notes that a live pod has this container.
     pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {

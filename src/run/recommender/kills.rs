@@ -6,9 +6,19 @@ use plimsoll_storage::{Time, VpaKey};
 
 use super::{Role, state::Core};
 use crate::{
+    metrics::Health,
     observe::pod::{Kill, KillSource},
     recommend::{estimate::Resource, fleet::KillOutcome},
 };
+
+/// Whatever may become of a kill is counted from zero.
+pub(super) fn foresee(health: &Health) {
+    for source in KillSource::ALL {
+        for outcome in KillOutcome::WORDS {
+            health.foresee_oom_kills(source.name(), outcome);
+        }
+    }
+}
 
 impl Role {
     /// Counts the kills that were found: those that a pod showed at first sight before its next samples, the
@@ -56,15 +66,7 @@ impl Role {
                 KillSource::Update => core.fleet.take_kill(&key, whose, told, false, now),
                 KillSource::Eviction => core.fleet.take_kill(&key, whose, told, true, now),
             };
-            let word = match outcome {
-                KillOutcome::Counted(_) => "counted",
-                KillOutcome::Known => "known",
-                KillOutcome::Expired => "expired",
-                KillOutcome::Ignored => "ignored",
-                KillOutcome::Refused(_) => "refused",
-                KillOutcome::Untracked => "untracked",
-            };
-            self.health.count_oom_kill(source, word);
+            self.health.count_oom_kill(source, outcome.word());
             if let KillOutcome::Counted(credit) = outcome {
                 counted += 1;
                 let request = kill.kill.request.0;

@@ -121,11 +121,17 @@ impl Role {
         }
         let asked = filled.metrics.iter().map(|metric| async {
             let found = block(metric).ok()?;
-            let kind = kind(metric)?;
+            let query = self.query(seat, metric, found.name);
+            let kind = if query.is_some() { SourceKind::Prometheus } else { kind(metric)? };
             let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
             let asked = match (&ready, kind) {
-                (Err(why), SourceKind::External) => Err(Unknown::Unready(why.clone())),
-                _ => self.ask_metric(key, seat, kind, metric).await,
+                (Err(why), SourceKind::External | SourceKind::Prometheus) => {
+                    Err(Unknown::Unready(why.clone()))
+                }
+                _ => match query {
+                    Some((key, query)) => self.ask_query(seat, key, query).await,
+                    None => self.ask_metric(key, kind, metric).await,
+                },
             };
             Some(Source {
                 kind,
@@ -139,33 +145,43 @@ impl Role {
         join_all(asked).await.into_iter().flatten().collect()
     }
 
+    /// The annotation by which an external metric is a query of a Prometheus, and the query.
+    fn query<'a>(
+        &self,
+        seat: &'a Seat,
+        metric: &MetricSpec,
+        name: &str,
+    ) -> Option<(&'a str, &'a str)> {
+        if kind(metric)? != SourceKind::External || self.config.compat == Compat::Upstream {
+            return None;
+        }
+        let mut annotations = seat.object.annotations().iter();
+        let (key, query) = annotations.find(|(key, _)| queried(key) == Some(name))?;
+        Some((key, query))
+    }
+
+    async fn ask_query(&self, seat: &Seat, key: &str, query: &str) -> Result<Answer, Unknown> {
+        let Some(queries) = self.queries() else {
+            return Err(Unknown::Failed(format!(
+                "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
+            )));
+        };
+        queries.ask(query, self.clock.now(), seat.had).await
+    }
+
     async fn ask_metric(
         &self,
         key: &VpaKey,
-        seat: &Seat,
         kind: SourceKind,
         metric: &MetricSpec,
     ) -> Result<Answer, Unknown> {
         let found = block(metric).map_err(|why| Unknown::Failed(why.to_string()))?;
         let limit = self.config.request_timeout;
-        if kind == SourceKind::External && self.config.compat == Compat::Plimsoll {
-            let mut annotations = seat.object.annotations().iter();
-            if let Some((key, query)) =
-                annotations.find(|(key, _)| queried(key) == Some(found.name))
-            {
-                let Some(queries) = self.queries() else {
-                    return Err(Unknown::Failed(format!(
-                        "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
-                    )));
-                };
-                return queries.ask(query, self.clock.now(), seat.had).await;
-            }
-        }
         let selector = Selector::from_label_selector(found.selector)
             .map_err(|why| Unknown::Failed(format!("the selector of {}: {why}", found.name)))?;
         let (client, selector): (&Client, &str) = (&self.client, selector.as_str());
         match kind {
-            SourceKind::External | SourceKind::Recommender => {
+            SourceKind::External | SourceKind::Prometheus | SourceKind::Recommender => {
                 ask_external(client, &key.namespace, found.name, selector, limit).await
             }
             SourceKind::Resource => {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_storage::{Time, VpaKey};
 
 use super::{Role, look::Next, rows::Shown};
 use crate::{
@@ -77,8 +77,7 @@ impl Watermarks for Objects {
             let label = |key: &str| {
                 shown.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
             };
-            let staleness = now.nanos_since(shown.at) as f64 / 1e9;
-            visit(object(key, shown, &sources, staleness, &label));
+            visit(object(key, shown, &sources, now, &label));
         }
         next
     }
@@ -98,7 +97,7 @@ fn object<'a>(
     key: &'a VpaKey,
     shown: &'a Shown,
     sources: &'a [SourceRow<'a>],
-    staleness: f64,
+    now: Time,
     label: &'a dyn Fn(&str) -> Option<&'a str>,
 ) -> WatermarkRow<'a> {
     let condition = |name: &str| {
@@ -124,7 +123,7 @@ fn object<'a>(
         countdown: shown.countdown.map(|(up, down)| Left { up, down }),
         upscale_total: shown.moved.map(|(up, _)| up),
         downscale_total: shown.moved.map(|(_, down)| down),
-        staleness_seconds: Some(staleness),
+        staleness_seconds: shown.told.map(|at| now.nanos_since(at) as f64 / 1e9),
         lifecycle: shown.monitor.as_ref().map(|monitor| LifecycleRow {
             monitor_name: &monitor.name,
             monitor_namespace: &key.namespace,

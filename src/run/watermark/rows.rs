@@ -69,6 +69,8 @@ pub(super) struct Shown {
     pub reasons: Vec<Restriction>,
     /// When it was looked at.
     pub at: Time,
+    /// When one of its sources told a value last.
+    pub told: Option<Time>,
 }
 
 impl Shown {
@@ -102,6 +104,9 @@ impl Shown {
     /// What was decided.
     pub fn decision(&mut self, decision: &Decision, rules: &Rules) {
         self.reasons = decision.restrictions(rules);
+        if decision.rows.iter().any(|row| row.outcome.is_ok()) {
+            self.told = Some(self.at);
+        }
         self.sources = decision
             .rows
             .iter()
