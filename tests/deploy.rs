@@ -12,6 +12,7 @@ mod monitoring;
 mod overlays;
 mod rendered;
 mod rights;
+mod scraped;
 mod stage;
 mod threats;
 mod upstream;

@@ -59,16 +59,9 @@ async fn every_pod_that_is_shipped_passes_the_level_restricted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_roles_run_with_the_manifests_of_kustomize_and_go_whole() {
-    let built = tokio::task::spawn_blocking(|| {
-        let all: Option<Vec<_>> =
-            OVERLAYS.iter().map(|name| kustomized(&format!("overlays/{name}"))).collect();
-        all
-    });
-    let Some(built) = built.await.expect("no panic") else { return };
-    let Some(stage) = Stage::set(&[]).await else { return };
+    let Some(built) = built().await else { return };
+    let Some(stage) = set().await else { return };
     let client = stage.bed.client();
-    stage.restrict_if("kube-system", true).await;
-    defined(&stage.bed).await;
     // The last is the one with all roles in pods of their own.
     let installed = built.last().expect("overlays");
     for role in ["recommender", "updater", "admission-controller", "watermark"] {
@@ -77,6 +70,52 @@ async fn all_roles_run_with_the_manifests_of_kustomize_and_go_whole() {
     stage.apply(installed).await;
     stage.ready("kube-system", "app.kubernetes.io/name=plimsoll", 3 + 2 + 2 + 2).await;
 
+    live(&stage, installed).await;
+
+    // What else is shipped is taken by the server as it is.
+    for (name, found) in OVERLAYS.iter().zip(&built) {
+        for object in found {
+            let (api, title_of) = (super::stage::api(&client, object), title(object));
+            let rehearsal = kube::api::PatchParams::apply("test").force().dry_run();
+            let applied = api.0.patch(&api.1, &rehearsal, &kube::api::Patch::Apply(object)).await;
+            assert!(applied.is_ok(), "{name}: {title_of}: {applied:?}");
+        }
+    }
+
+    go(&stage, installed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_roles_run_in_one_process_with_the_manifests_of_kustomize_and_go_whole() {
+    let Some(built) = built().await else { return };
+    let Some(stage) = set().await else { return };
+    let place = OVERLAYS.iter().position(|name| *name == "all-in-one").expect("an overlay");
+    let installed = &built[place];
+    stage.run("kube-system", "plimsoll-", "plimsoll", &[]);
+    stage.apply(installed).await;
+    stage.ready("kube-system", "app.kubernetes.io/name=plimsoll", 1).await;
+    live(&stage, installed).await;
+    go(&stage, installed).await;
+}
+
+/// All overlays, as kustomize builds them.
+async fn built() -> Option<Vec<Vec<Value>>> {
+    let built = tokio::task::spawn_blocking(|| {
+        OVERLAYS.iter().map(|name| kustomized(&format!("overlays/{name}"))).collect()
+    });
+    built.await.expect("no panic")
+}
+
+async fn set() -> Option<Stage> {
+    let stage = Stage::set(&[]).await?;
+    stage.restrict_if("kube-system", true).await;
+    defined(&stage.bed).await;
+    Some(stage)
+}
+
+/// Waits until what is installed does its work, and finds nothing that it may not do.
+async fn live(stage: &Stage, installed: &[Value]) {
+    let client = stage.bed.client();
     let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
     let secrets = Api::<Secret>::namespaced(client.clone(), "kube-system");
     let registrations = Api::<MutatingWebhookConfiguration>::all(client.clone());
@@ -127,18 +166,15 @@ async fn all_roles_run_with_the_manifests_of_kustomize_and_go_whole() {
     let refused: Vec<_> =
         stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
 
-    // What else is shipped is taken by the server as it is.
-    for (name, found) in OVERLAYS.iter().zip(&built) {
-        for object in found {
-            let (api, title_of) = (super::stage::api(&client, object), title(object));
-            let rehearsal = kube::api::PatchParams::apply("test").force().dry_run();
-            let applied = api.0.patch(&api.1, &rehearsal, &kube::api::Patch::Apply(object)).await;
-            assert!(applied.is_ok(), "{name}: {title_of}: {applied:?}");
-        }
-    }
-
+/// Takes it out again, with all that it has made.
+async fn go(stage: &Stage, installed: &[Value]) {
     stage.delete(installed).await;
+    let client = stage.bed.client();
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let secrets = Api::<Secret>::namespaced(client.clone(), "kube-system");
+    let registrations = Api::<MutatingWebhookConfiguration>::all(client.clone());
     let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "kube-system");
     let of = kube::api::ListParams::default().labels("app.kubernetes.io/name=plimsoll");

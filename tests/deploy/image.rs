@@ -101,12 +101,13 @@ fn each_role_has_an_image_that_starts_it_as_nobody() {
     let (targets, _) = targets();
     let folder = tempfile::tempdir().expect("a folder");
     unpack(folder.path());
+    let built = fs::canonicalize(env!("CARGO_BIN_EXE_plimsoll")).expect("it was built");
     for (role, program) in ROLES {
         let words = entry_point(role);
         assert_eq!(words, [format!("/{program}")], "{role}");
         let link = folder.path().join(program);
         let there = fs::canonicalize(&link).unwrap_or_else(|why| panic!("{role}: {why}"));
-        assert_eq!(there, Path::new(env!("CARGO_BIN_EXE_plimsoll")), "{role}");
+        assert_eq!(there, built, "{role}");
         let started = std::process::Command::new(&link).arg("--help").output().expect("it starts");
         let told = String::from_utf8_lossy(&started.stdout).into_owned();
         let command = if role == "watermark" { "watermark" } else { role };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Probe};
+use k8s_openapi::api::core::v1::{Container, Namespace, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -186,6 +186,26 @@ impl Stage {
         format!("roles warned of\n{}", lines.join("\n"))
     }
 
+    /// Where on this machine a port of a container is.
+    pub fn served(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        port: &IntOrString,
+    ) -> Result<u16, String> {
+        let number = match port {
+            IntOrString::Int(number) => *number,
+            IntOrString::String(name) => {
+                let mut ports = container.ports.iter().flatten();
+                let port = ports.find(|port| port.name.as_ref() == Some(name));
+                port.map(|port| port.container_port).ok_or(format!("no port {name}"))?
+            }
+        };
+        let variable = variable(number).ok_or(format!("nobody serves {number}"))?;
+        let port = self.bed.nodes().port(pod, &container.name, variable);
+        port.ok_or_else(|| "it was not started".to_owned())
+    }
+
     /// Asks a pod's probes, as a kubelet would.
     async fn probed(&self, pod: &Pod) -> Result<(), String> {
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
@@ -193,21 +213,9 @@ impl Stage {
                 let Some(Probe { http_get: Some(get), .. }) = probe else {
                     return Err(format!("{} has no probe", container.name));
                 };
-                let number = match &get.port {
-                    IntOrString::Int(number) => *number,
-                    IntOrString::String(name) => {
-                        let mut ports = container.ports.iter().flatten();
-                        let port = ports.find(|port| port.name.as_ref() == Some(name));
-                        port.map(|port| port.container_port).ok_or(format!("no port {name}"))?
-                    }
-                };
-                let variable = variable(number).ok_or(format!("nobody serves {number}"))?;
-                let port = self.bed.nodes().port(pod, &container.name, variable);
                 let path = get.path.clone().unwrap_or_default();
-                let answer = match port {
-                    Some(port) => get_of(port, &path).await?,
-                    None => return Err("it was not started".to_owned()),
-                };
+                let port = self.served(pod, container, &get.port)?;
+                let answer = get_of(port, &path).await?;
                 if !answer.starts_with("HTTP/1.1 200") {
                     let log = self.bed.nodes().log(pod, &container.name);
                     let end: Vec<&str> = log.lines().rev().take(8).collect();

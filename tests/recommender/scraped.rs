@@ -48,7 +48,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
         scheme: "http",
         address: running.address().to_string(),
         path: "/metrics".to_owned(),
-        labels: OF_THE_POD.to_vec(),
+        labels: OF_THE_POD.map(|(name, value)| (name, value.to_owned())).into(),
         honor_labels,
     };
     let targets = [target("ours", ours), target("other", !ours)];

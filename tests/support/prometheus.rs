@@ -43,7 +43,7 @@ pub struct Target {
     /// The path.
     pub path: String,
     /// Labels that it gives to all series, as the operator's monitors do: `namespace`, `pod`, ...
-    pub labels: Vec<(&'static str, &'static str)>,
+    pub labels: Vec<(&'static str, String)>,
     /// Whether a series keeps its own label where the target has one of the same name.
     pub honor_labels: bool,
 }
@@ -133,11 +133,21 @@ impl Prometheus {
 
     /// Ends it and starts it again.
     pub async fn restart(&self) {
+        self.end().await;
+        self.resume().await;
+    }
+
+    /// Ends it.
+    pub async fn end(&self) {
         self.keeper.signal("prometheus", "TERM");
         let ended = || async {
             matches!(self.keeper.state("prometheus"), Some(State::Exited(_))).then_some(())
         };
         wait::until("Prometheus ended", ended).await;
+    }
+
+    /// Starts one that was ended.
+    pub async fn resume(&self) {
         self.keeper.start("prometheus", &self.programs.server, &self.arguments, &[]);
         self.ready().await;
     }
