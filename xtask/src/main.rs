@@ -1,5 +1,6 @@
 //! Set-up, tests and benchmarks of the project: reads the command line and turns the outcome into an exit code.
 
+mod image;
 mod outcome;
 mod run;
 mod scratch;
@@ -13,8 +14,8 @@ use xtask::pictures::{self, Options, Prometheus};
 use xtask::{boards, cache, parts, say};
 
 /// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
-const BENCHES: [&str; 7] =
-    ["admission", "answers", "history", "model", "scale", "updater", "watermark"];
+const BENCHES: [&str; 8] =
+    ["admission", "answers", "history", "model", "scale", "together", "updater", "watermark"];
 
 /// Set-up, tests and benchmarks of Plimsoll.
 #[derive(Parser)]
@@ -53,6 +54,12 @@ enum Task {
         /// A folder of series, and arguments of benches/replay.rs, such as `--objects 20`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
+    },
+    /// Build what deploy/Dockerfile puts into the images, by its own command, and start it where there is nothing else
+    Image {
+        /// Build it twice, and compare
+        #[arg(long)]
+        twice: bool,
     },
     /// Write the dashboards in grafana/ anew, from xtask/src/boards
     Boards,
@@ -105,6 +112,7 @@ fn perform(task: Task) -> Result<bool> {
         }
         Task::Soak { arguments } => bench(&["soak".to_owned()], &arguments),
         Task::Replay { arguments } => bench(&["replay".to_owned()], &arguments),
+        Task::Image { twice } => image::image(twice),
         Task::Boards => {
             let changed = boards::write(&run::root())?;
             let unchanged = boards::all().len() - changed.len();
