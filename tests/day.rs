@@ -1,63 +1,130 @@
 //! A scripted day of one cluster, lived by the real roles on a stepped clock: what they tell on the way becomes the data of
 //! a real Prometheus, for every board and every alert.
 
+mod alerts;
 mod record;
 mod script;
 mod stage;
+mod values;
 
+use std::{path::Path, time::Duration};
+
+use tokio::sync::OnceCell;
 use xtask::{
     parts::Release,
     pictures::{self, Options, Picture},
 };
 
-use self::{record::Record, script::live};
+use self::{
+    alerts::Expected,
+    script::{Day, live},
+    values::Boards,
+};
 use crate::support::prometheus::Prometheus;
 
-/// All boards, drawn with what this server knows.
-async fn drawn(server: &Prometheus, at: String) -> Vec<Picture> {
+/// Lived once for all tests.
+static DAY: OnceCell<Option<Day>> = OnceCell::const_new();
+
+async fn day() -> Option<&'static Day> {
+    DAY.get_or_init(live).await.as_ref()
+}
+
+/// All boards, drawn with what this server knows of the whole day.
+async fn drawn(server: &Prometheus, day: &Day) -> Vec<Picture> {
     let url = server.url();
+    let at = day.record.end().to_string();
+    let length = format!("{}m", day.record.length().as_mins());
     let draw = move || -> anyhow::Result<Vec<Picture>> {
         let server = pictures::Prometheus::at(&url)?;
-        let options = Options { at: Some(at), range: None, set: Vec::new() };
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        // A board of one object shows the one to which most happened.
+        let shown = |board: &str| match board {
+            "vertical" => vec![("name".to_owned(), "leaks".to_owned())],
+            "watermark" => vec![("name".to_owned(), "flaps".to_owned())],
+            _ => Vec::new(),
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let boards = pictures::boards(root, &[])?;
-        let drawn =
-            boards.iter().map(|(name, board)| pictures::draw(name, board, &server, &options));
+        let drawn = boards.iter().map(|(name, board)| {
+            let (at, range) = (Some(at.clone()), Some(length.clone()));
+            pictures::draw(name, board, &server, &Options { at, range, set: shown(name) })
+        });
         drawn.collect()
     };
     tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
 }
 
-#[tokio::test]
-async fn every_panel_but_those_that_are_awaited_has_data_of_a_day_that_the_real_roles_have_lived() {
-    let Some(day) = live().await else { return };
-    let end = day.end();
-    let Some(server) = Prometheus::with_history(Release::Three, day.history()).await else {
-        return;
-    };
-    let pictures = drawn(&server, end.to_string()).await;
-    if let Ok(folder) = std::env::var("PLIMSOLL_PICTURES") {
-        for picture in &pictures {
-            let path = std::path::Path::new(&folder).join(format!("{}.svg", picture.board));
-            std::fs::write(path, &picture.svg).expect("it is written");
-        }
-    }
-    let mut empty = std::collections::BTreeSet::new();
-    for picture in &pictures {
-        empty.extend(picture.empty().map(|panel| format!("{}: {}", picture.board, panel.0)));
-    }
-    let awaited = AWAITED.map(str::to_owned).into();
-    assert_eq!(empty, awaited, "no data");
+/// A server that knows the day, and all boards with its data.
+async fn shown() -> Option<(&'static Day, Vec<Picture>)> {
+    let day = day().await?;
+    let server = Prometheus::with_history(Release::Three, day.record.history()).await?;
+    Some((day, drawn(&server, day).await))
 }
 
-/// Panels of what does not happen yet on that day: nothing is evicted, and so no pod is reviewed. The list is to be empty.
-const AWAITED: [&str; 5] = [
-    "controller: Reviews by outcome",
-    "controller: Time of an answer",
-    "overview: Watermark: replicas that would be others",
-    "vertical: Evictions",
-    "vertical: Resizes",
-];
+/// `PLIMSOLL_PICTURES=FOLDER` keeps the pictures: those in docs/pictures are such ones.
+#[tokio::test]
+async fn every_panel_of_every_board_has_data_of_a_day_that_the_real_roles_have_lived() {
+    let Some((_, pictures)) = shown().await else { return };
+    if let Some(folder) = std::env::var_os("PLIMSOLL_PICTURES") {
+        for picture in &pictures {
+            picture.write(Path::new(&folder)).expect("it is written");
+        }
+    }
+    let mut empty = Vec::new();
+    for picture in &pictures {
+        empty.extend(
+            picture.empty().map(|(panel, letter)| format!("{}: {panel} {letter}", picture.board)),
+        );
+    }
+    assert!(empty.is_empty(), "{empty:#?}");
+    assert!(pictures.len() >= 5, "only {} boards", pictures.len());
+}
 
-/// The whole of it, as it was lived.
-type Day = Record;
+#[tokio::test]
+async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
+    let Some(day) = day().await else { return };
+    let mins = Duration::from_mins;
+    let (growth, flapping) = (day.since(day.growth), day.since(day.flapping));
+    let (outage, back) = (day.since(day.outage), day.since(day.back));
+    let mut expected = vec![
+        // Pods begin with less than the least that is ever recommended, and those of capped are never changed.
+        Expected::waits("VpaUnderRequested", (mins(4), Duration::MAX)),
+        Expected::waits("WpaDryRunForgotten", (mins(4), Duration::MAX)),
+        // Four pods in want of more and two evictions an hour: the second of the first hour, and the fourth of all.
+        Expected::waits_about("VpaUpdateBudgetSpent", (mins(22), growth + mins(22))),
+        Expected::waits_about("VpaUpdateBudgetSpent", (growth + mins(66), growth + mins(72))),
+        // A tenth of what was seen has to lie above its maximum, before the target would.
+        Expected::waits("VpaCappedByMaxAllowed", (growth + mins(6), Duration::MAX)),
+    ];
+    // Eight minutes each way: the limits of a step, then the most there may be.
+    for turn in 0..10 {
+        let up = flapping + mins(16) * turn;
+        let down = up + mins(8);
+        expected.extend([
+            Expected::waits("WpaUpscaleCapped", (up, up + mins(4))),
+            Expected::waits("WpaAtMax", (up, down)),
+            Expected::waits("WpaDownscaleCapped", (down, down + mins(8))),
+        ]);
+    }
+    // More than twelve changes within an hour, and until so many are an hour ago.
+    let flaps = (flapping + mins(48), day.since(day.calm) + mins(8));
+    expected.extend(Expected::fires("WpaFlapping", flaps, mins(16)));
+    expected.extend(Expected::fires("WpaMetricStale", (outage, back), mins(10)));
+    expected.extend(Expected::fires("WpaNotActive", (outage, back), mins(10)));
+    // Both count errors of the last quarter of an hour.
+    let errors = (outage, back + mins(12));
+    expected.extend(Expected::fires("WpaPrometheusQueryErrors", errors, mins(16)));
+    expected.extend(Expected::fires("VpaPrometheusQueryErrors", errors, mins(16)));
+    let checked = tokio::task::spawn_blocking(move || alerts::check(day, &expected));
+    checked.await.expect("as expected");
+}
+
+#[tokio::test]
+async fn panels_of_each_board_show_what_happened_on_that_day() {
+    let Some((_, pictures)) = shown().await else { return };
+    let boards = Boards(&pictures);
+    values::overview(&boards);
+    values::vertical(&boards);
+    values::watermark(&boards);
+    values::controller(&boards);
+    values::history(&boards);
+}

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::support::prometheus::History;
+
+/// Names and values.
+type Labels = Vec<(String, String)>;
 
 /// What was told, by series, one scrape a step.
 pub struct Record {
@@ -30,6 +34,21 @@ impl Record {
         self.at(self.scrapes.saturating_sub(1))
     }
 
+    /// When the first was.
+    pub fn start(&self) -> Timestamp {
+        self.from
+    }
+
+    /// From the first to the latest.
+    pub fn length(&self) -> SignedDuration {
+        self.end().duration_since(self.start())
+    }
+
+    /// How many there were.
+    pub fn scrapes(&self) -> usize {
+        self.scrapes
+    }
+
     /// One scrape of a page.
     pub fn take(&mut self, page: &str) {
         for line in page.lines().filter(|line| !line.starts_with('#')) {
@@ -45,11 +64,56 @@ impl Record {
     }
 
     /// As a Prometheus has it that scrapes a pod by its monitor: labels of objects are honoured.
-    pub fn history(self) -> History {
+    pub fn history(&self) -> History {
         let (from, step, end) = (self.from, self.step, self.end());
         let mut history = History::new(from, end + step, step);
-        for (series, values) in self.series {
-            let (name, labels) = read(&series);
+        for (name, labels, values) in self.scraped() {
+            let labels: Vec<(&str, &str)> =
+                labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let values = values.clone();
+            history = history.series(name, &labels, move |at| {
+                let since = at.as_second() - from.as_second();
+                let scrape = usize::try_from(since / step.as_secs()).ok()?;
+                values.get(&scrape).copied()
+            });
+        }
+        let all = [("job", "kube-system/plimsoll"), ("instance", "10.0.0.1:8942")];
+        history.series("up", &all, |_| Some(1.0))
+    }
+
+    /// As input of promtool's tests of rules: the series with these names, one value a scrape.
+    pub fn input(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
+        let wanted = self.scraped().filter(|(name, _, _)| is_wanted(name));
+        wanted
+            .map(|(name, labels, values)| {
+                let labels: Vec<String> =
+                    labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+                let mut was_there = false;
+                let values: Vec<String> = (0..self.scrapes)
+                    .map(|scrape| {
+                        let value = values.get(&scrape);
+                        // A series that a page leaves out is stale at once.
+                        let word = match value {
+                            Some(value) => value.to_string(),
+                            None if was_there => "stale".to_owned(),
+                            None => "_".to_owned(),
+                        };
+                        was_there = value.is_some();
+                        word
+                    })
+                    .collect();
+                json!({
+                    "series": format!("{name}{{{}}}", labels.join(",")),
+                    "values": values.join(" "),
+                })
+            })
+            .collect()
+    }
+
+    /// Every series as it is stored: its name, its labels with those of the target, and its values by scrape.
+    fn scraped(&self) -> impl Iterator<Item = (&str, Labels, &BTreeMap<usize, f64>)> {
+        self.series.iter().map(|(series, values)| {
+            let (name, labels) = read(series);
             let mut all = vec![
                 ("job".to_owned(), "kube-system/plimsoll".to_owned()),
                 ("instance".to_owned(), "10.0.0.1:8942".to_owned()),
@@ -59,21 +123,13 @@ impl Record {
                 all.push(("namespace".to_owned(), "kube-system".to_owned()));
             }
             all.extend(labels);
-            let all: Vec<(&str, &str)> =
-                all.iter().map(|(name, value)| (&**name, &**value)).collect();
-            history = history.series(name, &all, move |at| {
-                let since = at.as_second() - from.as_second();
-                let scrape = usize::try_from(since / step.as_secs()).ok()?;
-                values.get(&scrape).copied()
-            });
-        }
-        let all = [("job", "kube-system/plimsoll"), ("instance", "10.0.0.1:8942")];
-        history.series("up", &all, |_| Some(1.0))
+            (name, all, values)
+        })
     }
 }
 
 /// Name and labels of a series.
-fn read(series: &str) -> (&str, Vec<(String, String)>) {
+fn read(series: &str) -> (&str, Labels) {
     let Some((name, rest)) = series.split_once('{') else { return (series, Vec::new()) };
     let mut labels = Vec::new();
     let mut rest = rest.strip_suffix('}').expect("closed");

@@ -1,17 +1,32 @@
 //! What happens on the day.
 
+use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Day, stage::Stage};
+use super::{
+    record::Record,
+    stage::{SCRAPE, Stage},
+};
 use crate::scaling::stage::object;
 
 const MEBIBYTE: u64 = 1 << 20;
-/// Scrapes in an hour.
+/// Steps in an hour.
 const HOUR: u32 = 30;
+
+/// The day as it was lived, and when what happened.
+pub struct Day {
+    pub record: Record,
+    pub growth: Timestamp,
+    pub flapping: Timestamp,
+    pub calm: Timestamp,
+    pub outage: Timestamp,
+    pub back: Timestamp,
+}
 
 /// Lives it. `None` after noting what is missing.
 pub async fn live() -> Option<Day> {
     let mut stage = Stage::new().await?;
+    stage.settle().await;
     for (name, replicas) in
         [("grows", 4), ("capped", 2), ("leaks", 2), ("flaps", 4), ("queried", 2)]
     {
@@ -23,15 +38,16 @@ pub async fn live() -> Option<Day> {
     let capped = json!({"containerName": "*", "maxAllowed": {"cpu": "200m"}});
     stage.vpa("capped", "Initial", capped).await;
     stage.vpa("leaks", "InPlaceOrRecreate", all).await;
-    stage.metric("flaps", 75.0 * 4.0);
-    stage.wpa(&object("flaps", json!({"algorithm": "average"}))).await;
-    let mut queried = object("queried", json!({}));
+    stage.metric("flaps", CALM);
+    stage.wpa(&object("flaps", json!({"algorithm": "average", "maxReplicas": 12}))).await;
+    let mut queried = object("queried", json!({"dryRun": true}));
     let query = r#"queue_length{app="queried"}"#;
     queried["metadata"]["annotations"] = json!({"query.plimsoll.dev/requests": query});
     stage.wpa(&queried).await;
     stage.steps(HOUR).await;
 
-    // Growth: a tenth of a core becomes one, and one limit is reached on the way.
+    // Four pods need more and more, and two changes an hour are allowed.
+    let growth = stage.now();
     for hour in 1..=4 {
         stage.uses("grows", 0.25 * f64::from(hour), 60 * MEBIBYTE * u64::from(hour as u32));
         stage.uses("capped", 0.25 * f64::from(hour), 60 * MEBIBYTE);
@@ -45,16 +61,34 @@ pub async fn live() -> Option<Day> {
     stage.uses("leaks", 0.1, 150 * MEBIBYTE);
     stage.steps(HOUR).await;
 
-    // Up and down.
-    for turn in 0..6 {
-        stage.metric("flaps", if turn % 2 == 0 { 800.0 } else { 100.0 });
-        stage.steps(HOUR / 3).await;
+    // Far above the high mark and far below the low one, by turns.
+    let flapping = stage.now();
+    for turn in 0..20 {
+        stage.metric("flaps", if turn % 2 == 0 { CALM * 8.0 } else { CALM / 8.0 });
+        stage.steps(4).await;
     }
+    stage.metric("flaps", CALM);
+    let calm = stage.now();
+    stage.steps(HOUR / 2).await;
 
     // Nobody answers queries.
-    stage.prometheus.keeper().signal("prometheus", "STOP");
-    stage.steps(HOUR / 3).await;
-    stage.prometheus.keeper().signal("prometheus", "CONT");
+    let outage = stage.now();
+    stage.prometheus.end().await;
     stage.steps(HOUR).await;
-    Some(stage.end().await)
+    let back = stage.now();
+    stage.prometheus.resume().await;
+    stage.steps(HOUR).await;
+
+    Some(Day { record: stage.end().await, growth, flapping, calm, outage, back })
+}
+
+/// Between the marks with four replicas.
+const CALM: f64 = 75.0 * 4.0;
+
+impl Day {
+    /// How long after the first scrape this is.
+    pub fn since(&self, moment: Timestamp) -> std::time::Duration {
+        let since = moment.duration_since(self.record.start() - SCRAPE);
+        since.try_into().expect("after it")
+    }
 }

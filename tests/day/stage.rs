@@ -14,24 +14,28 @@ use plimsoll_storage::Time;
 use serde_json::{Value, json};
 use xtask::parts::Release;
 
-use super::Day;
+use super::record::Record;
 use crate::{
     scaling::stage::METRIC,
     storage::objects::defined,
     support::{
         Bed, Usage,
-        clock::wall_now,
+        clock::{Clock as Standing, wall_now},
         fetch::fetch,
         nodes::is_ready,
         objects,
+        ports::Port,
         prometheus::{History, Prometheus},
+        upstream::write_certificates,
         usage::Use,
         wait,
     },
 };
 
-/// Between two scrapes.
+/// Between two passes.
 pub const STEP: SignedDuration = SignedDuration::from_mins(2);
+/// Between two scrapes: no more than what the boards count on.
+pub const SCRAPE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The cluster.
 pub struct Stage {
@@ -41,26 +45,32 @@ pub struct Stage {
     pub prometheus: Prometheus,
     clock: Clock,
     running: Running,
-    day: Day,
+    day: Record,
+    nodes: Standing,
+    _port: Port,
 }
 
 impl Stage {
     /// With all roles, and nothing to look after.
     pub async fn new() -> Option<Self> {
-        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        // Ahead of the wall's: whatever the API server stamps is of the past.
+        let start = Timestamp::from_second(wall_now().as_second() + 3_600).expect("in range");
+        let nodes = Standing::standing_at(start);
+        let bed = Bed::private_with(&[], nodes.clone()).await.filter(Bed::is_complete)?;
         defined(&bed).await;
         bed.nodes().add("node", "64", "256Gi").await;
         let namespace = bed.namespace("shop").await;
         let usage = Usage::serve(&bed).await;
-        // Ahead of the wall's: whatever the bed stamps is of the past.
-        let start = Timestamp::from_second(wall_now().as_second() + 3_600).expect("in range");
         let day = SignedDuration::from_hours(26);
         let history = History::new(start - STEP, start + day, STEP).series(
             "queue_length",
             &[("app", "queried")],
-            |_| Some(75.0),
+            |_| Some(150.0),
         );
         let prometheus = Prometheus::with_history(Release::Three, history).await?;
+        let port = Port::claim();
+        // The API server goes by the wall's time, in which a certificate of this clock's would not yet be good.
+        let certificate = write_certificates(&bed, "webhook");
         let flags = [
             "--roles=recommender,updater,admission-controller,watermark".to_owned(),
             "--address=127.0.0.1:0".to_owned(),
@@ -71,10 +81,13 @@ impl Stage {
             "--updater.use-admission-controller-status=false".to_owned(),
             "--updater.max-disruptions-per-hour=2".to_owned(),
             "--updater.canary-watch=0s".to_owned(),
-            "--port=0".to_owned(),
+            format!("--port={port}"),
+            format!("--webhook-port={port}"),
             "--register-by-url".to_owned(),
             "--webhook-address=https://127.0.0.1".to_owned(),
-            "--certificates=self-signed".to_owned(),
+            format!("--admission-controller.client-ca-file={}", certificate("ca.crt")),
+            format!("--admission-controller.tls-cert-file={}", certificate("tls.crt")),
+            format!("--admission-controller.tls-private-key={}", certificate("tls.key")),
             format!("--watermark.prometheus-address={}", prometheus.url()),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -82,11 +95,12 @@ impl Stage {
         let clock = Clock::stepped(Time::from_secs(start.as_second()));
         usage.at(start);
         let running = several::start(config, bed.client(), clock.clone()).await.expect("it starts");
-        let day = Day::new(start, STEP);
-        Some(Self { bed, usage, namespace, prometheus, clock, running, day })
+        let day = Record::new(start + SCRAPE, SCRAPE);
+        Some(Self { bed, usage, namespace, prometheus, clock, running, day, nodes, _port: port })
     }
 
-    fn now(&self) -> Timestamp {
+    /// What the clock says.
+    pub fn now(&self) -> Timestamp {
         Timestamp::from_nanosecond(self.clock.now().as_nanos().into()).expect("in range")
     }
 
@@ -140,19 +154,42 @@ impl Stage {
         }
     }
 
+    /// Until the updater has seen that the recommender lives: it looks every ten seconds of the machine's own clock, and
+    /// has to see a change.
+    pub async fn settle(&mut self) {
+        for _ in 0..2 {
+            self.step().await;
+            tokio::time::sleep(Duration::from_secs(11)).await;
+        }
+    }
+
     /// Everybody does what is due, and is scraped.
     async fn step(&mut self) {
         let recommender = self.running.recommender().expect("it runs");
         let updater = self.running.updater().expect("it runs");
         let (mut advice, mut evictions) = (recommender.passes(), updater.passes());
         let before = (advice.borrow_and_update().0, evictions.borrow_and_update().0);
-        self.usage.at(self.now() + STEP);
-        self.clock.step(Duration::try_from(STEP).expect("forward"));
+        // In between nobody has a pass, and replicas are looked at all the same.
+        self.go_by(SCRAPE);
+        self.scrape().await;
+        self.go_by(STEP - SCRAPE);
         let done = async {
             advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
             evictions.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
         };
         tokio::time::timeout(wait::PATIENCE, done).await.expect("passes in time");
+        self.scrape().await;
+    }
+
+    fn go_by(&self, time: SignedDuration) {
+        self.usage.at(self.now() + time);
+        self.nodes.step(time);
+        self.clock.step(Duration::try_from(time).expect("forward"));
+    }
+
+    /// When nobody has anything to do any more.
+    async fn scrape(&mut self) {
+        let recommender = self.running.recommender().expect("it runs");
         let watermark = self.running.watermark().expect("it runs");
         let patience = Duration::from_mins(1);
         wait::often(Duration::from_millis(3), patience, "all is done", || async {
@@ -166,7 +203,7 @@ impl Stage {
     }
 
     /// Ends the day.
-    pub async fn end(self) -> Day {
+    pub async fn end(self) -> Record {
         self.running.stop().await;
         self.day
     }

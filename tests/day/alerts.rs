@@ -1,0 +1,130 @@
+//! What promtool says of the rules, fed with what was scraped on the day.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use serde_json::{Value, json};
+use xtask::parts::{self, Release};
+
+use super::{script::Day, stage::SCRAPE};
+use crate::support::not_run::not_run;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
+/// In the order in which they are evaluated.
+const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
+
+/// An alert within a time of the day, and whether it fires then or only waits.
+pub struct Expected {
+    alert: &'static str,
+    is_firing: bool,
+    /// After the day began.
+    from: Duration,
+    to: Duration,
+    /// How far from its ends nobody looks: pods of a real cluster come when they come.
+    leeway: Duration,
+}
+
+impl Expected {
+    /// It waits from then to then, and a scrape later or earlier is as good.
+    pub fn waits_about(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
+        let leeway = Duration::try_from(SCRAPE).expect("forward");
+        Self { leeway, ..Self::waits(alert, (from, to)) }
+    }
+
+    /// It waits from the first of these scrapes to the one before the other.
+    pub fn waits(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
+        Self { alert, is_firing: false, from, to, leeway: Duration::ZERO }
+    }
+
+    /// It waits so long, and then fires.
+    pub fn fires(
+        alert: &'static str,
+        (from, to): (Duration, Duration),
+        waits: Duration,
+    ) -> [Self; 2] {
+        let firing = Self { is_firing: true, ..Self::waits(alert, (from + waits, to)) };
+        [Self::waits(alert, (from, from + waits)), firing]
+    }
+
+    fn is_near(&self, at: Duration) -> bool {
+        let near = |end: Duration| at.abs_diff(end) <= self.leeway;
+        !self.leeway.is_zero() && (near(self.from) || near(self.to))
+    }
+}
+
+/// The groups of a file of rules, in order.
+fn groups(text: &str) -> Vec<String> {
+    let file: Value = serde_saphyr::from_str(text).expect("YAML");
+    let groups = file["groups"].as_array().expect("groups");
+    groups.iter().map(|group| group["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// What there is to be at each scrape: alerts that wait or fire, how many of each. promtool's words for it.
+fn trial(day: &Day, expected: &[Expected]) -> Value {
+    let texts = FILES
+        .map(|file| fs::read_to_string(Path::new(FOLDER).join(file)).expect("the file is there"));
+    let is_wanted = |name: &str| texts.iter().any(|text| text.contains(name));
+    let step = Duration::try_from(SCRAPE).expect("forward");
+    let scrapes = u32::try_from(day.record.scrapes()).expect("few");
+    let mut alerts: Vec<&str> = expected.iter().map(|one| one.alert).collect();
+    alerts.sort_unstable();
+    alerts.dedup();
+    let others = format!("alertname!~{:?}", alerts.join("|"));
+    let mut queries = Vec::new();
+    for at in (1..scrapes).map(|scrape| step * scrape) {
+        for alert in &alerts {
+            let own: Vec<&Expected> = expected.iter().filter(|one| one.alert == *alert).collect();
+            if own.iter().any(|one| one.is_near(at)) {
+                continue;
+            }
+            let now = own.iter().filter(|one| (one.from..one.to).contains(&at));
+            let samples: Vec<Value> = now
+                .map(|one| {
+                    let state = if one.is_firing { "firing" } else { "pending" };
+                    let labels = format!("{{alertname={alert:?}, alertstate={state:?}}}");
+                    json!({"labels": labels, "value": 1})
+                })
+                .collect();
+            queries.push(query(&format!("alertname={alert:?}"), at, &samples));
+        }
+        queries.push(query(&others, at, &[]));
+    }
+    json!({
+        "rule_files": FILES.map(|file| format!("{FOLDER}/{file}")),
+        "evaluation_interval": "1m",
+        "group_eval_order": texts.iter().flat_map(|text| groups(text)).collect::<Vec<_>>(),
+        "tests": [{
+            "name": "a day",
+            "start_timestamp": day.record.start().to_string(),
+            "interval": format!("{}s", SCRAPE.as_secs()),
+            "input_series": day.record.input(is_wanted),
+            "promql_expr_test": queries,
+        }],
+    })
+}
+
+/// In which states alerts are at that time.
+fn query(which: &str, at: Duration, samples: &[Value]) -> Value {
+    json!({
+        "expr": format!("count by (alertname, alertstate) (ALERTS{{{which}}}) > bool 0"),
+        "eval_time": format!("{}s", at.as_secs()),
+        "exp_samples": samples,
+    })
+}
+
+/// Has promtool compare the alerts of the whole day with those that are expected.
+pub fn check(day: &Day, expected: &[Expected]) {
+    let tool = match parts::prometheus(Release::Three) {
+        Ok(programs) => programs.tool,
+        Err(why) => return not_run(why),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("day.yaml");
+    // JSON is YAML.
+    fs::write(&file, trial(day, expected).to_string()).expect("writable");
+    let output = Command::new(tool).args(["test", "rules"]).arg(&file).output();
+    let output = output.expect("promtool starts");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    // Each wrong scrape is told of by its own: the first few say it all.
+    let said: String = said.trim().chars().take(4_000).collect();
+    assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
+}

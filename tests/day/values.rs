@@ -1,0 +1,154 @@
+//! What some panels of each board are to show of the scripted day.
+
+use std::collections::BTreeMap;
+
+use xtask::pictures::{Picture, Series};
+
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// The boards, by their names.
+pub struct Boards<'a>(pub &'a [Picture]);
+
+impl Boards<'_> {
+    /// What came of a target of a panel.
+    fn series(&self, board: &str, panel: &str, letter: &str) -> &[Series] {
+        let picture = self.0.iter().find(|one| one.board == board);
+        let picture = picture.unwrap_or_else(|| panic!("no board {board}"));
+        let mut found = picture.answers.iter();
+        let answer = found.find(|one| one.panel == panel && one.letter == letter);
+        &answer.unwrap_or_else(|| panic!("{board} has no {panel} {letter}")).series
+    }
+
+    /// The latest value of each series, by one of its labels.
+    fn latest(&self, board: &str, panel: &str, letter: &str, label: &str) -> BTreeMap<String, f64> {
+        let series = self.series(board, panel, letter).iter();
+        let latest = series.map(|one| {
+            let name = one.labels.get(label).cloned().unwrap_or_default();
+            (name, one.points.last().expect("a point").1)
+        });
+        latest.collect()
+    }
+
+    /// All values of the only series that has this in this label.
+    fn all(&self, place: (&str, &str, &str), label: &str, value: &str) -> Vec<f64> {
+        let (board, panel, letter) = place;
+        let mut found = self
+            .series(board, panel, letter)
+            .iter()
+            .filter(|one| one.labels.get(label).map(String::as_str).unwrap_or_default() == value);
+        let one = found.next().unwrap_or_else(|| panic!("{place:?} has no {label} {value}"));
+        assert!(found.next().is_none(), "{place:?} has several of {label} {value}");
+        one.points.iter().map(|(_, value)| *value).collect()
+    }
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn by<const N: usize>(values: [(&str, f64); N]) -> BTreeMap<String, f64> {
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Who is in front, what is held back, and where requests miss the need.
+pub fn overview(boards: &Boards<'_>) {
+    let board = "overview";
+    let roles = by([("recommender", 1.0), ("updater", 1.0), ("watermark", 1.0)]);
+    assert_eq!(boards.latest(board, "Leaders", "A", "role"), roles);
+    let held = boards.latest(board, "Watermark: replicas that would be others", "A", "reason");
+    assert_eq!(held.keys().collect::<Vec<_>>(), ["dry_run"], "of queried, to the end of the day");
+    let held = boards.latest(board, "Vertical: requests that would be others", "A", "name");
+    assert!(held.contains_key("capped"), "its maximum is below what it uses: {held:?}");
+    let of = |letter| boards.latest(board, "Largest gaps: CPU, in cores", letter, "name")["capped"];
+    assert_eq!((of("A"), of("B")), (0.1, 0.2), "its request, and its maximum");
+    // The first eviction is what the series begins with.
+    let evictions = boards.all((board, "Changes of pods", "A"), "action", "evict");
+    let sum = evictions.iter().sum::<f64>();
+    assert!((4.0..6.0).contains(&sum), "four pods, of which one was changed twice: {evictions:?}");
+    let kills = boards.all((board, "Out-of-memory kills", "A"), "name", "leaks");
+    assert!((kills.iter().sum::<f64>() - 1.0).abs() < 0.1, "one: {kills:?}");
+}
+
+/// Of leaks: what the kill has changed.
+pub fn vertical(boards: &Boards<'_>) {
+    let board = "vertical";
+    let mode = boards.series(board, "Update mode", "A");
+    assert_eq!(mode[0].labels["update_mode"], "InPlaceOrRecreate");
+    assert_eq!(boards.latest(board, "Pods", "A", ""), by([("", 2.0)]));
+    let use_of_memory = boards.all((board, "Memory", "F"), "", "");
+    // The upper edge of the bucket that 60 MiB are in.
+    assert!((60.0..65.0).contains(&(use_of_memory[0] / MEBIBYTE)), "{use_of_memory:?}");
+    let target = boards.all((board, "Memory", "C"), "", "");
+    assert_eq!(target[0], 250.0 * MEBIBYTE, "the floor");
+    // Killed at 250 MiB, which is raised by 100, and for safety by 15 percent.
+    let last = *target.last().expect("a point");
+    assert!(last >= 1.15 * 350.0 * MEBIBYTE && last < 1.1 * 1.15 * 350.0 * MEBIBYTE, "{last}");
+    let kills = boards.all((board, "Out-of-memory kills", "A"), "container", "main");
+    assert!((kills.iter().sum::<f64>() - 1.0).abs() < 0.1, "one: {kills:?}");
+}
+
+/// Of flaps: what was asked for by turns, what came of it, and why.
+pub fn watermark(boards: &Boards<'_>) {
+    let board = "watermark";
+    let place = |panel, letter| (board, panel, letter);
+    let asked = boards.all(place("Asked for, and what came of it", "A"), "metric", "requests");
+    assert!(most(&asked) > 12.0 && least(&asked) == 1.0, "{asked:?}");
+    let decided = boards.all(place("Asked for, and what came of it", "B"), "", "");
+    assert_eq!((decided[0], most(&decided)), (4.0, 12.0), "no more than there may be");
+    let reasons = boards.series(board, "Restrictions", "A").iter();
+    let mut reasons: Vec<&str> = reasons.map(|one| one.labels["reason"].as_str()).collect();
+    reasons.sort_unstable();
+    let expected =
+        ["downscale_capping", "forbidden_window", "max", "upscale_capping", "within_bounds"];
+    assert_eq!(reasons, expected);
+    let of = |letter| boards.all(place("Value between its marks", letter), "", "");
+    assert_eq!((of("B")[0], of("C")[0], of("E")[0]), (100.0, 50.0, 75.0), "300 by four pods");
+    assert_eq!(boards.latest(board, "Dry run", "A", ""), by([("", 0.0)]));
+}
+
+/// How the roles were.
+pub fn controller(boards: &Boards<'_>) {
+    let board = "controller";
+    let place = |panel, letter| (board, panel, letter);
+    let fresh = boards.latest(board, "VPAs by their recommender's heartbeat", "A", "state");
+    assert_eq!(fresh["fresh"], 3.0, "{fresh:?}");
+    let panel = "Changes within an hour, and how many are allowed";
+    let made = boards.all(place(panel, "A"), "charge", "disruption");
+    let allowed = boards.all(place(panel, "B"), "charge", "disruption");
+    assert_eq!((most(&made), most(&allowed)), (2.0, 2.0), "the budget was spent");
+    let synced = boards.latest(board, "Watches that have told of everything", "A", "job");
+    assert_eq!(synced, by([("kube-system/plimsoll", 1.0)]));
+    // Who has made a pass is scraped at once: the clock stands still between them.
+    let since = boards.series(board, "Since the last good pass", "A");
+    let all = since.iter().flat_map(|one| &one.points).map(|(_, value)| *value);
+    let all: Vec<f64> = all.collect();
+    assert!(least(&all) >= 0.0 && most(&all) <= 120.0, "{all:?}");
+}
+
+/// What was known, and while nobody answered was not.
+pub fn history(boards: &Boards<'_>) {
+    let board = "history";
+    let place = |panel, letter| (board, panel, letter);
+    assert_eq!(boards.latest(board, "Containers known", "A", ""), by([("", 3.0)]));
+    let kills = place("Out-of-memory kills by source and outcome", "A");
+    let counted = boards
+        .series(kills.0, kills.1, kills.2)
+        .iter()
+        .filter(|one| one.labels["source"] == "pod_update" && one.labels["outcome"] == "counted");
+    let counted: f64 = counted.flat_map(|one| &one.points).map(|(_, value)| value).sum();
+    assert!((counted - 1.0).abs() < 0.1, "{counted}");
+    let panel = "Queries by outcome";
+    let answered = boards.all(place(panel, "A"), "outcome", "ok");
+    let unanswered = boards.all(place(panel, "A"), "outcome", "unavailable");
+    let rate = 1.0 / 120.0;
+    assert!((most(&answered) - rate).abs() < rate / 10.0, "once a step: {answered:?}");
+    assert!((most(&unanswered) - rate).abs() < rate / 10.0, "the same: {unanswered:?}");
+    assert_eq!((least(&answered), *unanswered.last().expect("a point")), (0.0, 0.0));
+    let oldest = boards.all(place("Age of the latest sample", "A"), "kind", "wpa");
+    assert!((3_500.0..=3_700.0).contains(&most(&oldest)), "an hour: {oldest:?}");
+    assert_eq!(oldest.last(), Some(&0.0));
+}
