@@ -106,11 +106,13 @@ pub enum Fix {
     ReplicasAreCountedExactly,
     /// Pods beyond the replicas, as in a rolling update, do not ask for more of them.
     SurgePodsDoNotCount,
+    /// What a dry run would have changed uses up no window and is not counted (B34).
+    DryRunTakesNoTime,
 }
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -150,6 +152,7 @@ impl Fix {
         Self::MissingPodsForceNothing,
         Self::ReplicasAreCountedExactly,
         Self::SurgePodsDoNotCount,
+        Self::DryRunTakesNoTime,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -194,6 +197,7 @@ impl Fix {
             Self::MissingPodsForceNothing => "missing-pods-force-nothing",
             Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
             Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
+            Self::DryRunTakesNoTime => "dry-run-takes-no-time",
         }
     }
 }

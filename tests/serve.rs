@@ -100,7 +100,14 @@ async fn metrics_come_in_prometheus_text_format() {
 #[tokio::test]
 async fn probes_say_what_is_wrong_and_upstreams_says_it_in_upstreams_words() {
     let served = serve(two_chunks).await;
-    for (path, wanted) in [("/livez", "ok\n"), ("/readyz", "ok\n"), ("/health-check", "OK")] {
+    for (path, wanted) in [
+        ("/livez", "ok\n"),
+        ("/readyz", "ok\n"),
+        ("/health-check", "OK"),
+        ("/healthz", "ok\n"),
+        ("/healthz/", "ok\n"),
+        ("/healthz/health-probe", "ok\n"),
+    ] {
         assert_eq!(get(served.port, path).await, (200, wanted.to_owned()), "{path}");
     }
     served.role.stalled.store(true, SeqCst);

@@ -10,7 +10,7 @@ use crate::quantity::Quantity;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
-    /// When it was made.
+    /// When it was made first: that later looks came to the same, to the last digit, is not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// What was looked at.

@@ -27,7 +27,7 @@ const API_SECONDS: Definition = histogram(
 .absent(NEVER);
 const QUERIES: Definition =
     counter("plimsoll_prometheus_queries_total", "Queries to a Prometheus, by what came of them.")
-        .labels(&["outcome"], "9")
+        .labels(&["outcome", "role"], "9 per role that asks")
         .absent("no Prometheus is known");
 const QUERY_SECONDS: Definition = histogram(
     "plimsoll_prometheus_query_duration_seconds",
@@ -64,27 +64,29 @@ impl ApiCalls {
 /// Queries to a Prometheus.
 #[derive(Clone, Debug)]
 pub struct PrometheusCalls {
-    queries: Arc<Family<Counter, 1>>,
+    queries: Arc<Family<Counter, 2>>,
     seconds: Arc<Family<Histogram>>,
+    role: &'static str,
 }
 
 impl PrometheusCalls {
     /// Adds the families to a registry. They have no series until somebody is about to ask.
-    pub fn new(registry: &mut Registry) -> Self {
-        Self { queries: registry.family(QUERIES, 16), seconds: registry.family(QUERY_SECONDS, 1) }
+    pub fn new(registry: &mut Registry, role: &'static str) -> Self {
+        let (queries, seconds) = (registry.family(QUERIES, 32), registry.family(QUERY_SECONDS, 1));
+        Self { queries, seconds, role }
     }
 
     /// Queries may come to these ends: their series are there before the first of them, so that it is an increase.
     pub fn begin(&self, outcomes: &[&str]) {
         for outcome in outcomes {
-            self.queries.with([outcome]);
+            self.queries.with([outcome, self.role]);
         }
         self.seconds.with([]);
     }
 
     /// A query came to this end.
     pub fn observe(&self, outcome: &str, took: Duration) {
-        self.queries.with([outcome]).increment();
+        self.queries.with([outcome, self.role]).increment();
         self.seconds.with([]).observe(took.as_secs_f64());
     }
 }

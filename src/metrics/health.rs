@@ -65,7 +65,7 @@ impl Health {
         let health = Self {
             pace: Pace::new(registry, "recommender"),
             history: registry.family(HISTORY, HistoryState::ALL.len()),
-            queries: PrometheusCalls::new(registry),
+            queries: PrometheusCalls::new(registry, "recommender"),
             queue: registry.family(QUEUE, 8),
             samples: registry.family(SAMPLES, 16),
             kills: registry.family(KILLS, 18),

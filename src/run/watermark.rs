@@ -235,7 +235,7 @@ impl Role {
         let metrics = WatermarkMetrics::new(&mut desk.registry);
         metrics.set_workers(config.workers);
         let pace = Pace::new(&mut desk.registry, "watermark");
-        let queries = PrometheusCalls::new(&mut desk.registry);
+        let queries = PrometheusCalls::new(&mut desk.registry, "watermark");
         let (client, clock) = (desk.client.clone(), desk.clock.clone());
         let limiter = Limiter::new(config.qps, config.burst);
         // Nobody leads in a dry run, and nothing is written but events.

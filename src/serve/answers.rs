@@ -71,7 +71,8 @@ pub(super) fn answer<B>(
             response.headers_mut().insert(CONTENT_TYPE, METRICS);
             response
         }
-        "/livez" => match probes.alive() {
+        // The latter are where the original of the watermark controller says that it lives.
+        "/livez" | "/healthz" | "/healthz/" | "/healthz/health-probe" => match probes.alive() {
             Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
             Err(stalled) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{stalled}\n")),
         },
@@ -97,7 +98,7 @@ pub(super) fn answer<B>(
         ),
         _ => text(
             StatusCode::NOT_FOUND,
-            "here are /metrics, /livez, /readyz and /health-check\n".to_owned(),
+            "here are /metrics, /livez, /readyz, /health-check and /healthz\n".to_owned(),
         ),
     }
 }

@@ -3,18 +3,18 @@
 
 use super::{
     combine::Scale,
-    conditions::{self, Fact},
+    conditions::{self, Fact, since},
     rules::Rules,
 };
 use crate::api::wpa::WatermarkPodAutoscalerStatus;
 
 /// The reason of a change that is about to be made.
-const BOOKED: &str = "ReadyForScale";
+pub(super) const BOOKED: &str = "ReadyForScale";
 
-/// Whether a status says that a change is about to be made.
+/// Whether a status says that a change is about to be made. A dry run says what it would be, and means nothing by it.
 pub fn is_booked(status: &WatermarkPodAutoscalerStatus) -> bool {
     let able = status.conditions.iter().find(|one| one.kind == Fact::AbleToScale.name());
-    able.is_some_and(|able| able.reason == BOOKED)
+    able.is_some_and(|able| able.reason == BOOKED) && !since(status, Fact::DryRun).holds
 }
 
 /// What a status means now that the target has these replicas. A change that was made stays booked. One that was not
@@ -78,6 +78,15 @@ mod tests {
         let settled = settle(&status(BOOKED), scale(8), &rules());
         let down = NOW.earlier(std::time::Duration::from_secs(70));
         assert_eq!(settled.last_scale_time.as_ref().map(conditions::time), Some(down));
+    }
+
+    #[test]
+    fn what_a_dry_run_would_have_changed_is_nothing_that_was_booked() {
+        let mut before = status(BOOKED);
+        conditions::set(&mut before, &Said::dry_run(true), NOW);
+        assert_eq!(settle(&before, Scale { wanted: 3, current: 3 }, &rules()), before);
+        conditions::set(&mut before, &Said::dry_run(false), NOW);
+        assert_ne!(settle(&before, Scale { wanted: 3, current: 3 }, &rules()), before);
     }
 
     #[test]

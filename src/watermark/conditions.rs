@@ -7,6 +7,7 @@ use plimsoll_storage::Time;
 
 use super::{
     band::Position,
+    booked::BOOKED,
     converge::{Convergence, Direction},
     gate::{Backoff, Since},
 };
@@ -33,11 +34,13 @@ pub enum Fact {
     ScalingBlocked,
     /// Some of its annotations make no sense: ours alone.
     AnnotationsIgnored,
+    /// It can be followed, and is hardly what was meant: ours alone.
+    SpecDoubtful,
 }
 
 impl Fact {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AbleToScale,
         Self::ScalingActive,
         Self::ScalingLimited,
@@ -47,6 +50,7 @@ impl Fact {
         Self::ConvergeToWatermark,
         Self::ScalingBlocked,
         Self::AnnotationsIgnored,
+        Self::SpecDoubtful,
     ];
 
     /// As it is written.
@@ -61,6 +65,7 @@ impl Fact {
             Self::ConvergeToWatermark => "ConvergeToWatermark",
             Self::ScalingBlocked => "ScalingBlocked",
             Self::AnnotationsIgnored => "AnnotationsIgnored",
+            Self::SpecDoubtful => "SpecDoubtful",
         }
     }
 
@@ -119,6 +124,12 @@ impl Said {
     pub fn below(holds: bool) -> Self {
         let message = "Allow downscaling if the value stays under the Watermark";
         Self::new(Fact::BelowLowWatermark, holds, "Value above Low Watermark", message)
+    }
+
+    /// A change is about to be made.
+    pub fn ready_for_scale() -> Self {
+        let message = "the last scaling time was sufficiently old as to warrant a new scale";
+        Self::new(Fact::AbleToScale, true, BOOKED, message)
     }
 
     /// Which windows are open.

@@ -150,8 +150,7 @@ impl Question<'_> {
         let from = decision.scale.wanted;
         self.go(normal, &gate, |to| why(combined, from, to), decision);
         if decision.change.is_some() {
-            let message = "the last scaling time was sufficiently old as to warrant a new scale";
-            decision.say(Said::new(Fact::AbleToScale, true, "ReadyForScale", message));
+            decision.say(Said::ready_for_scale());
         }
     }
 

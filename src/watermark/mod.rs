@@ -10,6 +10,7 @@
 //! ```
 
 pub mod advised;
+pub mod attributes;
 pub mod band;
 pub mod booked;
 pub mod combine;

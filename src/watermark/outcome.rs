@@ -15,7 +15,7 @@ use crate::{
         ContainerResourceStatus, ExternalStatus, MetricSpec, MetricStatus, ResourceStatus,
         WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus,
     },
-    compat::Compat,
+    compat::{Compat, Fix, Fixes},
     quantity::{Format, Quantity},
 };
 
@@ -58,6 +58,8 @@ pub struct Writing<'a> {
     pub skips_idle_events: bool,
     /// The time.
     pub now: Time,
+    /// Which of upstream's defects are mended.
+    pub fixes: Fixes,
 }
 
 impl Writing<'_> {
@@ -94,7 +96,7 @@ impl Writing<'_> {
         }
         let consumes = match made {
             Made::Done | Made::Booked => true,
-            Made::DryRun => self.compat == Compat::Upstream,
+            Made::DryRun => !self.fixes.has(Fix::DryRunTakesNoTime),
             Made::Nothing | Made::Refused(_) => false,
         };
         if consumes {
@@ -128,7 +130,9 @@ impl Writing<'_> {
                 );
                 Some(Said::new(Fact::ScalingActive, true, "NotScaling", message))
             }
-            Made::Nothing | Made::Booked | Made::DryRun => None,
+            // Of a change that metrics ask for it is said already, of one without them by nobody else.
+            Made::Booked => Some(Said::ready_for_scale()),
+            Made::Nothing | Made::DryRun => None,
         }
     }
 

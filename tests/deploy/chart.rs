@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use serde_json::Value;
+use plimsoll::cli::admission_config;
+use serde_json::{Value, json};
 
 use super::{
     ROOT, documents,
@@ -180,6 +181,49 @@ fn what_is_switched_off_is_not_there() {
     let Some(bare) = templated(&["rbac.create=false"]) else { return };
     for kind in ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"] {
         assert!(of_kind(&bare, kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks_otherwise() {
+    let registered = |objects: &[Value]| {
+        let found = of_kind(objects, "Deployment");
+        let words = |deployment: &Value| -> Vec<String> {
+            let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+            let args = args.as_array().into_iter().flatten().filter_map(Value::as_str);
+            args.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
+        };
+        let all = found.iter().map(|deployment| words(deployment));
+        let mut own = all.filter(|words| words.iter().any(|word| word.contains("webhook-timeout")));
+        let own = own.next().expect("the admission controller's");
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let config = admission_config(&own, |_| String::new()).expect("flags that there are");
+        let wanted = config.registration.expect("it is registered");
+        (wanted.fail, wanted.timeout_seconds)
+    };
+    let base = Path::new(ROOT).join("deploy/admission-controller/deployment.yaml");
+    assert_eq!(registered(&documents(&base)), (false, 5));
+    let Some(usual) = templated(&[]) else { return };
+    assert_eq!(registered(&usual), (false, 5));
+    let Some(asked) = templated(&["admissionController.failurePolicy=Fail"]) else { return };
+    assert_eq!(registered(&asked), (true, 5));
+}
+
+#[test]
+fn metrics_are_shown_to_those_who_may_ask() {
+    let of = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring";
+    let Some(objects) = templated(&["watermark.enabled=true", of]) else { return };
+    let policies = of_kind(&objects, "NetworkPolicy");
+    assert_eq!(policies.len(), 4);
+    for policy in policies {
+        let rules = policy["spec"]["ingress"].as_array().expect("rules");
+        let ports = ["metrics", "prometheus"];
+        let shown = rules.iter().filter(|rule| {
+            ports.iter().any(|port| rule["ports"][0]["port"].as_str() == Some(*port))
+        });
+        let from: Vec<&Value> = shown.map(|rule| &rule["from"]).collect();
+        let team = json!([{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]);
+        assert_eq!(from, [&team], "{policy:#}");
     }
 }
 

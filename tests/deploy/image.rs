@@ -130,7 +130,7 @@ fn each_role_has_an_image_that_starts_it_as_nobody() {
 }
 
 #[test]
-fn the_binary_is_static_and_built_twice_it_is_the_same() {
+fn the_image_is_made_of_named_parts_and_leaves_paths_and_times_out() {
     let (targets, arguments) = targets();
     let build = &targets["build"];
     assert_eq!(build.from, "rust:${RUST}");

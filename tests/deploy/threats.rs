@@ -84,7 +84,7 @@ fn every_threat_names_tests_that_there_are() {
 }
 
 #[test]
-fn control_characters_of_users_are_escaped_wherever_they_are_shown() {
+fn control_characters_of_users_are_escaped_in_logs_and_explanations() {
     let nasty = "\u{1b}[2Jgone\u{7}\u{9b}31m";
     let sample = fs::read_to_string(Path::new(ROOT).join("tests/data/explain-vpa.json"));
     let mut sample: Value = serde_json::from_str(&sample.expect("a sample")).expect("JSON");

@@ -94,6 +94,12 @@ async fn replicas_stay_while_the_monitor_is_not_well_and_where_nobody_knows_as_i
         assert_eq!(blocked(name).await, ("True".to_owned(), reason.to_owned()), "{name}");
     }
     assert!(stage.replicas("open").await > 2);
+    // Nobody is told of it again and again.
+    for name in ["open", "closed"] {
+        let events = stage.events(name).await;
+        let told = events.iter().filter(|reason| *reason == "FailedGetDatadogMonitor").count();
+        assert_eq!(told, 1, "{name}: {events:?}");
+    }
     assert_eq!(blocked("open").await, ("False".to_owned(), "DatadogMonitorUnknown".to_owned()));
     let of = ["reason=\"lifecycle\"", "name=\"web\""];
     assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0]);

@@ -1,9 +1,10 @@
 //! Objects as others left them: with finalizers, with gaps, with mistakes; and how they come and go.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -111,6 +112,76 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
     stage.change("web", json!({"spec": {"dryRun": false}})).await;
     stage.scaled("web", 4).await;
     assert_eq!(stage.series("wpa_controller_dry_run", &[]).await, [0.0], "one series, not two");
+
+    // What was changed before is not taken back by what is only looked at since.
+    stage.change("web", json!({"spec": {"dryRun": true}})).await;
+    let before = stage.status("web").await;
+    assert_eq!(before["scalingEventsCount"], 1, "{before:#}");
+    stage.seconds(600).await;
+    let after = stage.status("web").await;
+    for field in ["scalingEventsCount", "lastScaleTime"] {
+        assert_eq!(after[field], before[field], "{after:#}");
+    }
+    assert_eq!(after["desiredReplicas"], 8, "what it would be: {after:#}");
+    let version = stage.get("web").await.metadata.resource_version;
+    stage.seconds(600).await;
+    assert_eq!(stage.get("web").await.metadata.resource_version, version, "nothing is news");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
+    let Some(stage) = Stage::new("looking", &["--dry-run"]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 500.0);
+    stage.create(&object("web", json!({}))).await;
+    let before = stage.get("web").await;
+    stage.seconds(120).await;
+    assert_eq!(stage.replicas("web").await, 2);
+    let after = stage.get("web").await;
+    assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
+    assert_eq!(after.status, None);
+    assert!(stage.events("web").await.is_empty());
+    assert_eq!(stage.series("wpa_controller_replicas_scaling_effective", &[]).await, [4.0]);
+    assert_eq!(stage.series("wpa_controller_dry_run", &[]).await, [1.0]);
+    let left = ["transition=\"downscale\""];
+    let left = stage.series("wpa_controller_transition_countdown", &left).await;
+    assert!(left[0] > 0.0, "windows are used up as if it had acted: {left:?}");
+    let leases = Api::<Lease>::all(stage.bed.client());
+    let leases = leases.list(&ListParams::default()).await.expect("leases").items;
+    let ours = leases.iter().any(|one| one.name_any() == "watermarkpodautoscaler-lock");
+    assert!(!ours, "nobody is kept from leading");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mere_value_is_written_once_a_minute_at_most() {
+    let Some(stage) = Stage::new("values", &[]).await else {
+        return not_run("a whole control plane");
+    };
+    stage.deployment("web", 3).await;
+    stage.metric("web", 75.0);
+    // Odd enough to be said so with every look, which is no reason to write either.
+    let annotations = json!({"plimsoll.dev/monitor": "(none)"});
+    let mut odd = object("web", json!({"convergeTowardsWatermark": "up"}));
+    odd["metadata"]["annotations"] = annotations;
+    stage.create(&odd).await;
+    stage.seconds(60).await;
+    let said = stage.condition("web", "SpecDoubtful").await;
+    assert_eq!(said, Some(("True".to_owned(), "LooksWrong".to_owned())));
+    let mut versions = Vec::new();
+    let mut values = Vec::new();
+    for look in 0..40 {
+        stage.metric("web", 60.0 + f64::from(look));
+        stage.period().await;
+        versions.push(stage.get("web").await.metadata.resource_version);
+        let status = stage.status("web").await;
+        values.push(status["currentMetrics"][0]["external"]["currentValue"].to_string());
+    }
+    versions.dedup();
+    values.dedup();
+    assert!((9..=11).contains(&versions.len()), "ten minutes: {versions:?}");
+    assert_eq!(values.len(), versions.len(), "each time for a value: {values:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

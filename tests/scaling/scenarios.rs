@@ -64,6 +64,9 @@ async fn no_step_is_larger_than_its_percentage() {
         let of = [format!("wpa_name=\"{below}\""), "downscale_capping".to_owned()];
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
         assert_eq!(stage.series(restricted, &of).await, [1.0], "{below}");
+        stage.metric(&below, 75.0);
+        stage.period().await;
+        assert_eq!(stage.series(restricted, &of).await, [0.0], "{below}");
     }
 }
 

@@ -1,12 +1,17 @@
 //! Each fix three ways: what upstream does, what ours does, and ours with the fix switched off.
 
 use plimsoll::{
+    api::wpa::WatermarkPodAutoscalerStatus,
     compat::{Compat, Fix, Fixes},
-    watermark::{Source, Unknown, conditions::Fact},
+    watermark::{
+        Source, Unknown,
+        conditions::Fact,
+        outcome::{Made, Writing},
+    },
 };
 use serde_json::json;
 
-use super::{Case, ago, cpu, external, last, pods, source};
+use super::{Case, NOW, ago, cpu, external, last, pods, source, spec};
 
 /// Upstream's, ours, and ours without the fix.
 fn ways(fix: Fix) -> [Fixes; 3] {
@@ -125,6 +130,29 @@ fn surge_pods_do_not_count() {
         case.scaled(900).decide().desired
     };
     shown(Fix::SurgePodsDoNotCount, of, [10, 5]);
+}
+
+#[test]
+fn dry_run_takes_no_time() {
+    let of = |fixes| {
+        let fields = json!({"dryRun": true, "maxReplicas": 20});
+        let spec = &spec(fields.clone());
+        let case = Case::new(fixes, fields, 4, vec![external(5_000, 1_000, 2_000)]).scaled(900);
+        let decision = case.decide();
+        assert!(decision.change.is_some());
+        let status = WatermarkPodAutoscalerStatus::default();
+        let writing = Writing {
+            spec,
+            namespace: "shop",
+            compat: Compat::Plimsoll,
+            skips_idle_events: true,
+            now: NOW,
+            fixes,
+        };
+        let status = writing.status(&status, &decision, &Made::DryRun);
+        (status.last_scale_time.is_some(), status.scaling_events_count)
+    };
+    shown(Fix::DryRunTakesNoTime, of, [(true, 1), (false, 0)]);
 }
 
 /// Vectors X31 to X33.

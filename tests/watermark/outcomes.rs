@@ -27,7 +27,8 @@ fn fields() -> Value {
 }
 
 fn writing(spec: &WatermarkPodAutoscalerSpec, compat: Compat, now: Time) -> Writing<'_> {
-    Writing { spec, namespace: "shop", compat, skips_idle_events: false, now }
+    let fixes = Fixes::of(compat);
+    Writing { spec, namespace: "shop", compat, skips_idle_events: false, now, fixes }
 }
 
 /// A pass of a metric of this sum, of which this comes.

@@ -1,9 +1,13 @@
 //! Builds what deploy/Dockerfile puts into the images, by its own command, and tries it where there is nothing else.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use xtask::say::say;
@@ -48,12 +52,18 @@ pub fn image(is_twice: bool) -> Result<bool> {
     let bytes = fs::read(&program)?;
     ensure!(!is_dynamic(&bytes)?, "{} asks for a loader: it is not static", program.display());
     for (name, word) in NAMES {
-        let said = start(&image, name)?;
+        let output = start(&image, name, &["--help"])?;
+        let said = said(&output);
+        ensure!(output.status.success(), "{name}: {}: {said}", output.status);
         let wanted = format!("Usage: plimsoll {word}");
         ensure!(said.contains(&wanted), "{name} does not say {wanted:?}:\n{said}");
     }
+    ensure!(finds_names(&image)?, "it cannot look names up where nothing but the image is there");
     let size = bytes.len() / 1_000_000;
-    say(format_args!("{}: static, {size} MB, starts by all its names", image.display()));
+    say(format_args!(
+        "{}: static, {size} MB, starts by all its names, and finds others by theirs",
+        image.display()
+    ));
     Ok(true)
 }
 
@@ -121,8 +131,36 @@ fn is_dynamic(bytes: &[u8]) -> Result<bool> {
     Ok(false)
 }
 
+/// Has it ask somebody by a name, as in a pod: a static program has to bring along what looks names up.
+fn finds_names(image: &Path) -> Result<bool> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
+    let address = format!("http://somebody.test:{}", listener.local_addr()?.port());
+    let hosts = image.join("etc/hosts");
+    fs::write(&hosts, "127.0.0.1 somebody.test\n")?;
+    let asked = Arc::new(AtomicBool::new(false));
+    let was_asked = Arc::clone(&asked);
+    // It hangs up on whoever comes, and ends with this process.
+    thread::spawn(move || {
+        for _ in listener.incoming().flatten() {
+            was_asked.store(true, Ordering::Relaxed);
+        }
+    });
+    let output =
+        start(image, "/usr/local/bin/plimsoll", &["doctor", "--prometheus-address", &address]);
+    fs::remove_file(&hosts)?;
+    let is_found = asked.load(Ordering::Relaxed);
+    if !is_found {
+        say(said(&output?));
+    }
+    Ok(is_found)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
+}
+
 /// Starts it as nobody in a world of its own, as in a container: nothing is there but the image.
-fn start(image: &Path, name: &str) -> Result<String> {
+fn start(image: &Path, name: &str, arguments: &[&str]) -> Result<Output> {
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let mut command = if is_root {
         let mut command = Command::new("chroot");
@@ -133,13 +171,12 @@ fn start(image: &Path, name: &str) -> Result<String> {
         command.args(["--map-root-user", "chroot"]);
         command
     };
-    let output = command
+    command
         .arg(image)
-        .args([name, "--help"])
+        .arg(name)
+        .args(arguments)
         .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    let output = output.output().context("chroot")?;
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    ensure!(output.status.success(), "{name}: {}: {said}", output.status);
-    Ok(said)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .context("chroot")
 }

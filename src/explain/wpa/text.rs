@@ -22,7 +22,7 @@ pub fn render(report: &WpaReport, look: &Look) -> String {
     verdict(&mut out, report, look);
     if let Some(decision) = &report.decision {
         for source in &decision.sources {
-            one(&mut out, source, report.at, look);
+            one(&mut out, source, &decision.sources, report.at, look);
         }
         steps(&mut out, report, decision, look);
     }
@@ -53,9 +53,19 @@ fn verdict(out: &mut String, report: &WpaReport, look: &Look) {
     put(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
-fn one(out: &mut String, source: &TracedSource, now: Time, look: &Look) {
-    let chosen = if source.chosen { "  this one holds" } else { "" };
-    look.heading(out, &source.name, chosen.trim());
+/// Whether a source is the one that holds, or why another is.
+fn standing(source: &TracedSource, all: &[TracedSource]) -> &'static str {
+    let Some(chosen) = all.iter().find(|one| one.chosen) else { return "" };
+    match source.proposal {
+        _ if source.chosen => "this one holds",
+        Some(own) if chosen.proposal > Some(own) => "another asks for more",
+        Some(_) => "another that asks for as many comes first",
+        None => "",
+    }
+}
+
+fn one(out: &mut String, source: &TracedSource, all: &[TracedSource], now: Time, look: &Look) {
+    look.heading(out, &source.name, standing(source, all));
     let since = source.since.as_ref().map(conditions::time);
     let since = since.map_or_else(String::new, |since| format!(", since {}", ago(since, now)));
     if !source.unknown.is_empty() {
@@ -116,5 +126,25 @@ fn said(out: &mut String, report: &WpaReport, look: &Look) {
         for line in look.wrap(&text, 4) {
             put(out, format_args!("    {}", look.paint(DIM, &line)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_sources_each_says_why_it_is_the_one_or_another_is() {
+        let one = |proposal, chosen| TracedSource { proposal, chosen, ..TracedSource::default() };
+        let all = [one(Some(3), false), one(Some(5), true), one(Some(5), false), one(None, false)];
+        let said = all.each_ref().map(|source| standing(source, &all));
+        let expected = [
+            "another asks for more",
+            "this one holds",
+            "another that asks for as many comes first",
+            "",
+        ];
+        assert_eq!(said, expected);
+        assert_eq!(standing(&all[0], &all[..1]), "", "nothing was decided");
     }
 }

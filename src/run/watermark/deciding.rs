@@ -49,7 +49,8 @@ impl Role {
         shown: &mut Shown,
         now: Time,
     ) -> Came {
-        let (rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
+        let (mut rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
+        rules.dry_run |= self.config.dry_run.is_some();
         let object = Named { namespace: &key.namespace, name: &key.name };
         let readiness = Readiness::of(object, &rules, now, fixes);
         let memory = seat.memory();
@@ -87,7 +88,7 @@ impl Role {
                 self.metrics.count_answer(row.kind.word(), row.outcome.as_ref().map(drop));
             }
             seat.memory = Some(decision.memory.clone());
-            shown.decision(&decision, &rules);
+            shown.decision(&decision, &rules, fixes);
             let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
             seat.failures = 0;
             self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await;
@@ -128,6 +129,7 @@ impl Role {
             compat: self.config.compat,
             skips_idle_events: self.config.skips_idle_events,
             now,
+            fixes: self.config.fixes,
         };
         let settled = &facts.settled;
         let last = settled.last_scale_time.as_ref().map(conditions::time);
@@ -177,16 +179,17 @@ impl Role {
         }
         let events = writing.events(decision, &made, last);
         self.tell_all(seat, events);
-        if let (Made::Done, Some(change), Some(fresh)) = (&made, &decision.change, fresh) {
-            let (name, from, to) = (seat.object.name_any(), fresh.told.wanted, change.to);
-            tracing::info!(
-                namespace,
-                name,
-                from,
-                to,
-                reason = change.reason,
-                "replicas were changed"
-            );
+        if let (Made::Done, Some(change)) = (&made, &decision.change) {
+            let (name, from, to) = (seat.object.name_any(), decision.scale.wanted, change.to);
+            let reason = &change.reason;
+            match fresh {
+                Some(_) => {
+                    tracing::info!(namespace, name, from, to, reason, "replicas were changed");
+                }
+                None => {
+                    tracing::info!(namespace, name, from, to, reason, "replicas would be changed");
+                }
+            }
         }
     }
 

@@ -13,11 +13,13 @@ use super::{
 };
 use crate::{
     annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
+    api::wpa::WatermarkPodAutoscalerSpec,
     compat::Compat,
     observe::source::promql::check_query,
     watermark::{
         Answer, Options, Unknown,
         conditions::{Fact, Said},
+        doubts,
         lifecycle::{self, Alert, Monitor, Verdict},
     },
 };
@@ -31,25 +33,36 @@ pub(super) struct Blocked {
 }
 
 impl Role {
-    /// Reads what the object asks for in annotations, and says which of it makes no sense.
-    pub(super) async fn read_options(&self, seat: &mut Seat, now: Time) {
+    /// Reads what the object asks for in annotations, and says which of it makes no sense, and what else is odd.
+    pub(super) async fn read_options(
+        &self,
+        seat: &mut Seat,
+        filled: &WatermarkPodAutoscalerSpec,
+        now: Time,
+    ) {
         if self.config.compat == Compat::Upstream {
             return;
         }
         let (options, bad) = read_annotations(seat.object.annotations(), self.config.period);
         seat.options = options;
-        let fact = Fact::AnnotationsIgnored;
-        let was = seat.status().conditions.iter().any(|one| one.kind == fact.name());
-        if bad.is_empty() && !was {
-            return;
+        let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
+        let odd = doubts::find(filled, &seat.options);
+        let before = seat.status();
+        let mut said = Vec::new();
+        for (fact, found, reason, well) in [
+            (Fact::AnnotationsIgnored, bad, "BadValue", "every annotation makes sense"),
+            (Fact::SpecDoubtful, odd, "LooksWrong", "nothing is odd about it"),
+        ] {
+            let was = before.conditions.iter().any(|one| one.kind == fact.name());
+            if !found.is_empty() {
+                said.push(Said::new(fact, true, reason, found.join("; ")));
+            } else if was {
+                said.push(Said::new(fact, false, "AllUnderstood", well));
+            }
         }
-        let said = if bad.is_empty() {
-            Said::new(fact, false, "AllUnderstood", "every annotation makes sense")
-        } else {
-            let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
-            Said::new(fact, true, "BadValue", bad.join("; "))
-        };
-        self.say(seat, &[said], now).await;
+        if !said.is_empty() {
+            self.say(seat, &said, now).await;
+        }
     }
 
     /// Asks what has to be well, if anything has to.
@@ -99,11 +112,12 @@ impl Role {
         let found = self.read_monitor(&key.namespace, &name).await;
         let of = format!("{}/{name}", key.namespace);
         let verdict = lifecycle::judge(&of, &found, seat.options.unknown_gate_is_open);
-        if let Monitor::Unread(why) = &found {
-            let is_new = seat.warned.iter().all(|(reason, _)| *reason != "FailedGetDatadogMonitor");
-            if is_new || self.config.compat == Compat::Upstream {
-                self.tell(seat, true, "FailedGetDatadogMonitor", why.clone());
-            }
+        let was_unread = seat.has_unread_monitor;
+        seat.has_unread_monitor = matches!(found, Monitor::Unread(_));
+        if let Monitor::Unread(why) = &found
+            && (!was_unread || self.config.compat == Compat::Upstream)
+        {
+            self.tell(seat, true, "FailedGetDatadogMonitor", why.clone());
         }
         shown.monitor = Some(ShownMonitor { name, blocks: verdict.blocked.is_some() });
         Some(verdict)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
+use tracing::{Instrument as _, Span};
 
 use super::{Role, gates::Blocked, rows::Shown, seat::Seat, telling::failed_process};
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     compat::Compat,
     observe::scale::Unscaled,
     watermark::{
+        attributes,
         conditions::{Fact, Said},
         rules::{fill_in, is_filled_in},
         validation::validate,
@@ -40,8 +42,19 @@ pub(super) enum Next {
 pub(super) type Came = (&'static str, Next);
 
 impl Role {
-    /// Looks at an object.
+    /// Looks at an object. What it wants to be found by goes with every line of the log about it.
     pub(super) async fn look(&self, key: &VpaKey, seat: &mut Seat) -> Came {
+        let annotation = seat.object.annotations().get(attributes::KEY);
+        let attributes = attributes::read(annotation.map(String::as_str)).unwrap_or_else(|why| {
+            tracing::debug!(%key, why, "{} is no JSON object", attributes::KEY);
+            None
+        });
+        let span = attributes
+            .map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes));
+        self.look_at(key, seat).instrument(span).await
+    }
+
+    async fn look_at(&self, key: &VpaKey, seat: &mut Seat) -> Came {
         let now = self.clock.now();
         if seat.object.metadata.deletion_timestamp.is_some() {
             return self.let_go(seat).await;
@@ -52,6 +65,12 @@ impl Role {
         let filled = fill_in(&seat.object.spec);
         let mut shown = Shown::of(&filled, seat.shown.as_deref(), now);
         shown.labels = self.shown_labels(seat);
+        shown.dry_run |= self.config.dry_run.is_some();
+        if let Some(before) =
+            seat.shown.as_deref().filter(|_| self.config.compat == Compat::Plimsoll)
+        {
+            shown.run_down(before.at);
+        }
         let came = self.follow(key, seat, &filled, &mut shown, now).await;
         shown.conditions(&seat.status());
         seat.had = Some(self.clock.now());
@@ -85,7 +104,7 @@ impl Role {
             seat.warned = vec![("FailedSpecCheck", why)];
             return ("invalid", Next::Change);
         }
-        self.read_options(seat, now).await;
+        self.read_options(seat, filled, now).await;
         let blocked = self.ask_gates(key, seat, shown, now).await;
         if let Some(Blocked { pause, .. }) = &blocked
             && self.config.compat == Compat::Upstream

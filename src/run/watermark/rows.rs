@@ -4,6 +4,7 @@ use plimsoll_storage::Time;
 
 use crate::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    compat::{Fix, Fixes},
     watermark::{
         Decision, Restriction, Rules, Uncomputable, Unknown,
         conditions::{Fact, since},
@@ -90,6 +91,13 @@ impl Shown {
         }
     }
 
+    /// The time that was left runs down, whether anything can be decided or not.
+    pub fn run_down(&mut self, since: Time) {
+        let gone = self.at.nanos_since(since) as f64 / 1e9;
+        let left = |seconds: f64| (seconds - gone).max(0.0);
+        self.countdown = self.countdown.map(|(up, down)| (left(up), left(down)));
+    }
+
     /// What its conditions say by now.
     pub fn conditions(&mut self, status: &WatermarkPodAutoscalerStatus) {
         let said = |fact: Fact| {
@@ -102,7 +110,7 @@ impl Shown {
     }
 
     /// What was decided.
-    pub fn decision(&mut self, decision: &Decision, rules: &Rules) {
+    pub fn decision(&mut self, decision: &Decision, rules: &Rules, fixes: Fixes) {
         self.reasons = decision.restrictions(rules);
         if decision.rows.iter().any(|row| row.outcome.is_ok()) {
             self.told = Some(self.at);
@@ -122,7 +130,8 @@ impl Shown {
             .collect();
         match &decision.combined {
             Ok(combined) => {
-                self.within_bounds = Some(combined.is_stable());
+                let is_shown = fixes.has(Fix::CappingIsShownRight);
+                self.within_bounds = Some(is_shown && combined.is_stable());
                 if let Some(normal) = decision.normal {
                     self.upscale_capping = normal.upscale_capping.or(self.upscale_capping);
                     self.downscale_capping = normal.downscale_capping.or(self.downscale_capping);

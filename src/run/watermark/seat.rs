@@ -23,6 +23,10 @@ pub(super) struct Seat {
     pub written: Option<Time>,
     /// Reasons of the warnings that stand, so that they are told once.
     pub warned: Vec<(&'static str, String)>,
+    /// Whether its monitor could not be read at the last look.
+    pub has_unread_monitor: bool,
+    /// Whether the last look found nothing to change.
+    pub is_idle: bool,
     /// Replicas that were added and removed by this process.
     pub moved: Option<(u64, u64)>,
     /// Looks in a row that failed.
@@ -45,6 +49,8 @@ impl Seat {
             had: None,
             written: None,
             warned: Vec::new(),
+            has_unread_monitor: false,
+            is_idle: false,
             moved: None,
             failures: 0,
             options: Options::default(),

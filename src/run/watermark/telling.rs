@@ -130,7 +130,7 @@ impl Role {
         now: Time,
     ) -> Worth {
         let Some(before) = before else { return Worth::News };
-        if before == after {
+        if is_the_same(before, after) {
             return Worth::Nothing;
         }
         if self.config.compat == Compat::Upstream || without_values(before) != without_values(after)
@@ -157,6 +157,11 @@ impl Role {
                 let mut status = before.clone();
                 for one in said {
                     conditions::set(&mut status, one, now);
+                }
+                // Which condition was said last is no news by itself.
+                if self.config.compat == Compat::Plimsoll && status.conditions == before.conditions
+                {
+                    return before.clone();
                 }
                 status
             })
@@ -200,8 +205,10 @@ impl Role {
             standing.push((reason, message));
         }
         seat.warned = standing;
+        let was_idle = seat.is_idle;
+        seat.is_idle = others.iter().any(|event| event.reason == "NotScaling");
         for Event { reason, message, .. } in others {
-            if reason != "NotScaling" {
+            if reason != "NotScaling" || !was_idle {
                 self.tell(seat, false, reason, message);
             }
         }
@@ -228,6 +235,18 @@ impl Role {
         let at = self.clock.now();
         self.events.tell(Happening { about, is_warning, reason, message, at });
     }
+}
+
+/// Whether a status says the same: that a decision was made once more is no news.
+fn is_the_same(
+    before: &WatermarkPodAutoscalerStatus,
+    after: &WatermarkPodAutoscalerStatus,
+) -> bool {
+    let mut after = after.clone();
+    if let (Some(decision), Some(before)) = (&mut after.decision, &before.decision) {
+        decision.at.clone_from(&before.at);
+    }
+    *before == after
 }
 
 /// A status without what may be told late.

@@ -89,6 +89,7 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
             compat: start.compat,
             skips_idle_events: true,
             now,
+            fixes,
         };
         status = writing.status(&status, &decision, &made);
         followed.steps += 1;

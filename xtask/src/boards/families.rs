@@ -24,7 +24,6 @@ pub const APPEAR: &[(&str, &str)] = &[
     ("plimsoll_loop_last_success_timestamp_seconds", "a pass has ended without an error"),
     ("plimsoll_low", "a container has a recommendation, or a metric of a WPA a mark"),
     ("plimsoll_metric_outcomes_total", "a WPA was looked at once"),
-    ("plimsoll_oom_kills_total", "a container of a VPA is killed for lack of memory"),
     ("plimsoll_prometheus_queries_total", "a Prometheus is asked, for history, usage or a metric"),
     (
         "plimsoll_prometheus_query_duration_seconds",
