@@ -163,8 +163,8 @@ async fn the_screen_is_there_within_a_second_in_a_cluster_of_ten_thousand_object
     const MANY: u64 = 10_000;
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    fleet::end_controllers(&bed).await;
     let namespace = bed.namespace("many").await;
+    fleet::end_controllers(&bed).await;
     let objects = (0..MANY).flat_map(|number| {
         let name = format!("web-{number}");
         let metadata = json!({"name": name, "labels": {"app": name}});

@@ -210,14 +210,15 @@ fn scrape_configuration(targets: &[Target]) -> String {
     if targets.is_empty() {
         return text.replace("scrape_configs:", "scrape_configs: []");
     }
-    for target in targets {
+    // Several targets may have one job, and a configuration has a name of its own.
+    for (place, target) in targets.iter().enumerate() {
         let Target { job, scheme, address, path, labels, honor_labels } = target;
         let labels: Vec<_> =
             labels.iter().map(|(name, value)| format!("{name}: '{value}'")).collect();
-        let labels = labels.join(", ");
+        let labels = [&[format!("job: '{job}'")], &*labels].concat().join(", ");
         let _ = write!(
             text,
-            "- job_name: '{job}'\n  scheme: {scheme}\n  metrics_path: '{path}'\n  honor_labels: {honor_labels}\n  \
+            "- job_name: '{place}'\n  scheme: {scheme}\n  metrics_path: '{path}'\n  honor_labels: {honor_labels}\n  \
              tls_config: {{insecure_skip_verify: true}}\n  static_configs: [{{targets: ['{address}'], labels: {{{labels}}}}}]\n"
         );
     }
