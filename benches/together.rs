@@ -156,7 +156,9 @@ async fn measure(
         usage.show(support::clock::wall_now(), cluster.samples(tick));
         tick += 1;
         tokio::time::sleep(SCRAPE).await;
-        names.iter().for_each(|name| ours.assert_running(name));
+        for name in names {
+            ours.assert_running(name);
+        }
     }
     let looked = names.iter().map(|name| match bed.keeper().state(name) {
         Some(State::Running(id)) => look(id),

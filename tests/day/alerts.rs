@@ -13,7 +13,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
 const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 
 /// So long something may wait that is not there yet: roles have just begun, and read what there is.
-const BEGINNING: Duration = Duration::from_mins(4);
+const BEGINNING: Duration = Duration::from_mins(10);
 
 /// An alert within a time of the day, and whether it fires then or only waits.
 pub struct Expected {

@@ -123,9 +123,11 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
         assert_eq!(after[field], before[field], "{after:#}");
     }
     assert_eq!(after["desiredReplicas"], 8, "what it would be: {after:#}");
-    let version = stage.get("web").await.metadata.resource_version;
+    let before = stage.get("web").await;
     stage.seconds(600).await;
-    assert_eq!(stage.get("web").await.metadata.resource_version, version, "nothing is news");
+    let after = stage.get("web").await;
+    let versions = (&before.metadata.resource_version, &after.metadata.resource_version);
+    assert_eq!(versions.0, versions.1, "no news: {:#?} {:#?}", before.status, after.status);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,7 +77,7 @@ fn recipe(text: &str) -> Option<Recipe> {
     let said = |word: &'static str| stage.lines().filter_map(move |line| line.strip_prefix(word));
     let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (name.into(), value.into()));
     let environment = said("ENV ").flat_map(str::split_whitespace).filter_map(pair).collect();
-    Some(Recipe { environment, command: said("RUN ").last()?.to_owned() })
+    Some(Recipe { environment, command: said("RUN ").next_back()?.to_owned() })
 }
 
 /// Runs the command here as it is run there, but for where it puts things.
