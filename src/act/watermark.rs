@@ -164,12 +164,22 @@ pub fn status_patch(
 ) -> Value {
     let mut status = serde_json::to_value(after).unwrap_or_default();
     let before = before.and_then(|before| serde_json::to_value(before).ok()).unwrap_or_default();
-    for key in before.as_object().into_iter().flat_map(serde_json::Map::keys) {
-        if status.get(key).is_none() {
-            status[key] = Value::Null;
+    take_away(&before, &mut status);
+    json!({ "status": status })
+}
+
+/// Says of each field that is there no more that it goes, at any depth: a merge patch leaves alone what it does not name.
+/// Lists are replaced as a whole.
+fn take_away(before: &Value, after: &mut Value) {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object_mut()) else { return };
+    for (key, value) in before {
+        match after.get_mut(key) {
+            Some(stays) => take_away(value, stays),
+            None => {
+                after.insert(key.clone(), Value::Null);
+            }
         }
     }
-    json!({ "status": status })
 }
 
 #[cfg(test)]
@@ -195,5 +205,14 @@ mod tests {
             }})
         );
         assert_eq!(status_patch(None, &after)["status"]["lastConditionType"], Value::Null);
+        // Within a decision too, or what once held replicas would be told for ever.
+        let since = "2026-11-24T00:00:00Z";
+        let before = of(json!({"decision": {"heldUntil": since, "unknownSince": since}}));
+        let after = of(json!({"decision": {"to": 2}}));
+        let patch = status_patch(Some(&before), &after);
+        let decision = patch["status"]["decision"].as_object().expect("a decision");
+        for field in ["heldUntil", "unknownSince"] {
+            assert_eq!(decision.get(field), Some(&Value::Null), "{field}");
+        }
     }
 }

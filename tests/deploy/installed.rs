@@ -132,7 +132,8 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     let lived = async {
         wait::often(
             std::time::Duration::from_secs(1),
-            wait::PATIENCE,
+            // Some are for what comes of what came of others.
+            3 * wait::PATIENCE,
             "all rights are used",
             || async {
                 if let Err(why) = life::has_come_about(&stage).await {
