@@ -179,17 +179,9 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     .await;
 }
 
-/// Rights that are made use of only where somebody else writes at the very moment, or a workload is held back just so: most
-/// lives have such moments, and no life has them for sure. What they are for is tried by `updater::conditions` and
-/// `updater::rights`, and by `scaling::faults` and `recommender::faults`.
-const BY_CHANCE: [(&str, &str, &str); 6] = [
-    ("updater", "pods", "get"),
-    ("updater", "verticalpodautoscalers", "get"),
-    ("updater", "verticalpodautoscalers/status", "patch"),
-    ("recommender", "verticalpodautoscalers", "get"),
-    ("recommender", "verticalpodautoscalercheckpoints", "get"),
-    ("watermark", "watermarkpodautoscalers", "get"),
-];
+/// Rights that are made use of only where somebody else writes to a pod at the very moment, or a workload is held back just
+/// so: most lives have such moments, and no life has them for sure. `updater::rights` and `updater::conditions` try them.
+const BY_CHANCE: [(&str, &str); 2] = [("pods", "get"), ("verticalpodautoscalers/status", "patch")];
 
 /// Rights of the release's accounts that nobody has made use of, but for those.
 fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)> {
@@ -199,10 +191,8 @@ fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)
         for right in rights {
             let is_used =
                 requests.iter().any(|request| request.account == account && right.allows(request));
-            let is_by_chance = BY_CHANCE.iter().any(|(role, resource, verb)| {
-                let is_role = account.ends_with(&format!("plimsoll-{role}"));
-                is_role && right.resource == *resource && right.verb == *verb
-            });
+            let is_by_chance = account.ends_with("plimsoll-updater")
+                && BY_CHANCE.contains(&(&*right.resource, &*right.verb));
             if !is_used && !is_by_chance {
                 unused.push((account.clone(), right));
             }
