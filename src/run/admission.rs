@@ -41,7 +41,7 @@ use self::{
     config::{AdmissionConfig, CertificateSource},
     feeds::{Feeds, Seen},
     observer::Counting,
-    overlap::Denied,
+    overlap::Reading,
     pods::Pods,
     reach::Reached,
     vpas::Vpas,
@@ -89,7 +89,7 @@ pub struct Role {
     stats: Arc<WriteStats>,
     pulse: Pulse,
     quotas: Quotas,
-    denied: Denied,
+    reading: Reading,
     draining: AtomicBool,
 }
 
@@ -275,7 +275,7 @@ impl Role {
             stats,
             pulse: Pulse::default(),
             quotas: Quotas::default(),
-            denied: Denied::default(),
+            reading: Reading::default(),
             draining: AtomicBool::new(false),
         }
     }

@@ -7,29 +7,55 @@ use std::{
 };
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec};
-use kube::api::{Api, ListParams};
+use kube::{
+    Client,
+    api::{Api, ListParams},
+};
 use serde_json::value::RawValue;
 
 use super::Role;
-use crate::{admit::validation::Neighbour, compat::Compat, serve::webhook::Request};
+use crate::{
+    act::{self, Rule, Verdict},
+    admit::validation::Neighbour,
+    compat::Compat,
+    serve::webhook::Request,
+};
 
 /// A warning is not worth a longer wait: whoever writes the VPA stands by.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// How long they are not asked for again where they may not be read: upstream's RBAC says nothing of them.
-const DENIED_FOR: Duration = Duration::from_mins(10);
+/// How long an answer holds of whether they may be read: upstream's RBAC says nothing of them.
+const ANSWER_HOLDS: Duration = Duration::from_mins(10);
 
-/// Since when they may not be read.
+/// Whether they may be read, and since when that is known.
 #[derive(Debug, Default)]
-pub(super) struct Denied(Mutex<Option<Instant>>);
+pub(super) struct Reading(Mutex<Option<(Instant, bool)>>);
 
-impl Denied {
-    fn is_of_late(&self) -> bool {
-        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| since.elapsed() < DENIED_FOR)
+impl Reading {
+    fn of_late(&self) -> Option<bool> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(since, _)| since.elapsed() < ANSWER_HOLDS).map(|(_, is_allowed)| is_allowed)
     }
 
-    fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    fn note(&self, is_allowed: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), is_allowed));
+    }
+
+    /// Asks whether they may be, where that is not known: nothing has to be refused to find out.
+    async fn is_allowed(&self, client: &Client) -> bool {
+        if let Some(known) = self.of_late() {
+            return known;
+        }
+        let rule = Rule::new("list", "autoscaling", "horizontalpodautoscalers");
+        let verdict = act::may(client, std::slice::from_ref(&rule)).await.pop();
+        if verdict == Some(Verdict::Denied) {
+            tracing::info!(%rule, "HorizontalPodAutoscalers beside VPAs are not looked at without this rule");
+            self.note(false);
+            return false;
+        }
+        if verdict == Some(Verdict::Allowed) {
+            self.note(true);
+        }
+        verdict.is_some_and(|verdict| verdict.is_allowed())
     }
 }
 
@@ -92,22 +118,26 @@ fn is_wish(request: &Request<'_>) -> bool {
 impl Role {
     /// The HPAs of the namespace, as far as they can be had in time.
     pub(super) async fn scalers(&self, request: &Request<'_>) -> Vec<Scaler> {
-        let is_asked = self.config.compat == Compat::Plimsoll && is_wish(request);
-        if !is_asked || self.denied.is_of_late() {
+        if self.config.compat != Compat::Plimsoll || !is_wish(request) {
             return Vec::new();
         }
-        let api =
-            Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
-        let parameters = ListParams::default();
-        match tokio::time::timeout(ANSWER_LIMIT, api.list(&parameters)).await {
-            Ok(Ok(list)) => list.items.into_iter().map(Scaler::from).collect(),
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403 | 404) => {
-                tracing::info!(why = %status.message, "HorizontalPodAutoscalers are not looked at");
-                self.denied.note();
-                Vec::new()
+        let found = async {
+            if !self.reading.is_allowed(&self.client).await {
+                return Vec::new();
             }
-            Ok(Err(_)) | Err(_) => Vec::new(),
-        }
+            let api =
+                Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
+            match api.list(&ListParams::default()).await {
+                Ok(list) => list.items.into_iter().map(Scaler::from).collect(),
+                Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
+                    tracing::info!(why = %status.message, "HorizontalPodAutoscalers are not looked at");
+                    self.reading.note(false);
+                    Vec::new()
+                }
+                Err(_) => Vec::new(),
+            }
+        };
+        tokio::time::timeout(ANSWER_LIMIT, found).await.unwrap_or_default()
     }
 }
 
