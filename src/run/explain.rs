@@ -7,7 +7,7 @@ mod told;
 
 use std::collections::HashMap;
 
-use kube::{Api, Client};
+use kube::{Api, Client, api::ListParams};
 use plimsoll_storage::{
     Checkpoints, Error, Key, Local, Sample, Sink, Skipped, Snapshot, Storage, Time, VpaKey, Wanted,
     checkpoint::{self, VerticalPodAutoscalerCheckpoint},
@@ -243,17 +243,21 @@ fn open(
 /// reason to end: it changes no number.
 async fn find_written(client: &Client, key: &VpaKey, container: &str) -> (bool, Option<Time>) {
     let api = Api::<VerticalPodAutoscalerCheckpoint>::namespaced(client.clone(), &key.namespace);
-    // As upstream calls them, and we do unless the name is taken.
-    match api.get_opt(&format!("{}-{container}", key.name)).await {
-        Ok(Some(object))
+    // As upstream calls them, and we do unless the name is taken. The right to list them is needed in any case.
+    let name = format!("metadata.name={}-{container}", key.name);
+    let Ok(found) = api.list(&ListParams::default().fields(&name)).await else {
+        return (true, None);
+    };
+    match found.items.into_iter().next() {
+        Some(object)
             if object.spec.vpa_object_name == *key.name
                 && object.spec.container_name == container =>
         {
             let written = object.status.and_then(|status| status.last_update_time);
             (true, written.map(|at| at.0.into()))
         }
-        Ok(None) => (false, None),
-        Ok(Some(_)) | Err(_) => (true, None),
+        None => (false, None),
+        Some(_) => (true, None),
     }
 }
 
