@@ -18,5 +18,5 @@ pub mod walk;
 pub mod wpa;
 
 pub use pod::PodReport;
-pub use report::Report;
+pub use report::{Finding, Report};
 pub use wpa::WpaReport;

@@ -10,5 +10,7 @@ mod owners;
 mod rights;
 mod scales;
 mod scenarios;
+mod sources;
 pub mod stage;
 mod surge;
+mod told;

@@ -108,9 +108,14 @@ async fn during_a_window_a_proposal_is_ignored_and_the_time_left_runs_down() {
 async fn bands_go_before_speed_and_that_before_windows_and_bounds_win_over_all() {
     let Some(stage) = stage("precedence", &[]).await else { return };
     stage.deployment("web", 4).await;
-    stage.metric("web", 1_000.0);
+    // Within the band nothing is asked for, though speed and windows would let it be.
+    stage.metric("web", 99.0);
     stage.create(&object("web", json!({"maxReplicas": 10}))).await;
+    stage.seconds(30).await;
+    assert_eq!(stage.replicas("web").await, 4, "the band");
     // Forty are asked for, eight is as far as one step goes.
+    stage.metric("web", 1_000.0);
+    stage.period().await;
     stage.scaled("web", 8).await;
     stage.period().await;
     assert_eq!(stage.replicas("web").await, 8, "the window");

@@ -5,4 +5,4 @@ mod metrics_apis;
 mod prometheus;
 mod query_text;
 mod recommenders;
-mod stage;
+pub mod stage;

@@ -2,10 +2,11 @@
 
 use kube::{Api, ResourceExt, api::ListParams};
 
+use super::gates;
 use crate::{
     api::wpa::WatermarkPodAutoscaler,
     clock::Clock,
-    explain::{WpaReport, nearest::nearest},
+    explain::{Finding, WpaReport, nearest::nearest},
     run::cluster::{Cluster, NoCluster},
 };
 
@@ -60,7 +61,12 @@ pub async fn explain(
     };
     let status = object.status.clone().unwrap_or_default();
     let annotations = object.annotations();
-    Ok(WpaReport::of((&namespace, name), annotations, &object.spec, &status, Clock::wall().now()))
+    let now = Clock::wall().now();
+    let mut report = WpaReport::of((&namespace, name), annotations, &object.spec, &status, now);
+    for bad in gates::bad_gates(annotations) {
+        report.findings.push(Finding::new("annotation_ignored", bad.to_string()));
+    }
+    Ok(report)
 }
 
 async fn hint(api: &Api<WatermarkPodAutoscaler>, name: &str) -> String {

@@ -166,9 +166,16 @@ pub(in crate::run) fn read_annotations(
     period: Duration,
 ) -> (Options, Vec<BadAnnotation>) {
     let (options, mut bad) = Options::read(annotations, period);
-    bad.extend(HOLD_WHILE.read(annotations, alert).err());
-    bad.extend(MONITOR.read(annotations, monitor).err());
+    bad.extend(bad_gates(annotations));
     (options, bad)
+}
+
+/// Those that are to hold replicas back, and make no sense.
+pub(super) fn bad_gates(
+    annotations: &std::collections::BTreeMap<String, String>,
+) -> impl Iterator<Item = BadAnnotation> {
+    let held = HOLD_WHILE.read(annotations, alert).err();
+    held.into_iter().chain(MONITOR.read(annotations, monitor).err())
 }
 
 /// The metric that an annotation has a query for.

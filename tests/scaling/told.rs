@@ -1,0 +1,183 @@
+//! What the role tells of an object: every series of the original, for as long as the object is there; what runs down and what
+//! is said while its metric is away; lines of the log; and what `explain` reads from the cluster afterwards.
+
+use std::collections::BTreeMap;
+
+use kube::api::DeleteParams;
+use plimsoll::run::{cluster::Cluster, watermark::explained::explain};
+use serde_json::json;
+
+use super::stage::{Stage, object};
+use crate::support::{
+    fetch::fetch,
+    log,
+    not_run::not_run,
+    usage::{Api, Fault},
+    wait,
+};
+
+async fn stage(name: &str, flags: &[&str]) -> Option<Stage> {
+    let stage = Stage::new(name, flags).await;
+    if stage.is_none() {
+        not_run("a whole control plane");
+    }
+    stage
+}
+
+/// All series of an object: family and what tells them apart, with their values.
+async fn all(stage: &Stage, name: &str) -> BTreeMap<String, f64> {
+    let address = format!("http://{}/metrics", stage.role.address());
+    let text = fetch(&address).await.expect("metrics");
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let of = format!("wpa_name=\"{name}\"");
+    let apart = ["metric_name", "condition", "reason", "transition", "lifecycle_status"];
+    let lines =
+        text.lines().filter(|line| line.starts_with("wpa_controller_") && line.contains(&of));
+    lines
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let (family, labels) = series.split_once('{').expect("labels");
+            let found = apart.iter().find_map(|label| {
+                let (_, rest) = labels.split_once(&format!("{label}=\""))?;
+                Some(rest.split_once('"')?.0)
+            });
+            let family = family.trim_start_matches("wpa_controller_");
+            let key = [Some(family), found].into_iter().flatten().collect::<Vec<_>>().join(" ");
+            (key, value.parse().expect("a number"))
+        })
+        .collect()
+}
+
+/// The families of the original, in section 14.2 of its description.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
+    let Some(stage) = stage("series", &[]).await else { return };
+    stage.deployment("web", 4).await;
+    stage.metric("web", 150.0);
+    stage.create(&object("web", json!({}))).await;
+    stage.scaled("web", 6).await;
+    stage.period().await;
+    let found = all(&stage, "web").await;
+    // One metric, whose name has its selector behind it.
+    let metric = found.keys().find_map(|key| key.strip_prefix("value ")).expect("a value");
+    let expected = [
+        (format!("value {metric}"), 150_000.0),
+        (format!("high_watermark {metric}"), 100_000.0),
+        (format!("low_watermark {metric}"), 50_000.0),
+        (format!("high_watermak {metric}"), 100_000.0),
+        (format!("low_watermak {metric}"), 50_000.0),
+        // 6 by 150 of 100.
+        (format!("replicas_scaling_proposal {metric}"), 9.0),
+        ("replicas_scaling_effective".to_owned(), 6.0),
+        ("min_replicas".to_owned(), 1.0),
+        ("max_replicas".to_owned(), 50.0),
+        ("dry_run".to_owned(), 0.0),
+        ("scaling_active".to_owned(), 1.0),
+        ("conditions able_to_scale".to_owned(), 0.0),
+        ("conditions scaling_limited".to_owned(), 0.0),
+        ("restricted_scaling within_bounds".to_owned(), 0.0),
+        ("restricted_scaling upscale_capping".to_owned(), 0.0),
+        ("restricted_scaling downscale_capping".to_owned(), 0.0),
+        ("transition_countdown upscale".to_owned(), 45.0),
+        ("transition_countdown downscale".to_owned(), 285.0),
+        ("upscale_replicas_total".to_owned(), 2.0),
+        ("labels_info".to_owned(), 1.0),
+    ];
+    for (series, value) in &expected {
+        assert_eq!(found.get(series), Some(value), "{series} of {found:#?}");
+    }
+    let known: Vec<&String> = expected.iter().map(|(series, _)| series).collect();
+    let others: Vec<&String> = found.keys().filter(|series| !known.contains(series)).collect();
+    assert_eq!(others, ["downscale_replicas_total"], "{found:#?}");
+
+    stage.api().delete("web", &DeleteParams::default()).await.expect("it is there");
+    wait::until_ok("no series is left of it", || async {
+        let left = all(&stage, "web").await;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_its_value() {
+    let Some(stage) = stage("away", &[]).await else { return };
+    stage.deployment("web", 4).await;
+    stage.metric("web", 150.0);
+    stage.create(&object("web", json!({}))).await;
+    stage.scaled("web", 6).await;
+    stage.period().await;
+    stage.usage.fault(Api::External, Some(Fault::Status(503)));
+    let mut left = 285.0;
+    for _ in 0..10 {
+        stage.period().await;
+        let found = all(&stage, "web").await;
+        left -= 15.0;
+        assert_eq!(found.get("transition_countdown downscale"), Some(&left), "{found:#?}");
+        let upscale = f64::max(left - 240.0, 0.0);
+        assert_eq!(found.get("transition_countdown upscale"), Some(&upscale), "{found:#?}");
+        assert!(!found.keys().any(|key| key.starts_with("value ")), "{found:#?}");
+        assert_eq!(found["scaling_active"], 0.0);
+    }
+    assert_eq!(stage.replicas("web").await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_wants_upstreams_ways_has_upstreams_reasons() {
+    let Some(stage) = stage("reasons", &["--compat=upstream"]).await else { return };
+    stage.deployment("web", 3).await;
+    stage.metric("web", 75.0);
+    stage.create(&object("web", json!({}))).await;
+    stage.seconds(60).await;
+    let found = all(&stage, "web").await;
+    assert_eq!(found["restricted_scaling within_bounds"], 0.0, "never 1 since its release 0.6");
+    assert_eq!(stage.replicas("web").await, 3);
+}
+
+#[tokio::test]
+async fn that_nothing_is_to_be_done_is_an_event_for_those_who_ask_for_it() {
+    let (words, _guard) = log::keep();
+    let Some(stage) = stage("idle", &["-skipNotScalingEvents=false"]).await else { return };
+    stage.deployment("web", 3).await;
+    stage.metric("web", 75.0);
+    let mut wanted = object("web", json!({}));
+    wanted["metadata"]["annotations"] =
+        json!({"wpa.datadoghq.com/logs-attributes": "{\"team\": \"payments\"}"});
+    stage.create(&wanted).await;
+    stage.seconds(120).await;
+    wait::until_ok("it is told once", || async {
+        let events = stage.events("web").await;
+        if events == ["NotScaling"] { Ok(()) } else { Err(format!("{events:?}")) }
+    })
+    .await;
+    stage.metric("web", 150.0);
+    stage.period().await;
+    stage.scaled("web", 5).await;
+    words.assert_line(&["team=payments", "web"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_reads_from_the_cluster_what_the_role_has_decided() {
+    let Some(stage) = stage("explained", &[]).await else { return };
+    stage.deployment("web", 4).await;
+    stage.metric("web", 1_000.0);
+    let mut wanted = object("web", json!({"maxReplicas": 6}));
+    // Nothing can be called so: it holds nothing, and is said to be passed over.
+    wanted["metadata"]["annotations"] = json!({"plimsoll.dev/hold-while": "Broken{"});
+    stage.create(&wanted).await;
+    stage.scaled("web", 6).await;
+    let cluster = Cluster {
+        client: stage.bed.client(),
+        namespace: stage.namespace.clone(),
+        address: "the bed".to_owned(),
+    };
+    let report = explain(&cluster, None, "web").await.expect("it is there");
+    let report = serde_json::to_value(report).expect("JSON");
+    let decision = &report["decision"];
+    assert_eq!(decision["from"], 4, "{report:#}");
+    assert_eq!(decision["to"], 6, "{report:#}");
+    assert_eq!(decision["restrictions"], json!(["upscale_capping", "max"]), "{report:#}");
+    assert_eq!(report["findings"][0]["code"], "annotation_ignored", "{report:#}");
+    let missing = explain(&cluster, None, "wbe").await.expect_err("it is not there");
+    let said = missing.to_string();
+    assert!(said.ends_with("did you mean web?"), "{said}");
+}
