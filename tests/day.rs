@@ -79,6 +79,14 @@ async fn every_panel_of_every_board_has_data_of_a_day_that_the_real_roles_have_l
     assert!(pictures.len() >= 5, "only {} boards", pictures.len());
 }
 
+/// When as much was evicted within an hour as may be.
+fn spent(day: &Day) -> Vec<(Duration, Duration)> {
+    let series = r#"plimsoll_updater_changes_within_hour{charge="disruption"}"#;
+    let minute = |scrape: usize| Duration::from_mins(u64::try_from(scrape).expect("few"));
+    let times = day.record.times(series, |changes| changes >= 2.0).into_iter();
+    times.map(|(from, to)| (minute(from), minute(to))).collect()
+}
+
 #[tokio::test]
 async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
     let Some(day) = day().await else { return };
@@ -89,12 +97,18 @@ async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
         // Pods begin with less than the least that is ever recommended, and those of capped are never changed.
         Expected::waits("VpaUnderRequested", (mins(4), Duration::MAX)),
         Expected::waits("WpaDryRunForgotten", (mins(4), Duration::MAX)),
-        // Four pods in want of more and two evictions an hour: the second of the first hour, and the fourth of all.
-        Expected::waits_about("VpaUpdateBudgetSpent", (mins(22), growth + mins(22))),
-        Expected::waits_about("VpaUpdateBudgetSpent", (growth + mins(66), growth + mins(72))),
         // A tenth of what was seen has to lie above its maximum, before the target would.
         Expected::waits("VpaCappedByMaxAllowed", (growth + mins(6), Duration::MAX)),
     ];
+    // Four pods in want of more and two evictions an hour: the second of the first hour, and the fourth of all.
+    let spent = spent(day);
+    let (from, to) = spent[0];
+    assert!(from > mins(20) && from < mins(30) && to > mins(80) && to < mins(90), "{spent:?}");
+    let (from, to) = spent[1];
+    assert!(from > growth + mins(60) && to > from && to < growth + mins(80), "{spent:?}");
+    assert_eq!(spent.len(), 2, "{spent:?}");
+    expected
+        .extend(spent.into_iter().map(|time| Expected::waits_while("VpaUpdateBudgetSpent", time)));
     // Eight minutes each way: the limits of a step, then the most there may be.
     for turn in 0..10 {
         let up = flapping + mins(16) * turn;

@@ -12,9 +12,6 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
 /// In the order in which they are evaluated.
 const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 
-/// So long something may wait that is not there yet: roles have just begun, and read what there is.
-const BEGINNING: Duration = Duration::from_mins(10);
-
 /// An alert within a time of the day, and whether it fires then or only waits.
 pub struct Expected {
     alert: &'static str,
@@ -22,15 +19,14 @@ pub struct Expected {
     /// After the day began.
     from: Duration,
     to: Duration,
-    /// How far from its ends nobody looks: pods of a real cluster come when they come.
+    /// How far from its ends nobody looks.
     leeway: Duration,
 }
 
 impl Expected {
-    /// It waits from then to then, and some scrapes later or earlier are as good: evictions come when pods are there.
-    pub fn waits_about(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
-        let leeway = 3 * Duration::try_from(SCRAPE).expect("forward");
-        Self { leeway, ..Self::waits(alert, (from, to)) }
+    /// It waits exactly while a series has been told to be so: evictions come when pods are there.
+    pub fn waits_while(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
+        Self { leeway: Duration::ZERO, ..Self::waits(alert, (from, to)) }
     }
 
     /// It waits from the first of these scrapes to the one before the other. One later or earlier is as good: each object
@@ -51,7 +47,7 @@ impl Expected {
     }
 
     fn is_near(&self, at: Duration) -> bool {
-        let near = |end: Duration| at.abs_diff(end) <= self.leeway;
+        let near = |end: Duration| !self.leeway.is_zero() && at.abs_diff(end) <= self.leeway;
         near(self.from) || near(self.to)
     }
 }
@@ -91,9 +87,7 @@ fn trial(day: &Day, expected: &[Expected]) -> Value {
                 .collect();
             queries.push(query(&format!("alertname={alert:?}"), at, &samples));
         }
-        if at >= BEGINNING {
-            queries.push(query(&others, at, &[]));
-        }
+        queries.push(query(&others, at, &[]));
     }
     json!({
         "rule_files": FILES.map(|file| format!("{FOLDER}/{file}")),

@@ -63,6 +63,19 @@ impl Record {
         self.scrapes += 1;
     }
 
+    /// From which scrape to before which a series was like that, by its text.
+    pub fn times(&self, series: &str, is_so: impl Fn(f64) -> bool) -> Vec<(usize, usize)> {
+        let values = self.series.get(series).unwrap_or_else(|| panic!("there is no {series}"));
+        let mut times: Vec<(usize, usize)> = Vec::new();
+        for (scrape, _) in values.iter().filter(|(_, value)| is_so(**value)) {
+            match times.last_mut() {
+                Some((_, end)) if *end == *scrape => *end += 1,
+                _ => times.push((*scrape, scrape + 1)),
+            }
+        }
+        times
+    }
+
     /// As a Prometheus has it that scrapes a pod by its monitor: labels of objects are honoured.
     pub fn history(&self) -> History {
         let (from, step, end) = (self.from, self.step, self.end());

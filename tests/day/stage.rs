@@ -1,9 +1,13 @@
 //! Owns the cluster of the day: all roles in one process, a metrics API, a Prometheus that is asked, and one clock.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, api::ListParams};
 use plimsoll::{
     api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler},
     cli::several_config,
@@ -187,6 +191,57 @@ impl Stage {
         self.clock.step(Duration::try_from(time).expect("forward"));
     }
 
+    /// Until what was begun has come about: all pods that there are to be are ready, no other is there, and watches have told
+    /// of it. Who has a pass next finds the same, however busy the machine is.
+    async fn still(&self) {
+        let deployments = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
+        let pods = Api::<Pod>::all(self.bed.client());
+        let all = ListParams::default();
+        let has_waited = AtomicBool::new(false);
+        let look = || async {
+            let found = deployments.list(&all).await.map_err(|why| why.to_string())?;
+            let mut wanted = 0;
+            for one in found {
+                let (spec, status) = (one.spec.unwrap_or_default(), one.status.unwrap_or_default());
+                let replicas = spec.replicas;
+                let is_seen = status.observed_generation == one.metadata.generation;
+                if !is_seen
+                    || status.replicas.or(Some(0)) != replicas
+                    || status.ready_replicas != replicas
+                {
+                    return Err(format!("{:?} of {replicas:?} are ready", status.ready_replicas));
+                }
+                wanted += replicas.unwrap_or_default();
+            }
+            let found = pods.list(&all).await.map_err(|why| why.to_string())?.items.len();
+            let page = self.page().await;
+            let told = page
+                .lines()
+                .filter(|line| line.starts_with("plimsoll_feed_objects{feed=\"pods\""))
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<i32>().ok());
+            let told: Vec<i32> = told.collect();
+            if usize::try_from(wanted) == Ok(found) && told.iter().all(|told| *told == wanted) {
+                return Ok(());
+            }
+            Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))
+        };
+        wait::often(Duration::from_millis(3), wait::PATIENCE, "all pods are there", || async {
+            look().await.inspect_err(|_| has_waited.store(true, Ordering::Relaxed))
+        })
+        .await;
+        if has_waited.into_inner() {
+            // For what changes of pods without that there be more or fewer: that they are ready.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What there is to scrape.
+    async fn page(&self) -> String {
+        let address = self.running.addresses()[0];
+        let page = fetch(&format!("http://{address}/metrics")).await.expect("it is served");
+        String::from_utf8_lossy(&page).into_owned()
+    }
+
     /// When nobody has anything to do any more.
     async fn scrape(&mut self) {
         let recommender = self.running.recommender().expect("it runs");
@@ -197,9 +252,9 @@ impl Stage {
             if is_done { Ok(()) } else { Err("somebody waits".to_owned()) }
         })
         .await;
-        let address = self.running.addresses()[0];
-        let page = fetch(&format!("http://{address}/metrics")).await.expect("it is served");
-        self.day.take(&String::from_utf8_lossy(&page));
+        self.still().await;
+        let page = self.page().await;
+        self.day.take(&page);
     }
 
     /// Ends the day.

@@ -121,6 +121,8 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
     let figure = |family: &str| {
         format!(r#"max({family}{{@vpa, container=~"$container", resource="{resource}"}})"#)
     };
+    // In the first hours it is orders of magnitude above all else, which would be a line along the bottom.
+    let upper_bound = format!("{} < 10 * {}", figure("plimsoll_high"), figure("plimsoll_target"));
     let mut bound = line("light-blue", 1);
     bound.push(("custom.lineInterpolation", json!("stepAfter")));
     let mut upper = bound.clone();
@@ -143,7 +145,7 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
         .only("upper bound", &upper)
         .only("lower bound", &bound)
         .only("use", &line("text", 1))
-        .ask(over_time(&figure("plimsoll_high"), "upper bound"))
+        .ask(over_time(&upper_bound, "upper bound"))
         .ask(over_time(&figure("plimsoll_low"), "lower bound"))
         .ask(over_time(&figure("plimsoll_target"), "target"))
         .ask(over_time(&figure("plimsoll_proposal"), "without limits"))
@@ -153,7 +155,9 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
 
 const ABOUT_LINES: &str = "Use is the largest of late over all pods; the request is what pods have. While it lies within the \
      bounds, a pod is left alone until it is old or the difference is large; outside, it is changed as soon as nothing holds \
-     that back. Where the target lies apart from what it would be without limits, something caps it: the reasons are below.";
+     that back. Where the target lies apart from what it would be without limits, something caps it: the reasons are below. \
+     While little is known of a workload, its upper bound is very large: it is drawn from where it is less than ten times the \
+     target.";
 
 fn container() -> Row {
     let table = |title: &str, resource: &str, unit: &str| {

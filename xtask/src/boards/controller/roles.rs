@@ -1,7 +1,5 @@
 //! The rows of the board of the controllers that are about one role each: the updater and the webhook.
 
-use serde_json::json;
-
 use super::super::dashboard::{Row, row};
 use super::super::panel::{Kind, Panel};
 use super::super::query::{events, now, over_time};
@@ -42,25 +40,19 @@ pub(super) fn updater() -> Row {
             .ask(over_time("max by (reason) (plimsoll_updater_skipped_pods{@})", "{{reason}}")),
             Panel::new(
                 Kind::TimeSeries,
-                "Changes within an hour, and how many are allowed",
-                "Changes in the cluster within the last hour, by what they are charged as, and how \
-                 many there may be. Where the lines meet, the rest waits.",
-                "none",
+                "Budgets that are spent",
+                "How much of what may be changed in the cluster within an hour was changed in the \
+                 last one, by what changes are charged as. At 100 % the rest waits.",
+                "percentunit",
             )
             .size(8, 8)
             .steps()
             .field("min", 0)
-            .only_like(
-                "/allowed/",
-                &[("custom.lineStyle", json!({"fill": "dash", "dash": [8, 6]}))],
-            )
+            .field("max", 1)
             .ask(over_time(
-                "max by (charge) (plimsoll_updater_changes_within_hour{@})",
+                "max by (charge) (plimsoll_updater_changes_within_hour{@}) \
+                 / (max by (charge) (plimsoll_updater_changes_allowed{@}) > 0)",
                 "{{charge}}",
-            ))
-            .ask(over_time(
-                "max by (charge) (plimsoll_updater_changes_allowed{@})",
-                "{{charge}}: allowed",
             )),
             Panel::new(
                 Kind::TimeSeries,
