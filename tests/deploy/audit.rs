@@ -1,6 +1,11 @@
 //! What an API server has noted of the requests of service accounts.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::PathBuf,
+};
 
 use serde_json::Value;
 
@@ -53,9 +58,24 @@ impl Audit {
         Self { log: folder.join("audit.log") }
     }
 
+    /// How much there is so far.
+    pub fn mark(&self) -> u64 {
+        let text = fs::read_to_string(&self.log).expect("the server keeps notes");
+        // The last line may be half written.
+        text.rfind('\n').map_or(0, |end| end as u64 + 1)
+    }
+
     /// All requests so far, each once.
     pub fn requests(&self) -> BTreeSet<Request> {
-        let text = fs::read_to_string(&self.log).expect("the server keeps notes");
+        self.requests_since(0)
+    }
+
+    /// All requests since a mark, each once.
+    pub fn requests_since(&self, mark: u64) -> BTreeSet<Request> {
+        let mut log = fs::File::open(&self.log).expect("the server keeps notes");
+        log.seek(SeekFrom::Start(mark)).expect("it is as long");
+        let mut text = String::new();
+        log.read_to_string(&mut text).expect("text");
         // The last line may be half written.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().filter_map(request).collect()

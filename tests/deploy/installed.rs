@@ -3,16 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DynamicObject, ListParams},
-    discovery::{Discovery, verbs},
-};
 use serde_json::json;
 use xtask::parts;
 
 use super::{
-    denials, life,
+    denials,
+    inventory::everything,
+    life,
     rendered::{chart, helm, objects, of_kind},
     rights::{Right, of_accounts},
     scraped,
@@ -20,7 +17,7 @@ use super::{
 };
 use crate::support::{not_run::not_run, usage::Use, wait};
 
-const HOME: &str = "autoscaling";
+pub const HOME: &str = "autoscaling";
 
 /// Times that are for a cluster and not for a test; all else is as it is shipped.
 const VALUES: &[&str] = &[
@@ -36,7 +33,7 @@ const VALUES: &[&str] = &[
 ];
 
 /// What helm says to these words about the release, on this cluster.
-async fn told(stage: &Stage, words: &[&str]) -> Result<String, String> {
+pub async fn told(stage: &Stage, words: &[&str]) -> Result<String, String> {
     let kubeconfig = format!("--kubeconfig={}", stage.bed.kubeconfig_path().display());
     let namespace = format!("--namespace={HOME}");
     let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -48,43 +45,12 @@ async fn told(stage: &Stage, words: &[&str]) -> Result<String, String> {
     said.await.expect("no panic").expect("it was there a moment ago")
 }
 
-/// All objects of a cluster, but for those that come and go by themselves.
-async fn everything(client: &Client) -> BTreeSet<String> {
-    // Groups come and go while definitions do.
-    let found =
-        wait::until("discovery", || async { Discovery::new(client.clone()).run().await.ok() })
-            .await;
-    let mut all = BTreeSet::new();
-    for group in found.groups() {
-        // What is measured is nobody's object.
-        if group.name().ends_with("metrics.k8s.io") {
-            continue;
-        }
-        for (resource, capabilities) in group.recommended_resources() {
-            let passing = ["Event", "Lease", "EndpointSlice", "Endpoints", "ComponentStatus"];
-            let is_lease = resource.kind == "Lease";
-            if !capabilities.supports_operation(verbs::LIST)
-                || (passing.contains(&resource.kind.as_str()) && !is_lease)
-            {
-                continue;
-            }
-            let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-            let Ok(list) = api.list(&ListParams::default()).await else { continue };
-            for object in list {
-                // The controller-manager makes one of each in every namespace, in its own time.
-                let name = object.name_any();
-                if matches!(
-                    (resource.kind.as_str(), name.as_str()),
-                    ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
-                ) {
-                    continue;
-                }
-                let namespace = object.namespace().unwrap_or_default();
-                all.insert(format!("{} {namespace}/{name}", resource.kind));
-            }
-        }
+/// What `helm test` says, if it is content.
+pub async fn tested(stage: &Stage) -> String {
+    match told(stage, &["test", "plimsoll", "--timeout=3m"]).await {
+        Ok(said) => said,
+        Err(why) => panic!("{why}\n{}", stage.said(HOME, "app.kubernetes.io/component=test").await),
     }
-    all
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,9 +118,12 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
 
     scraped::check(&stage, HOME, &installed).await;
 
-    let said = told(&stage, &["test", "plimsoll", "--timeout=3m"]).await;
-    let said = said.unwrap_or_else(|why| panic!("{why}"));
+    let said = tested(&stage).await;
     assert_eq!(said.matches("Phase:          Succeeded").count(), 5 + 2, "{said}");
+    // What the tests themselves may do was there for their time only.
+    let hooks = told(&stage, &["get", "hooks", "plimsoll"]).await.expect("hooks");
+    let unused_by_tests = self::unused(&stage, &objects(&hooks));
+    assert!(unused_by_tests.is_empty(), "{unused_by_tests:#?}");
 
     let refused: Vec<_> =
         stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
@@ -179,21 +148,15 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     .await;
 }
 
-/// Rights that are made use of only where somebody else writes to a pod at the very moment, or a workload is held back just
-/// so: most lives have such moments, and no life has them for sure. `updater::rights` and `updater::conditions` try them.
-const BY_CHANCE: [(&str, &str); 2] = [("pods", "get"), ("verticalpodautoscalers/status", "patch")];
-
-/// Rights of the release's accounts that nobody has made use of, but for those.
-fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)> {
+/// Rights of the release's accounts that nobody has made use of.
+pub fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)> {
     let requests = stage.audit.requests();
     let mut unused = Vec::new();
     for (account, rights) in of_accounts(installed) {
         for right in rights {
             let is_used =
                 requests.iter().any(|request| request.account == account && right.allows(request));
-            let is_by_chance = account.ends_with("plimsoll-updater")
-                && BY_CHANCE.contains(&(&*right.resource, &*right.verb));
-            if !is_used && !is_by_chance {
+            if !is_used {
                 unused.push((account.clone(), right));
             }
         }

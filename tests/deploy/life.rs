@@ -72,6 +72,8 @@ fn beginning() -> Vec<Value> {
     vec![
         vpa("resized", "Deployment", "apps/v1", "InPlaceOrRecreate"),
         vpa("evicted", "Deployment", "apps/v1", "Recreate"),
+        // Its only pod is left as it is, and that is said of it.
+        vpa("alone", "Deployment", "apps/v1", "Recreate"),
         vpa("rolled", "Rollout", "argoproj.io/v1", "Recreate"),
         gone(),
         monitor("scaled"),
@@ -132,8 +134,8 @@ pub fn neighbours() -> [Value; 2] {
 /// Has it begin: workloads, and what looks after them.
 pub async fn begin(stage: &Stage) {
     let client = stage.bed.client();
-    for name in ["resized", "evicted", "scaled"] {
-        let yaml = objects::deployment(name, 2, "100m", "64Mi");
+    for (name, replicas) in [("resized", 2), ("evicted", 2), ("scaled", 2), ("alone", 1)] {
+        let yaml = objects::deployment(name, replicas, "100m", "64Mi");
         objects::create::<Deployment>(client.clone(), SHOP, &yaml).await;
         stage.usage.set_all(SHOP, &format!("{name}-"), "main", Use { cpu: 0.3, memory: 300 << 20 });
     }
@@ -219,7 +221,8 @@ where
 }
 
 /// Changes a little of everything that the roles write to, again and again: now and then one of them finds something else than
-/// it has read. A VPA goes when it has a history, and pods of a kind are asked for that only its scale tells something of.
+/// it has read. More and more is asked for, so that there is a next time for whatever takes such a moment. A VPA goes when it
+/// has a history, and pods of a kind are asked for that only its scale tells something of.
 pub async fn meddle(stage: &Stage) {
     let client = stage.bed.client();
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
@@ -239,6 +242,11 @@ pub async fn meddle(stage: &Stage) {
                 let _ = vpas.delete("gone", &DeleteParams::default()).await;
             }
             ask_for_a_pod(stage, &pods).await;
+            let least = format!("{}m", 250 + 20 * (turn + 1));
+            let more = json!({"spec": {"resourcePolicy": {"containerPolicies": [
+                {"containerName": "*", "minAllowed": {"cpu": least}},
+            ]}}});
+            let _ = vpas.patch("resized", &plain, &Patch::Merge(more)).await;
             // Who is never let be never comes to anything.
             tokio::time::sleep(Duration::from_secs(2)).await;
         }

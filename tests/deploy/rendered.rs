@@ -52,11 +52,15 @@ fn run(
 
 /// What kustomize makes of a folder below `deploy`.
 pub fn kustomized(folder: &str) -> Option<Vec<Value>> {
-    let path = Path::new(ROOT).join("deploy").join(folder);
+    kustomized_at(&Path::new(ROOT).join("deploy").join(folder))
+}
+
+/// What kustomize makes of any folder.
+pub fn kustomized_at(path: &Path) -> Option<Vec<Value>> {
     let built = run(parts::kustomize(), |command| {
         command.arg("build").arg(path);
     })?;
-    Some(objects(&built.unwrap_or_else(|why| panic!("{folder}: {why}"))))
+    Some(objects(&built.unwrap_or_else(|why| panic!("{}: {why}", path.display()))))
 }
 
 /// Where the chart is.

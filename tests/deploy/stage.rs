@@ -186,6 +186,22 @@ impl Stage {
         format!("roles warned of\n{}", lines.join("\n"))
     }
 
+    /// The ends of what pods with these labels have said.
+    pub async fn said(&self, namespace: &str, labels: &str) -> String {
+        let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
+        let found = pods.list(&ListParams::default().labels(labels)).await;
+        let mut lines = Vec::new();
+        for pod in found.map(|list| list.items).unwrap_or_default() {
+            for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+                let log = self.bed.nodes().log(&pod, &container.name);
+                let all: Vec<&str> = log.lines().collect();
+                let end = &all[all.len().saturating_sub(60)..];
+                lines.push(format!("{}:\n{}", pod.name_any(), end.join("\n")));
+            }
+        }
+        lines.join("\n")
+    }
+
     /// Where on this machine a port of a container is.
     pub fn served(
         &self,
@@ -214,16 +230,27 @@ impl Stage {
                     return Err(format!("{} has no probe", container.name));
                 };
                 let path = get.path.clone().unwrap_or_default();
-                let port = self.served(pod, container, &get.port)?;
-                let answer = get_of(port, &path).await?;
-                if !answer.starts_with("HTTP/1.1 200") {
-                    let log = self.bed.nodes().log(pod, &container.name);
-                    let end: Vec<&str> = log.lines().rev().take(8).collect();
-                    return Err(format!("{} {path}: {answer}\n{end:#?}", pod.name_any()));
-                }
+                self.get(pod, container, &get.port, &path).await?;
             }
         }
         Ok(())
+    }
+
+    /// What a port of a pod's container answers, if it is content.
+    pub async fn get(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        port: &IntOrString,
+        path: &str,
+    ) -> Result<String, String> {
+        let answer = get_of(self.served(pod, container, port)?, path).await?;
+        if !answer.starts_with("HTTP/1.1 200") {
+            let log = self.bed.nodes().log(pod, &container.name);
+            let end: Vec<&str> = log.lines().rev().take(8).collect();
+            return Err(format!("{} {path}: {answer}\n{end:#?}", pod.name_any()));
+        }
+        Ok(answer)
     }
 }
 

@@ -179,6 +179,7 @@ fn set_up() -> Vec<(&'static str, Option<String>)> {
         ("kustomize", parts::kustomize().map(|_| ())),
         ("Helm", parts::helm().map(|_| ())),
         ("the Prometheus operator's definitions", parts::operator_crds().map(|_| ())),
+        ("the original watermark controller's manifests", parts::watermark_manifests().map(|_| ())),
     ];
     outcomes
         .into_iter()

@@ -68,6 +68,8 @@ const KUSTOMIZE: Module = Module {
 };
 /// Nothing of it is built: it has the definitions of its kinds.
 const OPERATOR: Module = Module { folder: "operator", targets: &[], flags: &[], link: "" };
+/// Nor of this: its dependencies are not to be had. It has the manifests and the chart of the original.
+const WATERMARK: Module = Module { folder: "watermark", targets: &[], flags: &[], link: "" };
 
 /// A program and the arguments that come before all others.
 #[derive(Clone, Debug)]
@@ -181,6 +183,11 @@ pub fn autoscaler_manifests() -> Result<PathBuf> {
     let module =
         Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy"))
+}
+
+/// The original watermark controller, release 0.11.0: `chart/watermarkpodautoscaler`, and `config` for kustomize.
+pub fn watermark_manifests() -> Result<PathBuf> {
+    Go::find()?.module_folder(&WATERMARK, "github.com/DataDog/watermarkpodautoscaler")
 }
 
 /// Helm 3.

@@ -1,0 +1,221 @@
+//! Values of the chart by which roles do more, and may do more: installed on a real API server, each right that comes with them
+//! is made use of, and nothing is tried that is not allowed.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use serde_json::{Value, json};
+use xtask::parts::{self, Release};
+
+use super::{
+    installed::{HOME, tested, told, unused},
+    life::{self, SHOP},
+    rendered::{chart, objects, templated},
+    rights::of_accounts,
+    stage::Stage,
+};
+use crate::{
+    support::{
+        not_run::not_run,
+        objects as small,
+        prometheus::{Prometheus, Target},
+        usage::Use,
+        wait,
+    },
+    updater::stage::{aged, ready},
+};
+
+/// The metric that tells what containers use.
+const CORES: &str = "container_cores";
+
+/// All values that come with rights, and times that are for a test.
+fn values(prometheus: &str) -> Vec<String> {
+    let mut values: Vec<String> = [
+        "watermark.enabled=true",
+        "watermark.targets[0].group=argoproj.io",
+        "watermark.targets[0].resource=rollouts",
+        "updater.surge=true",
+        "recommender.capToLargestNode=true",
+        "recommender.storage=prometheus",
+        "spread=required",
+        "logging.format=json",
+        "recommender.args={--recommender-interval=1s}",
+        "updater.args={--updater-interval=1s,--canary-watch=2s,--cool-down=1s,--cool-down-urgent=1s}",
+        "admissionController.args={--status-lease-update-interval=1s,--shutdown-delay=0s}",
+        "watermark.args={-period=1s}",
+    ]
+    .map(str::to_owned)
+    .into();
+    values.push(format!("recommender.externalMetrics.cpu={CORES}"));
+    values.push(format!("prometheus.address={prometheus}"));
+    values
+}
+
+/// What is to be looked after: a workload with one pod, and one of a kind that only its owner knows.
+fn wishes() -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "single", "namespace": SHOP},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "single"},
+                "updatePolicy": {"updateMode": "Recreate"},
+                "resourcePolicy": {"containerPolicies": [
+                    {"containerName": "*", "minAllowed": {"cpu": "250m"}},
+                ]},
+            },
+        }),
+        json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+            "metadata": {"name": "rolled", "namespace": SHOP},
+            "spec": {
+                "scaleTargetRef": {
+                    "apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "rolled",
+                },
+                "minReplicas": 2, "maxReplicas": 3, "algorithm": "absolute",
+                "metrics": [{"type": "External", "external": {
+                    "metricName": "requests", "metricSelector": {"matchLabels": {"app": "all"}},
+                    "lowWatermark": "50", "highWatermark": "1000",
+                }}],
+            },
+        }),
+    ]
+}
+
+/// Whether the only pod has what is recommended, and is the only one again, and the Rollout is within its bounds.
+async fn is_done(stage: &Stage) -> Result<(), String> {
+    let client = stage.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
+    let found = pods.list(&ListParams::default().labels("app=single")).await;
+    let found = found.map_err(|why| why.to_string())?.items;
+    let amounts: Vec<_> = found
+        .iter()
+        .map(|pod| {
+            let container = pod.spec.as_ref()?.containers.first()?;
+            Some(container.resources.as_ref()?.requests.as_ref()?.get("cpu")?.0.clone())
+        })
+        .collect();
+    let scale = Api::<Deployment>::namespaced(client.clone(), SHOP).get_scale("single").await;
+    let replicas = scale.ok().and_then(|scale| scale.spec?.replicas);
+    let rolled = json!({
+        "apiVersion": "argoproj.io/v1", "kind": "Rollout",
+        "metadata": {"name": "rolled", "namespace": SHOP},
+    });
+    let (rollouts, name) = super::stage::api(&client, &rolled);
+    let rollout = rollouts.get(&name).await.map_err(|why| why.to_string())?;
+    let is_old = amounts.iter().any(|cpu| cpu.as_deref().is_none_or(|cpu| cpu == "100m"));
+    if is_old || amounts.len() != 1 || replicas != Some(1) || rollout.data["spec"]["replicas"] != 2
+    {
+        let spec = &rollout.data["spec"];
+        return Err(format!("{replicas:?} replicas with {amounts:?}, and a Rollout with {spec}"));
+    }
+    Ok(())
+}
+
+/// Tells what each container of these workloads uses, by the names that its pods have now.
+async fn measure(stage: &Stage) {
+    let pods = Api::<Pod>::namespaced(stage.bed.client(), SHOP);
+    let Ok(found) = pods.list(&ListParams::default()).await else { return };
+    for pod in found {
+        let (name, app) = (pod.name_any(), pod.labels().get("app").cloned().unwrap_or_default());
+        let labels = [("app", &*app), ("pod", &*name), ("name", "main")];
+        stage.usage.set_external(SHOP, CORES, &labels, 0.3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
+    if let Err(why) = tokio::task::spawn_blocking(parts::helm).await.expect("no panic") {
+        return not_run(format!("{why:#}"));
+    }
+    // As servers before release 1.34 are by themselves: a watch begins with a list.
+    let Some(stage) = Stage::set(&["--feature-gates=WatchList=false"]).await else { return };
+    let target = |job: &str, path: &str| Target {
+        job: job.to_owned(),
+        scheme: "https",
+        address: stage.usage.address(),
+        path: path.to_owned(),
+        labels: Vec::new(),
+        honor_labels: true,
+    };
+    let targets =
+        [target("kubelet", "/metrics/cadvisor"), target("kube-state", "/metrics/kube-state")];
+    let Some(prometheus) = Prometheus::start(Release::Three, None, &targets).await else { return };
+    for name in [HOME, "kube-system", SHOP] {
+        stage.restrict_if(name, name != SHOP).await;
+    }
+    stage.apply(&life::neighbours()).await;
+    for role in ["recommender", "updater", "admission-controller", "watermark", "test"] {
+        stage.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
+    }
+    for role in ["recommender", "watermark"] {
+        stage.usage.set_all(HOME, "plimsoll-", role, Use { cpu: 0.2, memory: 64 << 20 });
+    }
+    let folder = chart().display().to_string();
+    let values = values(&prometheus.url());
+    let mut words = vec!["install", "plimsoll", &folder];
+    for value in &values {
+        words.extend(["--set", value]);
+    }
+    told(&stage, &words).await.unwrap_or_else(|why| panic!("{why}"));
+    stage.ready(HOME, "app.kubernetes.io/instance=plimsoll", 8).await;
+    let installed = objects(&told(&stage, &["get", "manifest", "plimsoll"]).await.expect("one"));
+
+    life::begin(&stage).await;
+    let yaml = small::deployment("single", 1, "100m", "64Mi");
+    small::create::<Deployment>(stage.bed.client(), SHOP, &yaml).await;
+    stage.usage.set_all(SHOP, "single-", "main", Use { cpu: 0.3, memory: 300 << 20 });
+    ready(&stage.bed, SHOP, "single", 1).await;
+    aged(&stage.bed, SHOP, "single", 6).await;
+    stage.apply(&wishes()).await;
+
+    let usual = tokio::task::spawn_blocking(|| templated(&["watermark.enabled=true"]));
+    let usual = usual.await.expect("no panic").expect("helm is there");
+    let usual: BTreeSet<_> = of_accounts(&usual)
+        .into_iter()
+        .flat_map(|(account, rights)| rights.into_iter().map(move |right| (account.clone(), right)))
+        .collect();
+    let given: usize = of_accounts(&installed)
+        .into_iter()
+        .map(|(account, rights)| {
+            let is_more = |right: &_| !usual.contains(&(account.clone(), Clone::clone(right)));
+            rights.into_iter().filter(is_more).count()
+        })
+        .sum();
+    // Scales of Deployments, and of Rollouts (two verbs), nodes (two verbs), the metric, and notes on VPAs.
+    assert_eq!(given, 1 + 2 + 2 + 1 + 1);
+    wait::often(
+        std::time::Duration::from_secs(1),
+        2 * wait::PATIENCE,
+        "all that these values give is used",
+        || async {
+            measure(&stage).await;
+            let why = is_done(&stage).await.err();
+            // The recommender is looked at as a whole: it needs less, too.
+            let unused: Vec<_> = unused(&stage, &installed)
+                .into_iter()
+                .filter(|one| one.0.ends_with("plimsoll-recommender") || !usual.contains(one))
+                .filter(|(_, right)| !NOT_LIVED.contains(&(&*right.resource, &*right.verb)))
+                .collect();
+            if why.is_none() && unused.is_empty() {
+                return Ok(());
+            }
+            let warned = stage.warnings(HOME, "app.kubernetes.io/instance=plimsoll").await;
+            Err(format!("{why:?}; {unused:#?}; {warned}"))
+        },
+    )
+    .await;
+
+    let said = tested(&stage).await;
+    assert_eq!(said.matches("Phase:          Succeeded").count(), 5 + 3, "{said}");
+    let hooks = objects(&told(&stage, &["get", "hooks", "plimsoll"]).await.expect("hooks"));
+    let unused_by_tests = unused(&stage, &hooks);
+    assert!(unused_by_tests.is_empty(), "{unused_by_tests:#?}");
+    let refused: Vec<_> =
+        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// What the recommender may do in any case, and has no reason to in this short life: `installed` has a longer one.
+const NOT_LIVED: [(&str, &str); 1] = [("verticalpodautoscalers", "get")];

@@ -1,0 +1,220 @@
+//! The original watermark controller's own chart and manifests, with its own definition and rights and nothing but the image
+//! replaced: our role leads, scales, tells of it, and answers the probes that it is asked.
+
+use std::{fs, path::Path, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{Event, Pod},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
+use serde_json::{Value, json};
+use xtask::parts;
+
+use super::{
+    rendered::{helm, kustomized_at, objects, of_kind},
+    stage::Stage,
+};
+use crate::support::{nodes::is_ready, not_run::not_run, objects as small, usage::Use, wait};
+
+const HOME: &str = "datadog";
+const SHOP: &str = "shop";
+const IMAGE: &str = "example.com/plimsoll/watermark";
+
+/// The chart without what it depends on: a definition of monitors, from a repository that nobody asks here.
+fn chart_of(module: &Path, folder: &Path) {
+    let source = module.join("chart/watermarkpodautoscaler");
+    let templates = folder.join("templates");
+    fs::create_dir(&templates).expect("writable");
+    for file in fs::read_dir(source.join("templates")).expect("the module has it") {
+        let file = file.expect("readable");
+        // Files of modules cannot be written to, and copies of them could not be either.
+        let text = fs::read(file.path()).expect("readable");
+        fs::write(templates.join(file.file_name()), text).expect("writable");
+    }
+    for name in ["Chart.yaml", "values.yaml"] {
+        let text = fs::read_to_string(source.join(name)).expect("readable");
+        let own = text.split("dependencies:").next().expect("a part");
+        fs::write(folder.join(name), if name == "Chart.yaml" { own } else { &text })
+            .expect("writable");
+    }
+}
+
+/// What the chart makes, with our image.
+fn charted(module: &Path) -> Option<Vec<Value>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    chart_of(module, folder.path());
+    let place = folder.path().display().to_string();
+    let home = format!("--namespace={HOME}");
+    let (repository, tag) = (format!("--set=image.repository={IMAGE}"), "--set=image.tag=1");
+    let words = ["template", "watermarkpodautoscaler", &place, &home, &repository, tag];
+    let text = helm(&words)?.unwrap_or_else(|why| panic!("{why}"));
+    let mut all = objects(&text);
+    // As `helm install` does.
+    for object in &mut all {
+        let is_of_cluster = object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("Cluster") || kind == "CustomResourceDefinition");
+        if !is_of_cluster && object["metadata"]["namespace"].is_null() {
+            object["metadata"]["namespace"] = json!(HOME);
+        }
+    }
+    Some(all)
+}
+
+/// What its folder for kustomize makes, with our image.
+fn built(module: &Path) -> Option<Vec<Value>> {
+    let mut all = kustomized_at(&module.join("config/default"))?;
+    // The folder has the right to read metrics in a file that nothing refers to, for an account that has another name once the
+    // folder's prefix is before it: without both being put right, the original cannot read metrics either.
+    let more = fs::read_to_string(module.join("config/rbac/api_resource_rbac.yaml"));
+    let mut more = objects(&more.expect("the module has it"));
+    let account = of_kind(&all, "ServiceAccount")[0]["metadata"]["name"].clone();
+    for binding in more.iter_mut().filter(|object| object["kind"] == "ClusterRoleBinding") {
+        binding["subjects"][0]["name"] = account.clone();
+    }
+    all.extend(more);
+    for object in all.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{IMAGE}:1"));
+    }
+    Some(all)
+}
+
+/// An object as somebody has it who uses the original: with its finalizer, its selector and its status.
+fn web() -> Value {
+    json!({
+        "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+        "metadata": {
+            "name": "web", "namespace": SHOP,
+            "finalizers": ["finalizer.watermarkpodautoscaler.datadoghq.com"],
+        },
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1, "maxReplicas": 4, "algorithm": "absolute", "tolerance": "10m",
+            "scaleUpLimitFactor": "100", "scaleDownLimitFactor": "50",
+            "upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 300,
+            "metrics": [{"type": "External", "external": {
+                "metricName": "requests", "metricSelector": {"matchLabels": {"app": "web"}},
+                "lowWatermark": "50", "highWatermark": "100",
+            }}],
+        },
+    })
+}
+
+/// Puts these manifests into a cluster, and has the role do its work in it.
+async fn lives(made: fn(&Path) -> Option<Vec<Value>>) {
+    let found = tokio::task::spawn_blocking(move || {
+        let module = parts::watermark_manifests()?;
+        parts::helm()?;
+        parts::kustomize()?;
+        anyhow::Ok(made(&module).expect("its tool is there"))
+    });
+    let manifests = match found.await.expect("no panic") {
+        Ok(manifests) => manifests,
+        Err(why) => return not_run(format!("{why:#}")),
+    };
+    let Some(stage) = Stage::set(&[]).await else { return };
+    let client = stage.bed.client();
+    for name in [HOME, SHOP] {
+        stage.restrict_if(name, false).await;
+    }
+    // What a mounted token says of the pod's namespace is said by a variable: nodes of tests mount nothing.
+    let more =
+        [("PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAMESPACE", HOME), ("PLIMSOLL_FLAG_PERIOD", "1s")];
+    stage.run(HOME, "watermarkpodautoscaler", "watermark", &more);
+    let yaml = small::deployment("web", 2, "100m", "64Mi");
+    small::create::<Deployment>(client.clone(), SHOP, &yaml).await;
+    stage.bed.nodes().pods(SHOP, "web", 2, "are ready", is_ready).await;
+    stage.usage.set_all(SHOP, "web-", "main", Use { cpu: 0.1, memory: 64 << 20 });
+    stage.usage.set_external(SHOP, "requests", &[("app", "web")], 10_000.0);
+    let (first, rest): (Vec<Value>, Vec<Value>) =
+        manifests.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
+    assert_eq!((first.len(), of_kind(&rest, "Deployment").len()), (1, 1));
+    stage.apply(&first).await;
+    stage.apply(&[web()]).await;
+    stage.apply(&rest).await;
+
+    let (wpas, name) = super::stage::api(&client, &web());
+    let deployments = Api::<Deployment>::namespaced(client.clone(), SHOP);
+    let events = Api::<Event>::namespaced(client.clone(), SHOP);
+    let leases = Api::<Lease>::namespaced(client.clone(), HOME);
+    let settled = |object: &DynamicObject| -> Result<(), String> {
+        let status = &object.data["status"];
+        let is_settled = status["desiredReplicas"] == 4 && status["currentReplicas"] == 4;
+        let is_free = object.finalizers().is_empty();
+        if is_settled && is_free { Ok(()) } else { Err(format!("{is_free} {status}")) }
+    };
+    wait::until_ok("it leads, has scaled, and told of it", || async {
+        let lease = leases.get("watermarkpodautoscaler-lock").await;
+        let holder = lease.map_err(|why| why.to_string())?.spec.and_then(|it| it.holder_identity);
+        let scale = deployments.get_scale("web").await.map_err(|why| why.to_string())?;
+        let told = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
+        let is_told = told.items.iter().any(|event| {
+            event.involved_object.kind.as_deref() == Some("WatermarkPodAutoscaler")
+                && event.reason.as_deref() == Some("Scaling")
+        });
+        settled(&wpas.get(&name).await.map_err(|why| why.to_string())?)?;
+        let replicas = scale.spec.and_then(|spec| spec.replicas);
+        if replicas == Some(4) && holder.is_some() && is_told {
+            return Ok(());
+        }
+        Err(format!("{replicas:?} {holder:?} {is_told}"))
+    })
+    .await;
+
+    // Fields that the original's definition does not know are left out by the server: they are no news a second later. The
+    // window for more is over by then.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let before = wpas.get(&name).await.expect("readable");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let after = wpas.get(&name).await.expect("readable");
+    assert_eq!(before.resource_version(), after.resource_version(), "{:#}", after.data["status"]);
+
+    let pods = Api::<Pod>::namespaced(client.clone(), HOME);
+    let found = pods.list(&ListParams::default()).await.expect("readable").items;
+    assert_eq!(found.len(), 1);
+    let container = &found[0].spec.as_ref().expect("a spec").containers[0];
+    assert_eq!(container.command, None, "the image says what is run");
+    let probe = container.liveness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+    let probe = probe.expect("it is asked whether it lives");
+    let path = probe.path.clone().unwrap_or_default();
+    stage.get(&found[0], container, &probe.port, &path).await.expect("it lives");
+    let port = k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(8383);
+    let page = stage.get(&found[0], container, &port, "/metrics").await.expect("it is served");
+    let line = |family: &str| {
+        let of = |line: &&str| line.starts_with(family) && line.contains(r#"wpa_name="web""#);
+        page.lines().filter(of).count()
+    };
+    for family in ["wpa_controller_value{", "wpa_controller_replicas_scaling_proposal{"] {
+        assert!(line(family) > 0, "no {family} in\n{page}");
+    }
+    let refused: Vec<_> =
+        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+
+    // Whoever goes back finds an object that nothing of ours hangs on.
+    stage.delete(&rest).await;
+    wait::until("the role is gone", || async {
+        pods.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
+    })
+    .await;
+    wpas.delete(&name, &kube::api::DeleteParams::default()).await.expect("it is there");
+    wait::until("its object goes at once", || async {
+        wpas.get_opt(&name).await.ok()?.is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_originals_chart_runs_our_watermark_role_with_nothing_but_the_image_replaced() {
+    lives(charted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_originals_manifests_for_kustomize_run_our_watermark_role_likewise() {
+    lives(built).await;
+}
