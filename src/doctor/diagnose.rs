@@ -38,7 +38,7 @@ pub fn diagnose(facts: Facts) -> Report {
         findings.extend(history(&facts, reaches));
     }
     findings.extend(recorded(&facts));
-    findings.extend(cost(&facts));
+    findings.extend(cost(&facts, reaches));
     let (comparison, finding) = compare(&facts.beside);
     findings.extend(facts.has(Stage::Comparison).then_some(finding));
     Report {

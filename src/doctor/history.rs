@@ -72,8 +72,8 @@ pub(super) fn history(facts: &Facts, reaches: Option<Duration>) -> Vec<Finding> 
     findings
 }
 
-/// What history costs, as far as it was tried.
-pub(super) fn cost(facts: &Facts) -> Option<Finding> {
+/// What history costs, as far as it was tried; it goes back so far.
+pub(super) fn cost(facts: &Facts, reaches: Option<Duration>) -> Option<Finding> {
     let Trial { whose, queries, failure } = facts.trial.as_ref()?;
     let told =
         |code, level, message: String| finding(Topic::History, code, level, message, queries);
@@ -102,6 +102,11 @@ pub(super) fn cost(facts: &Facts) -> Option<Finding> {
         grouped(&points.to_string()),
         grouped(&sum(|query| query.series).to_string()),
     );
+    // A server that has just begun to scrape: the latest minutes are left to what is seen live.
+    if points == 0 && reaches == Some(Duration::ZERO) {
+        let message = format!("{share}: nothing comes out of them yet, history begins just now.");
+        return Some(told("history_young", Level::Warning, message));
+    }
     if points == 0 {
         let message = format!("{share}: nothing comes out of them, though there are series.");
         return Some(told("history_empty", Level::Problem, message));
@@ -158,10 +163,15 @@ mod tests {
             let mut facts = facts(&[]);
             let failure = failure.map(str::to_owned);
             facts.trial = Some(Trial { whose: "namespace shop".to_owned(), queries, failure });
-            let finding = cost(&facts).expect("it is told");
+            let finding = cost(&facts, None).expect("it is told");
             assert_eq!(finding.code, code);
             assert!(finding.message.contains(words), "{}", finding.message);
         }
-        assert_eq!(cost(&facts(&[])), None);
+        assert_eq!(cost(&facts(&[]), None), None);
+        let mut young = facts(&[(0, 5), (24, 0)]);
+        let (whose, queries) = ("namespace shop".to_owned(), vec![query(0, None)]);
+        young.trial = Some(Trial { whose, queries, failure: None });
+        let finding = cost(&young, reach(&young)).expect("it is told");
+        assert_eq!((&*finding.code, finding.level), ("history_young", Level::Warning));
     }
 }

@@ -24,7 +24,7 @@ const NAMES: [(&str, &str); 5] = [
     ("/updater", "updater"),
     ("/admission-controller", "admission-controller"),
     ("/manager", "watermark"),
-    ("/usr/local/bin/plimsoll", "<COMMAND>"),
+    ("/usr/local/bin/plimsoll", "[OPTIONS] <COMMAND>"),
 ];
 
 /// What the stage `build` says: its environment, and its last command.
