@@ -43,6 +43,6 @@ pub use traffic::Traffic;
 pub use updater::{PassTotals, Sized as UpdatedVpa, Tally, UpdaterMetrics};
 pub use value::{Counter, Gauge, Histogram};
 pub use watermark::{
-    LifecycleRow, RecommenderCall, Restrictions, Returned, SourceRow, WatermarkMetrics,
+    LifecycleRow, LookStep, RecommenderCall, Restrictions, Returned, SourceRow, WatermarkMetrics,
     WatermarkObjects, WatermarkRow, Watermarks, client_label,
 };

@@ -71,6 +71,13 @@ const LATENESS: Definition = histogram(
 )
 .labels(&[], "1 of 26")
 .unit("seconds");
+const STEPS: Definition = histogram(
+    "plimsoll_watermark_step_seconds",
+    "How long each step of a look at an object takes.",
+    STEP_SECONDS,
+)
+.labels(&["step"], "5 of 26")
+.unit("seconds");
 const ANSWERS: Definition = counter(
     "plimsoll_metric_outcomes_total",
     "Answers about metrics of WatermarkPodAutoscalers by source: ok, or why nothing is known.",
@@ -106,6 +113,37 @@ impl Returned {
     }
 }
 
+/// What a look at an object is made of, as far as it waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LookStep {
+    /// Whether a monitor or an alert lets it be.
+    Gates,
+    /// How many replicas there are.
+    Scale,
+    /// Which pods there are.
+    Pods,
+    /// What is measured.
+    Metrics,
+    /// The change, and what is told of it.
+    Write,
+}
+
+impl LookStep {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Gates, Self::Scale, Self::Pods, Self::Metrics, Self::Write];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Gates => "gates",
+            Self::Scale => "scale",
+            Self::Pods => "pods",
+            Self::Metrics => "metrics",
+            Self::Write => "write",
+        }
+    }
+}
+
 /// What a watermark controller tells of itself.
 #[derive(Clone, Debug)]
 pub struct WatermarkMetrics {
@@ -117,6 +155,7 @@ pub struct WatermarkMetrics {
     depth: Arc<Gauge>,
     reconciles: Arc<Family<Counter, 1>>,
     lateness: Arc<Histogram>,
+    steps: Arc<Family<Histogram, 1>>,
     answers: Arc<Family<Counter, 2>>,
     calls: Calls,
 }
@@ -128,6 +167,10 @@ impl WatermarkMetrics {
         for returned in Returned::ALL {
             results.with([CONTROLLER, returned.word()]);
         }
+        let steps: Arc<Family<Histogram, 1>> = registry.family(STEPS, LookStep::ALL.len());
+        for step in LookStep::ALL {
+            steps.with([step.word()]);
+        }
         Self {
             results,
             errors: registry.family(ERRORS, 1).with([CONTROLLER]),
@@ -137,6 +180,7 @@ impl WatermarkMetrics {
             depth: registry.family(DEPTH, 1).with([CONTROLLER, CONTROLLER]),
             reconciles: registry.family(RECONCILES, 32),
             lateness: registry.histogram(LATENESS),
+            steps,
             answers: registry.family(ANSWERS, 64),
             calls: Calls::new(registry),
         }
@@ -167,6 +211,11 @@ impl WatermarkMetrics {
             self.errors.increment();
         }
         self.reconciles.with([outcome]).increment();
+    }
+
+    /// A step of a look took so long.
+    pub fn step(&self, step: LookStep, took: Duration) {
+        self.steps.with([step.word()]).observe(took.as_secs_f64());
     }
 
     /// A source (`external`, `resource`, ...) has answered, or there is a reason why nothing is known.

@@ -14,6 +14,7 @@ use crate::{
     act::Unwritten,
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::Compat,
+    metrics::LookStep,
     observe::scale::FreshScale,
     watermark::{
         Decision, Memory, Question, Readiness, Rules, Scale, Setting, Source,
@@ -57,10 +58,14 @@ impl Role {
         loop {
             let told = sight.told();
             let scale = Scale { wanted: told.wanted, current: told.current };
-            let pods = self.pods_of(key, seat, filled, told).await;
+            let looking = self.pods_of(key, seat, filled, told);
+            let pods = self.timed(LookStep::Pods, looking).await;
             let sources = match blocked {
                 Some(_) => Vec::new(),
-                None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
+                None => {
+                    let asking = self.ask(key, seat, filled, &rules, scale, &readiness, &pods);
+                    self.timed(LookStep::Metrics, asking).await
+                }
             };
             let oldest = self.config.oldest_value.map(|age| now.earlier(age));
             let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
@@ -91,7 +96,8 @@ impl Role {
             shown.decision(&decision, &rules, fixes);
             let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
             seat.failures = 0;
-            self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await;
+            let doing = self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown);
+            self.timed(LookStep::Write, doing).await;
             return (outcome, Next::Period);
         }
     }

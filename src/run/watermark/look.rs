@@ -1,6 +1,6 @@
 //! One look at one object, from what it asks for to what is done about it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
@@ -12,6 +12,7 @@ use crate::{
     act::Part,
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Compat,
+    metrics::LookStep,
     observe::scale::Unscaled,
     watermark::{
         attributes,
@@ -105,14 +106,15 @@ impl Role {
             return ("invalid", Next::Change);
         }
         self.read_options(seat, filled, now).await;
-        let blocked = self.ask_gates(key, seat, shown, now).await;
+        let asking = self.ask_gates(key, seat, shown, now);
+        let blocked = self.timed(LookStep::Gates, asking).await;
         if let Some(Blocked { pause, .. }) = &blocked
             && self.config.compat == Compat::Upstream
         {
             return ("blocked", Next::After(*pause));
         }
         let of = self.target(&key.namespace, &filled.scale_target_ref);
-        let scale = match self.scale(seat, of).await {
+        let scale = match self.timed(LookStep::Scale, self.scale(seat, of)).await {
             Ok(scale) => scale,
             Err(why) => return self.without_scale(seat, &why, now).await,
         };
@@ -124,6 +126,14 @@ impl Role {
             Some(pause) => ("blocked", Next::After(pause.min(self.config.period))),
             None => came,
         }
+    }
+
+    /// Does what a step takes, and counts how long it does.
+    pub(super) async fn timed<T>(&self, step: LookStep, work: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        let done = work.await;
+        self.metrics.step(step, begun.elapsed());
+        done
     }
 
     pub(super) async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {

@@ -136,14 +136,15 @@ fn loops() -> Row {
             duration(
                 "Watermark: duration of a look",
                 "How long a look at a WatermarkPodAutoscaler took, from its turn to the last \
-                 write: half of them, and all but one in a hundred. Slow metrics make slow \
-                 looks.",
+                 write: half of them, and all but one in a hundred; and each of its steps, on \
+                 average. Slow metrics make slow looks.",
             )
             .ask(over_time(
                 &quantile("0.5", "controller_runtime_reconcile_time_seconds"),
                 "half of them",
             ))
-            .ask(over_time(&quantile("0.99", "controller_runtime_reconcile_time_seconds"), "99 %")),
+            .ask(over_time(&quantile("0.99", "controller_runtime_reconcile_time_seconds"), "99 %"))
+            .ask(over_time(&mean("plimsoll_watermark_step_seconds", "step"), "{{step}}")),
         ],
     )
 }
