@@ -161,6 +161,11 @@ impl Stage {
     /// Until the updater has seen that the recommender lives: it looks every ten seconds of the machine's own clock, and
     /// has to see a change.
     pub async fn settle(&mut self) {
+        // Its certificates are made in the machine's own time.
+        wait::until("the webhook is registered", || async {
+            self.page().await.contains("\nplimsoll_webhook_registered 1\n").then_some(())
+        })
+        .await;
         for _ in 0..2 {
             self.step().await;
             tokio::time::sleep(Duration::from_secs(11)).await;

@@ -122,7 +122,7 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
         format!(r#"max({family}{{@vpa, container=~"$container", resource="{resource}"}})"#)
     };
     // In the first hours it is orders of magnitude above all else, which would be a line along the bottom.
-    let upper_bound = format!("{} < 10 * {}", figure("plimsoll_high"), figure("plimsoll_target"));
+    let upper_bound = format!("{} < 5 * {}", figure("plimsoll_high"), figure("plimsoll_target"));
     let mut bound = line("light-blue", 1);
     bound.push(("custom.lineInterpolation", json!("stepAfter")));
     let mut upper = bound.clone();
@@ -156,7 +156,7 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
 const ABOUT_LINES: &str = "Use is the largest of late over all pods; the request is what pods have. While it lies within the \
      bounds, a pod is left alone until it is old or the difference is large; outside, it is changed as soon as nothing holds \
      that back. Where the target lies apart from what it would be without limits, something caps it: the reasons are below. \
-     While little is known of a workload, its upper bound is very large: it is drawn from where it is less than ten times the \
+     While little is known of a workload, its upper bound is very large: it is drawn from where it is less than five times the \
      target.";
 
 fn container() -> Row {

@@ -128,10 +128,16 @@ impl Drawn {
             return;
         };
         let opacity = self.field.number("custom.fillOpacity").unwrap_or(0.0) / 100.0;
-        for (upper, lower) in self.pieces(plot, axes).iter().zip(other.pieces(plot, axes)) {
-            let there = upper.iter().map(|[_, high]| *high);
-            let back = lower.iter().rev().map(|[_, high]| *high);
-            svg.shape(&there.chain(back).collect::<Vec<_>>(), &self.color, opacity);
+        let lower = other.pieces(plot, axes);
+        for upper in self.pieces(plot, axes) {
+            let there: Vec<(f64, f64)> = upper.iter().map(|[_, high]| *high).collect();
+            // Only as far as there are both lines.
+            let (Some(first), Some(last)) = (there.first(), there.last()) else { continue };
+            let span = first.0..=last.0;
+            let points = lower.iter().flatten().map(|[_, high]| *high);
+            let mut back: Vec<_> = points.filter(|(x, _)| span.contains(x)).collect();
+            back.reverse();
+            svg.shape(&[there, back].concat(), &self.color, opacity);
         }
     }
 
