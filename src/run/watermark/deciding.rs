@@ -1,5 +1,7 @@
 //! From a scale that was just read to a decision, and from that to what is written.
 
+use std::time::Instant;
+
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 
@@ -58,15 +60,17 @@ impl Role {
         loop {
             let told = sight.told();
             let scale = Scale { wanted: told.wanted, current: told.current };
-            let looking = self.pods_of(key, seat, filled, told);
-            let pods = self.timed(LookStep::Pods, looking).await;
+            let begun = Instant::now();
+            let pods = self.pods_of(key, seat, filled, told).await;
+            self.metrics.step(LookStep::Pods, begun.elapsed());
+            let begun = Instant::now();
             let sources = match blocked {
                 Some(_) => Vec::new(),
-                None => {
-                    let asking = self.ask(key, seat, filled, &rules, scale, &readiness, &pods);
-                    self.timed(LookStep::Metrics, asking).await
-                }
+                None => self.ask(key, seat, filled, &rules, scale, &readiness, &pods).await,
             };
+            if blocked.is_none() {
+                self.metrics.step(LookStep::Metrics, begun.elapsed());
+            }
             let oldest = self.config.oldest_value.map(|age| now.earlier(age));
             let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
             let settled = match self.config.compat {
@@ -96,8 +100,9 @@ impl Role {
             shown.decision(&decision, &rules, fixes);
             let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
             seat.failures = 0;
-            let doing = self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown);
-            self.timed(LookStep::Write, doing).await;
+            let begun = Instant::now();
+            self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await;
+            self.metrics.step(LookStep::Write, begun.elapsed());
             return (outcome, Next::Period);
         }
     }

@@ -106,15 +106,19 @@ impl Role {
             return ("invalid", Next::Change);
         }
         self.read_options(seat, filled, now).await;
-        let asking = self.ask_gates(key, seat, shown, now);
-        let blocked = self.timed(LookStep::Gates, asking).await;
+        let begun = Instant::now();
+        let blocked = self.ask_gates(key, seat, shown, now).await;
+        self.metrics.step(LookStep::Gates, begun.elapsed());
         if let Some(Blocked { pause, .. }) = &blocked
             && self.config.compat == Compat::Upstream
         {
             return ("blocked", Next::After(*pause));
         }
         let of = self.target(&key.namespace, &filled.scale_target_ref);
-        let scale = match self.timed(LookStep::Scale, self.scale(seat, of)).await {
+        let begun = Instant::now();
+        let scale = self.scale(seat, of).await;
+        self.metrics.step(LookStep::Scale, begun.elapsed());
+        let scale = match scale {
             Ok(scale) => scale,
             Err(why) => return self.without_scale(seat, &why, now).await,
         };
@@ -126,14 +130,6 @@ impl Role {
             Some(pause) => ("blocked", Next::After(pause.min(self.config.period))),
             None => came,
         }
-    }
-
-    /// Does what a step takes, and counts how long it does.
-    pub(super) async fn timed<T>(&self, step: LookStep, work: impl Future<Output = T>) -> T {
-        let begun = Instant::now();
-        let done = work.await;
-        self.metrics.step(step, begun.elapsed());
-        done
     }
 
     pub(super) async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
