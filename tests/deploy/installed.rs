@@ -148,7 +148,11 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     .await;
 }
 
-/// Rights of the release's accounts that nobody has made use of.
+/// The right that is made use of only where somebody else writes to a pod between a resize and the note of it: most lives have
+/// such a moment, and no life has it for sure on a busy machine. `updater::rights` tries it.
+const BY_CHANCE: (&str, &str) = ("pods", "get");
+
+/// Rights of the release's accounts that nobody has made use of, but for that.
 pub fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)> {
     let requests = stage.audit.requests();
     let mut unused = Vec::new();
@@ -156,7 +160,9 @@ pub fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Ri
         for right in rights {
             let is_used =
                 requests.iter().any(|request| request.account == account && right.allows(request));
-            if !is_used {
+            let is_by_chance = account.ends_with("plimsoll-updater")
+                && BY_CHANCE == (&*right.resource, &*right.verb);
+            if !is_used && !is_by_chance {
                 unused.push((account.clone(), right));
             }
         }
