@@ -48,7 +48,7 @@ async fn answers(release: Release) {
         ("overview", "Memory that can be saved", 4.5e9),
         ("overview", "Oldest data", 42.0),
         ("vertical", "Pods", 3.0),
-        ("vertical", "CPU, in cores", 2.0),
+        ("vertical", "CPU, in cores", 2.4),
         ("watermark", "From fewest to most", 0.25),
         ("watermark", "Value between its marks", 126.0),
         ("watermark", "All metrics: from the low mark to the high mark", 0.5),

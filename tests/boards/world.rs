@@ -92,7 +92,7 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
         "plimsoll_high" if is_wpa => 120.0,
         "plimsoll_value" if is_wpa => 105.0,
         "plimsoll_low" => 0.25 * scale,
-        "plimsoll_high" => 2.0 * scale,
+        "plimsoll_high" => 2.4 * scale,
         "plimsoll_value" => 0.4 * scale,
         "plimsoll_proposal" => 0.6 * scale,
         "plimsoll_replicas" => 3.0,
