@@ -46,16 +46,15 @@ impl Reading {
             return known;
         }
         let rule = Rule::new("list", "autoscaling", "horizontalpodautoscalers");
-        let verdict = act::may(client, std::slice::from_ref(&rule)).await.pop();
-        if verdict == Some(Verdict::Denied) {
-            tracing::info!(%rule, "HorizontalPodAutoscalers beside VPAs are not looked at without this rule");
-            self.note(false);
-            return false;
+        match act::may(client, std::slice::from_ref(&rule)).await.pop() {
+            Some(Verdict::Allowed) => self.note(true),
+            Some(Verdict::Denied) => {
+                tracing::info!(%rule, "HorizontalPodAutoscalers beside VPAs are not looked at without this rule");
+                self.note(false);
+            }
+            Some(Verdict::Unknown(_)) | None => {}
         }
-        if verdict == Some(Verdict::Allowed) {
-            self.note(true);
-        }
-        verdict.is_some_and(|verdict| verdict.is_allowed())
+        self.of_late().unwrap_or(false)
     }
 }
 
