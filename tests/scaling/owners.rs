@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, object};
 use crate::{
-    support::{nodes::is_ready, not_run::not_run, wait},
+    support::{nodes::is_ready, wait},
     updater::stage::pods,
 };
 
@@ -84,11 +84,7 @@ async fn replica_set(stage: &Stage, name: &str, owner: Value) {
 }
 
 async fn stage(name: &str, flags: &[&str]) -> Option<Stage> {
-    let stage = Stage::new(name, flags).await;
-    let Some(stage) = stage else {
-        not_run("a whole control plane");
-        return None;
-    };
+    let stage = Stage::new(name, flags).await?;
     define(&stage).await;
     let uid = fleet(&stage).await;
     let owner = |kind: &str, name: &str, uid: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "name": name, "uid": uid, "controller": true});

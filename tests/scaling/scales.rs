@@ -12,7 +12,6 @@ use serde_json::json;
 
 use super::stage::{Stage, begin_as, object};
 use crate::support::{
-    not_run::not_run,
     proxy::{Proxy, hang, pass},
     wait,
 };
@@ -22,10 +21,7 @@ const ALONE: &str = "--enable-leader-election=false";
 /// A stage whose role goes through a proxy, on which no watch of Deployments begins while `deaf` is set.
 async fn stage(name: &str, deaf: &Arc<AtomicBool>, flags: &[&str]) -> Option<(Stage, Proxy)> {
     let all: Vec<&str> = flags.iter().copied().chain([ALONE]).collect();
-    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new(name, &all).await else {
-        not_run("a whole control plane");
-        return None;
-    };
+    let Stage { bed, usage, namespace, clock, role } = Stage::new(name, &all).await?;
     role.stop().await;
     let deaf = Arc::clone(deaf);
     let proxy = Proxy::start(bed.client(), move |method, path| {

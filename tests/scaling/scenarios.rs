@@ -3,19 +3,10 @@
 use serde_json::json;
 
 use super::stage::{Stage, object};
-use crate::support::not_run::not_run;
-
-async fn stage(name: &str, flags: &[&str]) -> Option<Stage> {
-    let stage = Stage::new(name, flags).await;
-    if stage.is_none() {
-        not_run("a whole control plane");
-    }
-    stage
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_the_marks_nothing_is_scaled_for_an_hour() {
-    let Some(stage) = stage("bounds", &[]).await else { return };
+    let Some(stage) = Stage::new("bounds", &[]).await else { return };
     stage.deployment("web", 3).await;
     stage.metric("web", 75.0);
     stage.create(&object("web", json!({}))).await;
@@ -39,7 +30,7 @@ async fn between_the_marks_nothing_is_scaled_for_an_hour() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_step_is_larger_than_its_percentage() {
-    let Some(stage) = stage("velocity", &[]).await else { return };
+    let Some(stage) = Stage::new("velocity", &[]).await else { return };
     for (name, percent, up, down) in [("thirty", "30", 13, 7), ("less", "29", 12, 8)] {
         stage.deployment(name, 10).await;
         stage.metric(name, 1_000.0);
@@ -72,7 +63,7 @@ async fn no_step_is_larger_than_its_percentage() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn during_a_window_a_proposal_is_ignored_and_the_time_left_runs_down() {
-    let Some(stage) = stage("cooldown", &[]).await else { return };
+    let Some(stage) = Stage::new("cooldown", &[]).await else { return };
     stage.deployment("web", 4).await;
     stage.metric("web", 150.0);
     stage.create(&object("web", json!({}))).await;
@@ -106,7 +97,7 @@ async fn during_a_window_a_proposal_is_ignored_and_the_time_left_runs_down() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bands_go_before_speed_and_that_before_windows_and_bounds_win_over_all() {
-    let Some(stage) = stage("precedence", &[]).await else { return };
+    let Some(stage) = Stage::new("precedence", &[]).await else { return };
     stage.deployment("web", 4).await;
     // Within the band nothing is asked for, though speed and windows would let it be.
     stage.metric("web", 99.0);

@@ -18,7 +18,10 @@ use serde_json::{Value, json};
 
 use crate::{
     storage::objects::defined,
-    support::{Bed, clock::wall_now, fetch::fetch, nodes::is_ready, objects, usage::Usage, wait},
+    support::{
+        Bed, clock::wall_now, fetch::fetch, nodes::is_ready, not_run::not_run, objects,
+        usage::Usage, wait,
+    },
     updater::stage::pods,
 };
 
@@ -55,9 +58,12 @@ pub fn object(name: &str, fields: Value) -> Value {
 }
 
 impl Stage {
-    /// Starts a role with these flags.
+    /// Starts a role with these flags. `None` after noting why there is none.
     pub async fn new(name: &str, flags: &[&str]) -> Option<Self> {
-        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
+            not_run("a whole control plane");
+            return None;
+        };
         defined(&bed).await;
         bed.nodes().add("node", "64", "256Gi").await;
         let namespace = bed.namespace(name).await;
