@@ -73,16 +73,7 @@ async fn prometheus_scrapes_the_series_of_the_pods_of_a_bed() {
     objects::create::<Deployment>(bed.client(), &namespace, &web).await;
     bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
     usage.set_all(&namespace, "web-", "main", Use { cpu: 2.0, memory: 300 * MEBIBYTE });
-    let target = |job: &str, path: &str| Target {
-        job: job.to_owned(),
-        scheme: "https",
-        address: usage.address(),
-        path: path.to_owned(),
-        labels: Vec::new(),
-        honor_labels: true,
-    };
-    let targets =
-        [target("cadvisor", "/metrics/cadvisor"), target("kube-state", "/metrics/kube-state")];
+    let targets = Target::of_usage(&usage, "cadvisor");
     let Some(server) = Prometheus::start(Release::Three, None, &targets).await else { return };
 
     for (expression, expected) in [

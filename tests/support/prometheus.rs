@@ -17,6 +17,7 @@ use super::fetch::fetch;
 use super::keeper::{Keeper, State};
 use super::not_run::not_run;
 use super::ports::Port;
+use super::usage::Usage;
 use super::wait;
 
 /// Where queries are written down.
@@ -46,6 +47,24 @@ pub struct Target {
     pub labels: Vec<(&'static str, String)>,
     /// Whether a series keeps its own label where the target has one of the same name.
     pub honor_labels: bool,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// What a kubelet and kube-state-metrics tell of the pods of a bed, the first under this job.
+    pub fn of_usage(usage: &Usage, kubelet: &str) -> [Self; 2] {
+        [(kubelet, "/metrics/cadvisor"), ("kube-state", "/metrics/kube-state")].map(
+            |(job, path)| Self {
+                job: job.to_owned(),
+                scheme: "https",
+                address: usage.address(),
+                path: path.to_owned(),
+                labels: Vec::new(),
+                honor_labels: true,
+            },
+        )
+    }
 }
 
 // === impl Prometheus ===

@@ -31,16 +31,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
     usage.set_all(&namespace, "web-", "main", Use { cpu: 2.0, memory: 300 * MEBIBYTE });
     usage.fault(Api::Resource, Some(Fault::Status(503)));
-    let target = |job: &str, path: &str| Target {
-        job: job.to_owned(),
-        scheme: "https",
-        address: usage.address(),
-        path: path.to_owned(),
-        labels: Vec::new(),
-        honor_labels: true,
-    };
-    let targets =
-        [target("kubelet", "/metrics/cadvisor"), target("kube-state", "/metrics/kube-state")];
+    let targets = Target::of_usage(&usage, "kubelet");
     let Some(server) = Prometheus::start(Release::Three, None, &targets).await else { return };
 
     let address = format!("--prometheus-address={}", server.url());
