@@ -12,9 +12,6 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
 /// In the order in which they are evaluated.
 const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 
-/// So long something may wait that is not there yet: roles have just begun, and read what there is.
-const BEGINNING: Duration = Duration::from_mins(4);
-
 /// An alert within a time of the day, and whether it fires then or only waits.
 pub struct Expected {
     alert: &'static str,
@@ -22,7 +19,7 @@ pub struct Expected {
     /// After the day began.
     from: Duration,
     to: Duration,
-    /// How far from its ends nobody looks.
+    /// Nearer than this to its ends nobody looks.
     leeway: Duration,
 }
 
@@ -35,8 +32,8 @@ impl Expected {
     /// It waits from the first of these scrapes to the one before the other. One later or earlier is as good: each object
     /// has a place of its own within a period.
     pub fn waits(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
-        let leeway = Duration::try_from(SCRAPE).expect("forward");
-        Self { alert, is_firing: false, from, to, leeway }
+        let scrape = Duration::try_from(SCRAPE).expect("forward");
+        Self { alert, is_firing: false, from, to, leeway: 2 * scrape }
     }
 
     /// It waits so long, and then fires.
@@ -50,7 +47,7 @@ impl Expected {
     }
 
     fn is_near(&self, at: Duration) -> bool {
-        let near = |end: Duration| !self.leeway.is_zero() && at.abs_diff(end) <= self.leeway;
+        let near = |end: Duration| at.abs_diff(end) < self.leeway;
         near(self.from) || near(self.to)
     }
 }
@@ -90,9 +87,7 @@ fn trial(day: &Day, expected: &[Expected]) -> Value {
                 .collect();
             queries.push(query(&format!("alertname={alert:?}"), at, &samples));
         }
-        if at >= BEGINNING {
-            queries.push(query(&others, at, &[]));
-        }
+        queries.push(query(&others, at, &[]));
     }
     json!({
         "rule_files": FILES.map(|file| format!("{FOLDER}/{file}")),

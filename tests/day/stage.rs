@@ -161,9 +161,12 @@ impl Stage {
     /// Until the updater has seen that the recommender lives: it looks every ten seconds of the machine's own clock, and
     /// has to see a change.
     pub async fn settle(&mut self) {
-        // Its certificates are made in the machine's own time.
-        wait::until("the webhook is registered", || async {
-            self.page().await.contains("\nplimsoll_webhook_registered 1\n").then_some(())
+        // Certificates are made, and watches begin, in the machine's own time.
+        wait::until("the webhook is registered, and watches have told of everything", || async {
+            let page = self.page().await;
+            let is_registered = page.contains("\nplimsoll_webhook_registered 1\n");
+            let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
+            (is_registered && feeds.all(|line| line.ends_with(" 1"))).then_some(())
         })
         .await;
         for _ in 0..2 {
@@ -225,7 +228,8 @@ impl Stage {
                 .filter(|line| line.starts_with("plimsoll_feed_objects{feed=\"pods\""))
                 .filter_map(|line| line.rsplit_once(' ')?.1.parse::<i32>().ok());
             let told: Vec<i32> = told.collect();
-            if usize::try_from(wanted) == Ok(found) && told.iter().all(|told| *told == wanted) {
+            let is_told = !told.is_empty() && told.iter().all(|told| *told == wanted);
+            if usize::try_from(wanted) == Ok(found) && is_told {
                 return Ok(());
             }
             Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))
