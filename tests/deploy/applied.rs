@@ -188,7 +188,6 @@ async fn go(stage: &Stage, installed: &[Value], before: &BTreeSet<String>) {
         if more.is_empty() { Ok(()) } else { Err(format!("{more:#?}")) }
     })
     .await;
-    // Whoever was still up has made nothing anew.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    // Nobody is up any more who could have made something anew after it was looked for.
     assert_eq!(more().await, BTreeSet::new());
 }

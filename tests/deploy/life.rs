@@ -24,22 +24,23 @@ use crate::{
 /// Where it takes place.
 pub const SHOP: &str = "shop";
 
+/// A VPA that asks for more than what pods ask for, so that nobody has to wait for history.
+pub fn vpa(name: &str, kind: &str, api: &str, mode: &str) -> Value {
+    json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "targetRef": {"apiVersion": api, "kind": kind, "name": name},
+            "updatePolicy": {"updateMode": mode},
+            "resourcePolicy": {"containerPolicies": [
+                {"containerName": "*", "minAllowed": {"cpu": "250m"}},
+            ]},
+        },
+    })
+}
+
 /// Whatever is there from the beginning.
 fn beginning() -> Vec<Value> {
-    let vpa = |name: &str, kind: &str, api: &str, mode: &str| {
-        json!({
-            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
-            "metadata": {"name": name, "namespace": SHOP},
-            "spec": {
-                "targetRef": {"apiVersion": api, "kind": kind, "name": name},
-                "updatePolicy": {"updateMode": mode},
-                // More than what pods ask for, so that nobody has to wait for history.
-                "resourcePolicy": {"containerPolicies": [
-                    {"containerName": "*", "minAllowed": {"cpu": "250m"}},
-                ]},
-            },
-        })
-    };
     let wpa = |name: &str, kind: &str, api: &str, metric: Value| {
         json!({
             "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",

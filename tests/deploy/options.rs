@@ -55,17 +55,7 @@ fn values(prometheus: &str) -> Vec<String> {
 /// What is to be looked after: a workload with one pod, and one of a kind that only its owner knows.
 fn wishes() -> [Value; 2] {
     [
-        json!({
-            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
-            "metadata": {"name": "single", "namespace": SHOP},
-            "spec": {
-                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "single"},
-                "updatePolicy": {"updateMode": "Recreate"},
-                "resourcePolicy": {"containerPolicies": [
-                    {"containerName": "*", "minAllowed": {"cpu": "250m"}},
-                ]},
-            },
-        }),
+        life::vpa("single", "Deployment", "apps/v1", "Recreate"),
         json!({
             "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
             "metadata": {"name": "rolled", "namespace": SHOP},
@@ -131,16 +121,7 @@ async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
     }
     // As servers before release 1.34 are by themselves: a watch begins with a list.
     let Some(stage) = Stage::set(&["--feature-gates=WatchList=false"]).await else { return };
-    let target = |job: &str, path: &str| Target {
-        job: job.to_owned(),
-        scheme: "https",
-        address: stage.usage.address(),
-        path: path.to_owned(),
-        labels: Vec::new(),
-        honor_labels: true,
-    };
-    let targets =
-        [target("kubelet", "/metrics/cadvisor"), target("kube-state", "/metrics/kube-state")];
+    let targets = Target::of_usage(&stage.usage, "kubelet");
     let Some(prometheus) = Prometheus::start(Release::Three, None, &targets).await else { return };
     for name in [HOME, "kube-system", SHOP] {
         stage.restrict_if(name, name != SHOP).await;

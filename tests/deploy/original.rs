@@ -8,6 +8,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Event, Pod},
 };
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, ListParams},
@@ -19,10 +20,14 @@ use super::{
     rendered::{helm, kustomized_at, objects, of_kind},
     stage::Stage,
 };
-use crate::support::{nodes::is_ready, not_run::not_run, objects as small, usage::Use, wait};
+use crate::{
+    scaling::stage::{METRIC, object},
+    support::{nodes::is_ready, not_run::not_run, objects as small, usage::Use, wait},
+};
 
 const HOME: &str = "datadog";
 const SHOP: &str = "shop";
+const LOOKS: &str = "plimsoll_watermark_reconciles_total";
 const IMAGE: &str = "example.com/plimsoll/watermark";
 
 /// The chart without what it depends on: a definition of monitors, from a repository that nobody asks here.
@@ -84,25 +89,15 @@ fn built(module: &Path) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// An object as somebody has it who uses the original: with its finalizer, its selector and its status.
+/// An object as somebody has it who uses the original, with its finalizer.
 fn web() -> Value {
-    json!({
-        "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
-        "metadata": {
-            "name": "web", "namespace": SHOP,
-            "finalizers": ["finalizer.watermarkpodautoscaler.datadoghq.com"],
-        },
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 1, "maxReplicas": 4, "algorithm": "absolute", "tolerance": "10m",
-            "scaleUpLimitFactor": "100", "scaleDownLimitFactor": "50",
-            "upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 300,
-            "metrics": [{"type": "External", "external": {
-                "metricName": "requests", "metricSelector": {"matchLabels": {"app": "web"}},
-                "lowWatermark": "50", "highWatermark": "100",
-            }}],
-        },
-    })
+    let fields = json!({"maxReplicas": 4, "upscaleForbiddenWindowSeconds": 1});
+    let mut web = object("web", fields);
+    web["apiVersion"] = json!("datadoghq.com/v1alpha1");
+    web["kind"] = json!("WatermarkPodAutoscaler");
+    web["metadata"]["namespace"] = json!(SHOP);
+    web["metadata"]["finalizers"] = json!(["finalizer.watermarkpodautoscaler.datadoghq.com"]);
+    web
 }
 
 /// Puts these manifests into a cluster, and has the role do its work in it.
@@ -130,7 +125,7 @@ async fn lives(made: fn(&Path) -> Option<Vec<Value>>) {
     small::create::<Deployment>(client.clone(), SHOP, &yaml).await;
     stage.bed.nodes().pods(SHOP, "web", 2, "are ready", is_ready).await;
     stage.usage.set_all(SHOP, "web-", "main", Use { cpu: 0.1, memory: 64 << 20 });
-    stage.usage.set_external(SHOP, "requests", &[("app", "web")], 10_000.0);
+    stage.usage.set_external(SHOP, METRIC, &[("app", "web")], 10_000.0);
     let (first, rest): (Vec<Value>, Vec<Value>) =
         manifests.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
     assert_eq!((first.len(), of_kind(&rest, "Deployment").len()), (1, 1));
@@ -166,38 +161,14 @@ async fn lives(made: fn(&Path) -> Option<Vec<Value>>) {
     })
     .await;
 
-    // Fields that the original's definition does not know are left out by the server: they are no news a second later. The
-    // window for more is over by then.
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let before = wpas.get(&name).await.expect("readable");
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let after = wpas.get(&name).await.expect("readable");
-    assert_eq!(before.resource_version(), after.resource_version(), "{:#}", after.data["status"]);
-
-    let pods = Api::<Pod>::namespaced(client.clone(), HOME);
-    let found = pods.list(&ListParams::default()).await.expect("readable").items;
-    assert_eq!(found.len(), 1);
-    let container = &found[0].spec.as_ref().expect("a spec").containers[0];
-    assert_eq!(container.command, None, "the image says what is run");
-    let probe = container.liveness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
-    let probe = probe.expect("it is asked whether it lives");
-    let path = probe.path.clone().unwrap_or_default();
-    stage.get(&found[0], container, &probe.port, &path).await.expect("it lives");
-    let port = k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(8383);
-    let page = stage.get(&found[0], container, &port, "/metrics").await.expect("it is served");
-    let line = |family: &str| {
-        let of = |line: &&str| line.starts_with(family) && line.contains(r#"wpa_name="web""#);
-        page.lines().filter(of).count()
-    };
-    for family in ["wpa_controller_value{", "wpa_controller_replicas_scaling_proposal{"] {
-        assert!(line(family) > 0, "no {family} in\n{page}");
-    }
+    answers(&stage, &wpas).await;
     let refused: Vec<_> =
         stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 
     // Whoever goes back finds an object that nothing of ours hangs on.
     stage.delete(&rest).await;
+    let pods = Api::<Pod>::namespaced(client.clone(), HOME);
     wait::until("the role is gone", || async {
         pods.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
     })
@@ -207,6 +178,49 @@ async fn lives(made: fn(&Path) -> Option<Vec<Value>>) {
         wpas.get_opt(&name).await.ok()?.is_none().then_some(())
     })
     .await;
+}
+
+/// The role answers the probe that it is asked, tells what it does, and writes nothing where nothing is new.
+async fn answers(stage: &Stage, wpas: &Api<DynamicObject>) {
+    let pods = Api::<Pod>::namespaced(stage.bed.client(), HOME);
+    let found = pods.list(&ListParams::default()).await.expect("readable").items;
+    assert_eq!(found.len(), 1);
+    let container = &found[0].spec.as_ref().expect("a spec").containers[0];
+    assert_eq!(container.command, None, "the image says what is run");
+    let probe = container.liveness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+    let probe = probe.expect("it is asked whether it lives");
+    let path = probe.path.clone().unwrap_or_default();
+    stage.get(&found[0], container, &probe.port, &path).await.expect("it lives");
+    let page = async || {
+        let port = IntOrString::Int(8383);
+        stage.get(&found[0], container, &port, "/metrics").await.expect("it is served")
+    };
+    // Fields that the original's definition does not know are left out by the server: they are no news at the next look.
+    let looks = async || {
+        let page = page().await;
+        let counts = page.lines().filter(|line| line.starts_with(LOOKS)).filter_map(|line| {
+            line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok())
+        });
+        counts.sum::<f64>()
+    };
+    let version = async || wpas.get("web").await.expect("readable").resource_version();
+    wait::until_ok("five looks in a row write nothing", || async {
+        let (before, since) = (version().await, looks().await);
+        while looks().await < since + 5.0 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let after = version().await;
+        if before == after { Ok(()) } else { Err(format!("{before:?} became {after:?}")) }
+    })
+    .await;
+    let page = page().await;
+    let line = |family: &str| {
+        let of = |line: &&str| line.starts_with(family) && line.contains(r#"wpa_name="web""#);
+        page.lines().filter(of).count()
+    };
+    for family in ["wpa_controller_value{", "wpa_controller_replicas_scaling_proposal{"] {
+        assert!(line(family) > 0, "no {family} in\n{page}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,34 +172,33 @@ impl Stage {
 
     /// What pods with these labels have warned of.
     pub async fn warnings(&self, namespace: &str, labels: &str) -> String {
-        let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
-        let found = pods.list(&ListParams::default().labels(labels)).await;
-        let mut lines = Vec::new();
-        for pod in found.map(|list| list.items).unwrap_or_default() {
-            for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-                let log = self.bed.nodes().log(&pod, &container.name);
-                let warned =
-                    log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-                lines.extend(warned.map(|line| format!("{}: {line}", container.name)));
-            }
-        }
-        format!("roles warned of\n{}", lines.join("\n"))
+        let is_warning = |line: &&str| line.contains("WARN") || line.contains("ERROR");
+        self.logs(namespace, labels, |lines| lines.into_iter().filter(is_warning).collect()).await
     }
 
     /// The ends of what pods with these labels have said.
     pub async fn said(&self, namespace: &str, labels: &str) -> String {
+        self.logs(namespace, labels, |lines| lines[lines.len().saturating_sub(60)..].into()).await
+    }
+
+    /// Some lines of each container of pods with these labels, below its name.
+    async fn logs(
+        &self,
+        namespace: &str,
+        labels: &str,
+        some: impl Fn(Vec<&str>) -> Vec<&str>,
+    ) -> String {
         let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
         let found = pods.list(&ListParams::default().labels(labels)).await;
-        let mut lines = Vec::new();
+        let mut parts = Vec::new();
         for pod in found.map(|list| list.items).unwrap_or_default() {
             for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
                 let log = self.bed.nodes().log(&pod, &container.name);
-                let all: Vec<&str> = log.lines().collect();
-                let end = &all[all.len().saturating_sub(60)..];
-                lines.push(format!("{}:\n{}", pod.name_any(), end.join("\n")));
+                let lines = some(log.lines().collect()).join("\n");
+                parts.push(format!("{} of {} said\n{lines}", container.name, pod.name_any()));
             }
         }
-        lines.join("\n")
+        parts.join("\n")
     }
 
     /// Where on this machine a port of a container is.
