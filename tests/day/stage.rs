@@ -1,9 +1,6 @@
 //! Owns the cluster of the day: all roles in one process, a metrics API, a Prometheus that is asked, and one clock.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -158,8 +155,8 @@ impl Stage {
         }
     }
 
-    /// Until the updater has seen that the recommender lives: it looks every ten seconds of the machine's own clock, and
-    /// has to see a change.
+    /// Until the updater has seen that the recommender lives: it lists Leases every ten seconds of the machine's own clock,
+    /// and has to see a change.
     pub async fn settle(&mut self) {
         // Certificates are made, and watches begin, in the machine's own time.
         wait::until("the webhook is registered, and watches have told of everything", || async {
@@ -171,7 +168,12 @@ impl Stage {
         .await;
         for _ in 0..2 {
             self.step().await;
-            tokio::time::sleep(Duration::from_secs(11)).await;
+            // Between passes nobody else lists anything.
+            let before = self.lists().await;
+            wait::until("the Leases are listed", || async {
+                (self.lists().await > before).then_some(())
+            })
+            .await;
         }
     }
 
@@ -205,8 +207,7 @@ impl Stage {
         let deployments = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
         let pods = Api::<Pod>::all(self.bed.client());
         let all = ListParams::default();
-        let has_waited = AtomicBool::new(false);
-        let look = || async {
+        wait::often(Duration::from_millis(3), wait::PATIENCE, "all pods are there", || async {
             let found = deployments.list(&all).await.map_err(|why| why.to_string())?;
             let mut wanted = 0;
             for one in found {
@@ -233,15 +234,17 @@ impl Stage {
                 return Ok(());
             }
             Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))
-        };
-        wait::often(Duration::from_millis(3), wait::PATIENCE, "all pods are there", || async {
-            look().await.inspect_err(|_| has_waited.store(true, Ordering::Relaxed))
         })
         .await;
-        if has_waited.into_inner() {
-            // For what changes of pods without that there be more or fewer: that they are ready.
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+    }
+
+    /// How often something was listed.
+    async fn lists(&self) -> f64 {
+        let page = self.page().await;
+        let lists = page.lines().filter(|line| {
+            line.starts_with("plimsoll_api_requests_total{") && line.contains("verb=\"list\"")
+        });
+        lists.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
     /// What there is to scrape.

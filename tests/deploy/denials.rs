@@ -190,7 +190,7 @@ const ALLOWED: [Allowed; 4] = [
             ("apps/deployments/scale", "get update"),
             ("apps/replicasets/scale", "get update"),
             ("apps/statefulsets/scale", "get update"),
-            ("datadoghq.com/watermarkpodautoscalers", "list watch patch"),
+            ("datadoghq.com/watermarkpodautoscalers", "get list watch patch"),
             ("datadoghq.com/watermarkpodautoscalers/status", "patch"),
             ("datadoghq.com/datadogmonitors", "get"),
             ("external.metrics.k8s.io/requests", "list"),

@@ -11,7 +11,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 use serde_json::{Value, json};
 
@@ -84,8 +84,16 @@ fn beginning() -> Vec<Value> {
         wpa("scaled", "Deployment", "apps/v1", external.clone()),
         wpa("scaled-set", "StatefulSet", "apps/v1", resource),
         wpa("scaled-replicas", "ReplicaSet", "apps/v1", external.clone()),
-        wpa("scaled-old", "ReplicationController", "v1", external),
+        wpa("scaled-old", "ReplicationController", "v1", external.clone()),
+        held(wpa("alone", "Deployment", "apps/v1", external)),
     ]
+}
+
+/// The same, of which nothing comes but what is told of it.
+fn held(mut wpa: Value) -> Value {
+    wpa["spec"]["maxReplicas"] = json!(1);
+    wpa["metadata"]["annotations"] = json!({});
+    wpa
 }
 
 /// A VPA that is there until it has a history.
@@ -229,6 +237,7 @@ pub async fn meddle(stage: &Stage) {
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP);
     let checkpoints = Api::<Checkpoint>::namespaced(client.clone(), SHOP);
+    let wpas = Api::<WatermarkPodAutoscaler>::namespaced(client.clone(), SHOP);
     let (plain, all) = (PatchParams::default(), ListParams::default());
     for turn in 0_u32.. {
         let change = Patch::Merge(json!({"metadata": {"labels": {"turn": turn.to_string()}}}));
@@ -237,6 +246,10 @@ pub async fn meddle(stage: &Stage) {
         let found = names(checkpoints.list(&all).await);
         join_all(found.iter().map(|name| checkpoints.patch(name, &plain, &change))).await;
         join_all(["resized", "evicted"].map(|name| vpas.patch(name, &plain, &change))).await;
+        // There is news to be told of it, and it is another object before that is done.
+        let news = Patch::Merge(json!({"spec": {"dryRun": turn % 2 == 0}}));
+        let _ = wpas.patch("alone", &plain, &news).await;
+        let _ = wpas.patch("alone", &plain, &change).await;
         if turn % 10 == 9 {
             if found.iter().any(|name| name.starts_with("gone-")) {
                 // It may be gone already.

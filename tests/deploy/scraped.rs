@@ -58,7 +58,7 @@ const EXPECTED: [(&str, f64); 8] = [
         "count(count by (name) (plimsoll_target{namespace=\"shop\", container=\"main\"})) > bool 1",
         1.0,
     ),
-    ("count(count by (wpa_name) (wpa_controller_value{wpa_namespace=\"shop\"}))", 4.0),
+    ("count(count by (wpa_name) (wpa_controller_value{wpa_namespace=\"shop\"}))", 5.0),
     ("count(plimsoll_object_info{namespace!=\"shop\"}) or vector(0)", 0.0),
 ];
 
