@@ -13,6 +13,7 @@ mod monitoring;
 mod options;
 mod original;
 mod overlays;
+mod overtaking;
 mod rendered;
 mod rights;
 mod scraped;

@@ -345,7 +345,7 @@ impl Role {
                         self.pace.succeeded(now);
                     }
                     let next = self.next(&key, next, due, now);
-                    self.book.give_back(&key, *seat, next, now);
+                    self.book.give_back(&key, seat, next, now);
                     continue;
                 }
                 Turn::At(until) => until,

@@ -10,6 +10,7 @@ use super::{
     denials,
     inventory::everything,
     life,
+    overtaking::Overtaking,
     rendered::{chart, helm, objects, of_kind},
     rights::{Right, of_accounts},
     scraped,
@@ -73,6 +74,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
         stage.apply(&objects(&std::fs::read_to_string(file).expect("the module has it"))).await;
     }
     stage.apply(&life::neighbours()).await;
+    let _overtaking = Overtaking::begin(&stage, HOME).await;
     let before = everything(&client).await;
 
     for role in ["recommender", "updater", "admission-controller", "watermark", "test"] {
@@ -113,7 +115,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     };
     tokio::select! {
         () = lived => {}
-        () = life::meddle(&stage) => {}
+        () = life::go_on(&stage) => {}
     }
 
     scraped::check(&stage, HOME, &installed).await;
@@ -148,11 +150,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     .await;
 }
 
-/// The right that is made use of only where somebody else writes to a pod between a resize and the note of it: most lives have
-/// such a moment, and no life has it for sure on a busy machine. `updater::rights` tries it.
-const BY_CHANCE: (&str, &str) = ("pods", "get");
-
-/// Rights of the release's accounts that nobody has made use of, but for that.
+/// Rights of the release's accounts that nobody has made use of.
 pub fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Right)> {
     let requests = stage.audit.requests();
     let mut unused = Vec::new();
@@ -160,9 +158,7 @@ pub fn unused(stage: &Stage, installed: &[serde_json::Value]) -> Vec<(String, Ri
         for right in rights {
             let is_used =
                 requests.iter().any(|request| request.account == account && right.allows(request));
-            let is_by_chance = account.ends_with("plimsoll-updater")
-                && BY_CHANCE == (&*right.resource, &*right.verb);
-            if !is_used && !is_by_chance {
+            if !is_used {
                 unused.push((account.clone(), right));
             }
         }

@@ -31,7 +31,16 @@ pub async fn everything(client: &Client) -> BTreeSet<String> {
                 continue;
             }
             let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-            let Ok(list) = api.list(&ListParams::default()).await else { continue };
+            let what = format!("a list of {}", resource.plural);
+            let list = wait::until_ok(&what, || async {
+                match api.list(&ListParams::default()).await {
+                    Ok(list) => Ok(list.items),
+                    // Its definition is gone by now.
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+                    Err(why) => Err(why.to_string()),
+                }
+            })
+            .await;
             for object in list {
                 // The controller-manager makes one of each in every namespace, in its own time.
                 let name = object.name_any();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet, StatefulSet},
     core::v1::{Pod, ReplicationController},
@@ -229,47 +228,31 @@ where
     api.get_scale(name).await.ok()?.spec?.replicas
 }
 
-/// Changes a little of everything that the roles write to, again and again: now and then one of them finds something else than
-/// it has read. More and more is asked for, so that there is a next time for whatever takes such a moment. A VPA goes when it
-/// has a history, and pods of a kind are asked for that only its scale tells something of.
-pub async fn meddle(stage: &Stage) {
+/// Has it go on: there is always something new to be told, more is asked for, a VPA goes when it has a history, and pods of a
+/// kind are asked for that only its scale tells something of.
+pub async fn go_on(stage: &Stage) {
     let client = stage.bed.client();
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP);
     let checkpoints = Api::<Checkpoint>::namespaced(client.clone(), SHOP);
     let wpas = Api::<WatermarkPodAutoscaler>::namespaced(client.clone(), SHOP);
-    let (plain, all) = (PatchParams::default(), ListParams::default());
-    for turn in 0_u32.. {
-        let change = Patch::Merge(json!({"metadata": {"labels": {"turn": turn.to_string()}}}));
-        let found = names(pods.list(&all.clone().labels("app=resized")).await);
-        join_all(found.iter().map(|name| pods.patch(name, &plain, &change))).await;
-        let found = names(checkpoints.list(&all).await);
-        join_all(found.iter().map(|name| checkpoints.patch(name, &plain, &change))).await;
-        join_all(["resized", "evicted"].map(|name| vpas.patch(name, &plain, &change))).await;
-        // There is news to be told of it, and it is another object before that is done.
+    let plain = PatchParams::default();
+    for turn in 1_u32.. {
         let news = Patch::Merge(json!({"spec": {"dryRun": turn % 2 == 0}}));
         let _ = wpas.patch("alone", &plain, &news).await;
-        let _ = wpas.patch("alone", &plain, &change).await;
-        if turn % 10 == 9 {
-            if found.iter().any(|name| name.starts_with("gone-")) {
-                // It may be gone already.
-                let _ = vpas.delete("gone", &DeleteParams::default()).await;
-            }
-            ask_for_a_pod(stage, &pods).await;
-            let least = format!("{}m", 250 + 20 * (turn + 1));
-            let more = json!({"spec": {"resourcePolicy": {"containerPolicies": [
-                {"containerName": "*", "minAllowed": {"cpu": least}},
-            ]}}});
-            let _ = vpas.patch("resized", &plain, &Patch::Merge(more)).await;
-            // Who is never let be never comes to anything.
-            tokio::time::sleep(Duration::from_secs(2)).await;
+        let least = format!("{}m", 250 + 20 * turn);
+        let more = Patch::Merge(json!({"spec": {"resourcePolicy": {"containerPolicies": [
+            {"containerName": "*", "minAllowed": {"cpu": least}},
+        ]}}}));
+        let _ = vpas.patch("resized", &plain, &more).await;
+        let found = checkpoints.list(&ListParams::default()).await;
+        if found.is_ok_and(|found| found.iter().any(|one| one.name_any().starts_with("gone-"))) {
+            // It may be gone already.
+            let _ = vpas.delete("gone", &DeleteParams::default()).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        ask_for_a_pod(stage, &pods).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
     }
-}
-
-fn names<K: Clone + ResourceExt>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String> {
-    list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
 }
 
 /// Asks for a pod of the Rollout as its controller would, without having it made.

@@ -11,13 +11,16 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use tokio::sync::watch;
 
-use super::{rows::Shown, seat::Seat};
+use super::{
+    rows::Shown,
+    seat::{Seat, keep},
+};
 use crate::{api::wpa::WatermarkPodAutoscaler, observe::watch::Change, watermark::Restriction};
 
 #[derive(Debug)]
 struct Entry {
     /// Nothing while somebody looks at it.
-    seat: Option<Seat>,
+    seat: Option<Box<Seat>>,
     /// What arrived meanwhile.
     newer: Option<Arc<WatermarkPodAutoscaler>>,
     /// What metrics show meanwhile.
@@ -97,13 +100,13 @@ impl Book {
         let Some(entry) = pages.entries.get_mut(&key) else { return Turn::At(Some(now)) };
         entry.due = None;
         match entry.seat.take() {
-            Some(seat) => Turn::Of(key, Box::new(seat), at),
+            Some(seat) => Turn::Of(key, seat, at),
             None => Turn::At(Some(now)),
         }
     }
 
     /// Gives an object back after its turn. `next` is when it has the next one; nothing is when it changes.
-    pub fn give_back(&self, key: &VpaKey, mut seat: Seat, next: Option<Time>, now: Time) {
+    pub fn give_back(&self, key: &VpaKey, mut seat: Box<Seat>, next: Option<Time>, now: Time) {
         let mut pages = self.lock();
         let Some(entry) = pages.entries.get_mut(key) else { return };
         let mut next = next;
@@ -114,7 +117,7 @@ impl Book {
             if newer.uid() == seat.object.uid() {
                 seat.object = newer;
             } else {
-                seat = Seat::new(newer);
+                *seat = Seat::new(newer);
             }
         }
         entry.shown.clone_from(&seat.shown);
@@ -240,12 +243,11 @@ impl Pages {
         false
     }
 
-    fn put(&mut self, scope: usize, mut object: WatermarkPodAutoscaler, now: Time) -> bool {
-        object.metadata.managed_fields = None;
+    fn put(&mut self, scope: usize, object: WatermarkPodAutoscaler, now: Time) -> bool {
         let key = VpaKey::new(object.namespace().unwrap_or_default(), object.name_any());
-        let (object, list) = (Arc::new(object), self.lists[scope]);
+        let (object, list) = (keep(object), self.lists[scope]);
         let Some(entry) = self.entries.get_mut(&key) else {
-            let seat = Some(Seat::new(object));
+            let seat = Some(Box::new(Seat::new(object)));
             let entry = Entry { seat, newer: None, shown: None, due: None, scope, list };
             self.entries.insert(key.clone(), entry);
             self.bring_forward(&key, now);
@@ -260,7 +262,7 @@ impl Pages {
         if seat.object.uid() == object.uid() {
             seat.object = object;
         } else {
-            *seat = Seat::new(object);
+            **seat = Seat::new(object);
         }
         if news {
             self.bring_forward(&key, now);
@@ -301,9 +303,9 @@ mod tests {
         .expect("an object")
     }
 
-    fn taken(book: &Book, now: Time) -> Option<(VpaKey, Seat)> {
+    fn taken(book: &Book, now: Time) -> Option<(VpaKey, Box<Seat>)> {
         match book.take(now) {
-            Turn::Of(key, seat, _) => Some((key, *seat)),
+            Turn::Of(key, seat, _) => Some((key, seat)),
             Turn::At(_) => None,
         }
     }
@@ -339,7 +341,7 @@ mod tests {
         book.give_back(&key, seat, None, NOW);
         assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
         // What is gone when it is given back stays gone.
-        let (key, seat) = (VpaKey::new("shop", "b"), Seat::new(Arc::new(object("b", 1))));
+        let (key, seat) = (VpaKey::new("shop", "b"), Box::new(Seat::new(Arc::new(object("b", 1)))));
         book.give_back(&key, seat, Some(NOW), NOW);
         assert!(taken(&book, NOW).is_none());
     }

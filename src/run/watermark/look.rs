@@ -7,7 +7,13 @@ use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
 use tracing::{Instrument as _, Span};
 
-use super::{Role, gates::Blocked, rows::Shown, seat::Seat, telling::failed_process};
+use super::{
+    Role,
+    gates::Blocked,
+    rows::Shown,
+    seat::{Seat, keep},
+    telling::failed_process,
+};
 use crate::{
     act::Part,
     api::wpa::WatermarkPodAutoscalerSpec,
@@ -187,9 +193,8 @@ impl Role {
 
     async fn write_object(&self, seat: &mut Seat, body: serde_json::Value) -> bool {
         match self.pen().alter(&seat.object, Part::Object, body).await {
-            Ok(mut stored) => {
-                stored.metadata.managed_fields = None;
-                seat.object = std::sync::Arc::new(stored);
+            Ok(stored) => {
+                seat.object = keep(stored);
                 true
             }
             Err(crate::act::Unwritten::Gone) => true,

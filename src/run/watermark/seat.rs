@@ -10,6 +10,22 @@ use crate::{
     watermark::{Memory, Options, booked::is_booked},
 };
 
+/// An object as it is kept: without what nobody asks it for. Whoever reads lists of one metric and a few conditions leaves
+/// room in them for four, and that is a fifth of what an object takes.
+pub(super) fn keep(mut object: WatermarkPodAutoscaler) -> Arc<WatermarkPodAutoscaler> {
+    object.metadata.managed_fields = None;
+    object.spec.metrics.shrink_to_fit();
+    if let Some(status) = &mut object.status {
+        status.current_metrics.shrink_to_fit();
+        status.conditions.shrink_to_fit();
+        if let Some(decision) = &mut status.decision {
+            decision.sources.shrink_to_fit();
+            decision.restrictions.shrink_to_fit();
+        }
+    }
+    Arc::new(object)
+}
+
 /// An object, and what is remembered of it from look to look.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {

@@ -1,14 +1,14 @@
 //! What users are told: the status of an object, written when there is news, and events.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::Time;
 
-use super::{Role, seat::Seat};
+use super::{
+    Role,
+    seat::{Seat, keep},
+};
 use crate::{
     act::{About, Happening, Part, Pen, Unwritten, status_patch},
     api::{
@@ -75,19 +75,18 @@ impl Role {
             let written = self.pen().alter(&seat.object, Part::Status, patch).await;
             drop(turn);
             match written {
-                Ok(mut stored) => {
-                    stored.metadata.managed_fields = None;
+                Ok(stored) => {
                     let kept = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
                     if after.decision.is_some() && !kept {
                         self.say_dropped();
                     }
-                    seat.object = Arc::new(stored);
+                    seat.object = keep(stored);
                     seat.written = Some(now);
                     return Ok(());
                 }
                 Err(Unwritten::Changed(why)) => {
                     last = Unwritten::Changed(why);
-                    let Some(mut fresh) = self.pen().read(&seat.object).await? else {
+                    let Some(fresh) = self.pen().read(&seat.object).await? else {
                         return Err(Unwritten::Gone);
                     };
                     // What was decided is about another object by now, or somebody else has acted.
@@ -100,8 +99,7 @@ impl Role {
                     {
                         return Err(last);
                     }
-                    fresh.metadata.managed_fields = None;
-                    seat.object = Arc::new(fresh);
+                    seat.object = keep(fresh);
                 }
                 Err(why) => return Err(why),
             }
