@@ -61,11 +61,13 @@ async fn with_the_weighting_of_upstream_the_first_recommendation_is_upstreams_to
     let twins = |workload: &Workload| ["left", "right"].map(|twin| vpa(workload, twin));
     fleet::send(&client, workloads.iter().flat_map(twins)).await;
 
-    let hour = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
-    let begin = hour - SignedDuration::from_hours(24 * DAYS + 2);
-    let mut past = History::new(begin, hour, SignedDuration::from_mins(5));
+    // Both look at full hours before their own moment. Samples lie just before that, and pods come and go far from it, so that
+    // a moment more or less is the same, whatever the hour: else a sample too many can be what a percentile hangs on.
+    let end = Timestamp::from_second(wall_now().as_second() / 60 * 60).expect("a minute");
+    let begin = end - SignedDuration::from_hours(24 * DAYS + 2);
+    let mut past = History::new(begin, end, SignedDuration::from_mins(5));
     for (index, workload) in workloads.iter().enumerate() {
-        past = lived(past, seed, index, workload, (begin, hour));
+        past = lived(past, seed, index, workload, (begin, end));
     }
     let Some(server) = Prometheus::with_history(Release::Three, past).await else { return };
     let way = Way::to(&server.url()).await;
@@ -132,6 +134,11 @@ fn vpa(workload: &Workload, twin: &str) -> Write {
     Write::create(path, &object)
 }
 
+/// A time of that hour, at least a quarter of an hour from its begin and its end.
+fn within(hour: u64, noise: &mut Noise) -> i64 {
+    (hour * 3600 + noise.between(900, 2_700)) as i64
+}
+
 /// Adds one to three pods, each with a life of its own within the time.
 fn lived(
     mut past: History,
@@ -141,7 +148,7 @@ fn lived(
     (begin, end): (Timestamp, Timestamp),
 ) -> History {
     let mut noise = Noise::of(seed, &[2, index as u64]);
-    let all = (end.as_second() - begin.as_second()) as u64;
+    let hours = (end.as_second() - begin.as_second()) as u64 / 3600;
     for number in 0..noise.between(1, 3) {
         let suffix: String = (0..5).map(|_| char::from(RANDOM[noise.below(27) as usize])).collect();
         let name = &workload.name;
@@ -157,8 +164,12 @@ fn lived(
             _ => (pod, name.as_str()),
         };
         // The first one lives to the end: what nobody has seen for long is forgotten by both.
-        let born = begin.as_second() + noise.below(all / 2) as i64;
-        let dies = if number == 0 { end.as_second() } else { born + noise.below(all / 2) as i64 };
+        // No two are born in the same hour of a day: a peak of memory weighs by the hour of its day, and among pods with
+        // equal weights the median is a tie, which is decided by the order in which a map of Go's is walked.
+        let birth = 3 * noise.below(hours / 6) + [1, 3, 5][number as usize];
+        let born = begin.as_second() + within(birth, &mut noise);
+        let death = begin.as_second() + within(birth + noise.below(hours / 2 - 5), &mut noise);
+        let dies = if number == 0 { end.as_second() } else { death.max(born) };
         let lives = move |at: Timestamp| (born..=dies).contains(&at.as_second());
         let names = |container| [&*workload.namespace, &*pod, container];
         for container in &workload.containers {
