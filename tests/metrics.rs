@@ -14,7 +14,9 @@ use plimsoll::{
         Registry, Returned, ReviewTimes, Tally, Traffic, UpdatedVpa, UpdaterMetrics, VpaTraits,
         WatermarkMetrics, WatermarkObjects,
     },
-    recommend::estimate::Resource,
+    recommend::{Reason, estimate::Resource},
+    update::Skip,
+    watermark::Restriction,
 };
 use plimsoll_storage::{Time, VpaKey};
 use xtask::parts::{self, Release};
@@ -180,6 +182,65 @@ fn every_family_has_a_name_of_its_own_and_labels_in_alphabetical_order() {
         assert_eq!(family.labels, definition.labels, "{}", definition.name);
     }
     assert_eq!(printed.names().count(), definitions.len());
+}
+
+/// The most series of a process that these words allow; `None` where they say how many there are of something.
+fn allowed(words: &str) -> Option<usize> {
+    let whole = words.split(" of ").next().unwrap_or(words).trim_start_matches("up to ");
+    whole.rsplit(" to ").next()?.replace(',', "").parse().ok()
+}
+
+#[test]
+fn every_family_says_how_many_series_it_has_and_has_no_more() {
+    let printed = Exposition::parse(&scrape(registry()));
+    let mut counted = 0;
+    for definition in registry().definitions() {
+        let (name, words) = (definition.name, definition.series);
+        if !definition.buckets.is_empty() {
+            // Those that are written, the infinite one, the sum and the count.
+            let lines = format!(" of {}", definition.buckets.len() + 3);
+            assert!(words.contains(&lines), "{name}: {words}, and it has{lines}");
+        }
+        let mut series = printed.family(name).series.clone();
+        series.sort_unstable();
+        series.dedup();
+        assert!(!series.is_empty(), "{name}");
+        if let Some(most) = allowed(words) {
+            assert!(series.len() <= most, "{name}: {} series, {words}", series.len());
+            counted += 1;
+        }
+    }
+    assert!(counted > 60, "only {counted} families say a number for all");
+    assert_eq!(allowed("144 to 152"), Some(152));
+    assert_eq!(allowed("up to 8 of 26"), Some(8));
+    assert_eq!(allowed("1 per role"), None);
+}
+
+#[test]
+fn the_page_names_every_reason_that_a_restriction_can_have() {
+    let page = include_str!("../docs/metrics.md");
+    let begin = page.find("- `plimsoll_restricted_scaling` is").expect("it is told");
+    let told = &page[begin..];
+    let told = &told[..told.find("\n- ").expect("another one")];
+    let words: Vec<&str> = Skip::reasons()
+        .chain(Restriction::ALL.map(Restriction::word))
+        .chain(Reason::RESTRICTIONS.map(Reason::name))
+        .collect();
+    let missing: Vec<_> =
+        words.iter().filter(|word| !told.contains(&format!("`{word}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let per_vpa = Skip::reasons().count();
+    let definitions = registry().definitions();
+    let family = definitions.iter().find(|one| one.name == "plimsoll_restricted_scaling");
+    let series = family.expect("it is there").series;
+    for stated in [
+        format!("{} for each of 2 per container", Reason::RESTRICTIONS.len()),
+        format!("{per_vpa} per VPA of an updater"),
+        format!("{} per WPA", Restriction::ALL.len()),
+    ] {
+        assert!(series.contains(&stated), "{series}: not {stated}");
+    }
+    assert!(page.contains(&format!("{per_vpa} reasons per VPA")));
 }
 
 #[test]

@@ -34,6 +34,7 @@ const QUERY_SECONDS: Definition = histogram(
     "How long a Prometheus takes to answer, without waiting for a turn.",
     ANSWER_SECONDS,
 )
+.labels(&[], "1 of 24")
 .unit("seconds")
 .absent("no Prometheus is known");
 

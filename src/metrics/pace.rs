@@ -17,7 +17,7 @@ const LEADER: Definition =
         .absent("the role knows no leader");
 const LAST_SUCCESS: Definition = gauge(
     "plimsoll_loop_last_success_timestamp_seconds",
-    "When the latest pass without an error ended, since the Unix epoch; of a watermark controller, the latest look.",
+    "When the latest pass that could do its work ended, since the Unix epoch; of a watermark controller, the latest look without an error.",
 )
 .labels(&["role"], "1 per role")
 .unit("seconds")

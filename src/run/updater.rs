@@ -327,7 +327,9 @@ impl Role {
             // Counted from now if the clock was set: neither a burst of passes nor a long silence.
             let next = if next < now || next > now.later(interval) { now } else { next };
             planned = Some(next);
-            self.pace.succeeded(now);
+            if !summary.is_blind {
+                self.pace.succeeded(now);
+            }
             let acts = self.may_act();
             let leads = async {
                 while acts || !self.may_act() {

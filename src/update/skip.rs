@@ -172,6 +172,18 @@ impl Skip {
         "pass_ended",
     ];
 
+    /// Those of a pod of which nothing is wanted.
+    const WANTS_NOTHING: [&'static str; 8] = [
+        "mode",
+        "gate_closed",
+        "no_recommendation",
+        "near_target",
+        "young",
+        "nothing_to_write",
+        "leaving",
+        "boosted",
+    ];
+
     /// Those that keep surprises away, the weightiest first: what conditions and events tell.
     pub const GUARDS: [&'static str; 19] = [
         "rewritten",
@@ -245,18 +257,13 @@ impl Skip {
     }
 
     /// Whether something that was wanted is held back: what `restricted_scaling` is about. The others want nothing.
-    pub const fn holds_back(&self) -> bool {
-        !matches!(
-            self,
-            Self::Mode
-                | Self::GateClosed
-                | Self::NoRecommendation
-                | Self::NearTarget { .. }
-                | Self::Young { .. }
-                | Self::NothingToWrite
-                | Self::Leaving
-                | Self::Boosted
-        )
+    pub fn holds_back(&self) -> bool {
+        !Self::WANTS_NOTHING.contains(&self.word())
+    }
+
+    /// The words of those that hold something back: all the reasons that a restriction by an updater can have.
+    pub fn reasons() -> impl Iterator<Item = &'static str> {
+        Self::WORDS.into_iter().filter(|word| !Self::WANTS_NOTHING.contains(word))
     }
 }
 

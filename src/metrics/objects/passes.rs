@@ -227,7 +227,7 @@ pub(in crate::metrics) static PASSES: [Pass; 17] = [
         )
         .labels(
             RESTRICTED,
-            "7 for each of 2 per container, 23 per VPA of an updater, 12 per WPA; with `restricted` only those that are 1",
+            "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA; with `restricted` only those that are 1",
         )
         .absent("the container has no recommendation, or nothing was decided about the WPA yet"),
         vpas: Some(Rows::Restrictions),

@@ -80,6 +80,9 @@ impl Role {
             let now = self.clock.now();
             let due = self.state.lock().fleet.due(now, age, BATCH, &tried);
             if due.is_empty() {
+                if !tried.is_empty() && failure.is_none() {
+                    self.health.checkpoints_saved(now);
+                }
                 return failure.map_or(Ok(()), Err);
             }
             let saved = self.save(&due, now).await;
@@ -90,6 +93,10 @@ impl Role {
                 Saved::None(error) => return Err(error),
             }
             if began.elapsed() > limit {
+                // The rest is begun with next time: a large cluster is saved in several turns.
+                if failure.is_none() {
+                    self.health.checkpoints_saved(now);
+                }
                 return failure.map_or(Ok(()), Err);
             }
         }
@@ -170,8 +177,6 @@ impl Role {
                 None => core.fleet.saved(key, &[], now),
             }
         }
-        drop(core);
-        self.health.checkpoints_saved(now);
     }
 
     /// Removes what nobody owns any more: histories of VPAs that are gone, and those that expired.

@@ -39,6 +39,8 @@ pub struct Summary {
     pub resized: usize,
     /// Whether it ended before all were looked at.
     pub is_cut_off: bool,
+    /// Whether it could not begin, because something that it has to know cannot be read.
+    pub is_blind: bool,
 }
 
 /// What is carried from pass to pass.
@@ -95,7 +97,7 @@ impl Role {
         }
         if let Err(why) = self.read_ledger(&mut passes.recollection).await {
             tracing::warn!(why, "what was changed of late cannot be read: nothing is updated");
-            return summary;
+            return Summary { is_blind: true, ..summary };
         }
         let mut last = Instant::now();
         let mut observe = |name: &str| {
@@ -121,7 +123,7 @@ impl Role {
             tracing::warn!(
                 "whether the server can resize pods cannot be found out: nothing is updated"
             );
-            return summary;
+            return Summary { is_blind: true, ..summary };
         };
         let common = Common {
             is_admission_ready: standing == Standing::Ready,

@@ -285,10 +285,8 @@ impl Objects for Rows {
         let mut last = None;
         for (vpa, held) in told.range::<VpaKey, _>((from, Unbounded)).take(PAGE) {
             last = Some(vpa.clone());
-            let mut reasons: Vec<(&'static str, bool)> =
-                Skip::GUARDS.iter().map(|word| (*word, held.pods.contains_key(word))).collect();
-            let others = held.pods.keys().filter(|word| !Skip::GUARDS.contains(word));
-            reasons.extend(others.map(|word| (*word, true)));
+            let reasons: Vec<(&'static str, bool)> =
+                Skip::reasons().map(|word| (word, held.pods.contains_key(word))).collect();
             visit(UpdateRow { vpa, reasons: &reasons });
         }
         last

@@ -34,6 +34,8 @@ async fn a_server_that_answers_429_is_asked_now_and_then_and_caught_up_with_afte
     let address = running.address();
     stage.live(&running, &clock, 5, MINUTE).await;
     let before = stage.said().await;
+    let saved = metric(address, "plimsoll_checkpoints_last_save_timestamp_seconds", &[]).await;
+    assert!(saved > 0.0, "what was saved before is told");
 
     busy.store(true, Ordering::Relaxed);
     let (begun, asked) = (Instant::now(), proxy.count());
@@ -52,6 +54,8 @@ async fn a_server_that_answers_429_is_asked_now_and_then_and_caught_up_with_afte
         log.text().contains("history could not be saved").then_some(())
     })
     .await;
+    let still = metric(address, "plimsoll_checkpoints_last_save_timestamp_seconds", &[]).await;
+    assert_eq!(still, saved, "a save of which all was refused is none");
     let (took, asked) = (begun.elapsed(), proxy.count() - asked);
     // Eleven watches that wait longer each time, two statuses that the server asked to wait with, a save, ten reads of
     // usage: a loop without pauses would ask thousands of times.

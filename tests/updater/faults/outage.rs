@@ -1,12 +1,23 @@
-//! The API server goes away in the middle of a rollout, and comes back.
+//! The API server goes away in the middle of a rollout, and comes back; or it does not tell all that a pass has to know.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use plimsoll::update::guard::Charge;
 
 use crate::storage::objects::defined;
-use crate::support::{Bed, fetch::fetch, log, wait};
+use crate::support::{
+    Bed,
+    fetch::fetch,
+    log,
+    proxy::{self, Proxy},
+    wait,
+};
 use crate::updater::{
     referee::Referee,
-    stage::{self, booked, deployment, passes, vpa},
+    stage::{self, booked, deployment, metrics, of_metrics, passes, vpa},
     way::{Side, Way, What},
 };
 
@@ -59,5 +70,37 @@ async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing
     assert_eq!(way.tried(What::Eviction), [""; 0]);
     let charged = booked(&bed, &namespace, Charge::Resize).await;
     assert!((8..=9).contains(&charged), "{charged} booked for 8 resizes");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_pass_that_cannot_know_whether_pods_can_be_resized_is_no_success() {
+    let Some((bed, namespace)) = stage::place("silent").await else { return };
+    bed.nodes().add("node-silent", "16", "64Gi").await;
+    deployment(&bed, &namespace, "web", 1).await;
+    vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let silent = Arc::new(AtomicBool::new(true));
+    let proxy = Proxy::start(bed.client(), {
+        let silent = Arc::clone(&silent);
+        move |_, path| {
+            let is_asked = path == "/api/v1" && silent.load(Ordering::Relaxed);
+            if is_asked { proxy::refuse(503, None) } else { proxy::pass() }
+        }
+    })
+    .await;
+    let running = stage::start(proxy.client.clone(), &namespace, FLAGS).await;
+    let election = running.election().expect("there is one").clone();
+    wait::until("it leads", || async { election.is_leader().then_some(()) }).await;
+    let succeeded = async || {
+        let name = "plimsoll_loop_last_success_timestamp_seconds";
+        of_metrics(&metrics(&running).await, name, &["role=\"updater\""])
+    };
+    passes(&running, 2).await;
+    let before = succeeded().await;
+    passes(&running, 4).await;
+    assert_eq!(succeeded().await, before, "nothing could be done in those passes");
+
+    silent.store(false, Ordering::Relaxed);
+    wait::until("a pass succeeds", || async { (succeeded().await > before).then_some(()) }).await;
     running.stop().await;
 }
