@@ -96,9 +96,9 @@ async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
     let mut expected = vec![
         // Pods begin with less than the least that is ever recommended, and those of capped are never changed.
         Expected::waits("VpaUnderRequested", (mins(4), Duration::MAX)),
-        Expected::waits("WpaDryRunForgotten", (mins(4), Duration::MAX)),
+        Expected::waits("WpaDryRunForgotten", (mins(4), Duration::MAX)).of("queried"),
         // A tenth of what was seen has to lie above its maximum, before the target would.
-        Expected::waits("VpaCappedByMaxAllowed", (growth + mins(6), Duration::MAX)),
+        Expected::waits("VpaCappedByMaxAllowed", (growth + mins(6), Duration::MAX)).of("capped"),
     ];
     // Four pods in want of more and two evictions an hour: the second of the first hour, and the fourth of all.
     let spent = spent(day);
@@ -113,16 +113,19 @@ async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
         let up = flapping + mins(16) * turn;
         let down = up + mins(8);
         expected.extend([
-            Expected::waits("WpaUpscaleCapped", (up, up + mins(4))),
-            Expected::waits("WpaAtMax", (up, down)),
-            Expected::waits("WpaDownscaleCapped", (down, down + mins(8))),
+            Expected::waits("WpaUpscaleCapped", (up, up + mins(4))).of("flaps"),
+            Expected::waits("WpaAtMax", (up, down)).of("flaps"),
+            Expected::waits("WpaDownscaleCapped", (down, down + mins(8))).of("flaps"),
         ]);
     }
     // More than twelve changes within an hour, and until so many are an hour ago.
     let flaps = (flapping + mins(48), day.since(day.calm) + mins(8));
-    expected.extend(Expected::fires("WpaFlapping", flaps, mins(16)));
-    expected.extend(Expected::fires("WpaMetricStale", (outage, back), mins(10)));
-    expected.extend(Expected::fires("WpaNotActive", (outage, back), mins(10)));
+    let fires = |alert, object: &'static str, time, waits| {
+        Expected::fires(alert, time, waits).map(|one| one.of(object))
+    };
+    expected.extend(fires("WpaFlapping", "flaps", flaps, mins(16)));
+    expected.extend(fires("WpaMetricStale", "queried", (outage, back), mins(10)));
+    expected.extend(fires("WpaNotActive", "queried", (outage, back), mins(10)));
     // It counts errors of the last quarter of an hour. The recommender asks no Prometheus, whatever others do in its process.
     let errors = (outage, back + mins(12));
     expected.extend(Expected::fires("WpaPrometheusQueryErrors", errors, mins(16)));

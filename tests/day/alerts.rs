@@ -15,6 +15,8 @@ const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 /// An alert within a time of the day, and whether it fires then or only waits.
 pub struct Expected {
     alert: &'static str,
+    /// The object that it is about, and no other; `None` where it may be about several.
+    object: Option<&'static str>,
     is_firing: bool,
     /// After the day began.
     from: Duration,
@@ -33,7 +35,12 @@ impl Expected {
     /// has a place of its own within a period.
     pub fn waits(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
         let scrape = Duration::try_from(SCRAPE).expect("forward");
-        Self { alert, is_firing: false, from, to, leeway: 2 * scrape }
+        Self { alert, object: None, is_firing: false, from, to, leeway: 2 * scrape }
+    }
+
+    /// It is about this object.
+    pub fn of(self, object: &'static str) -> Self {
+        Self { object: Some(object), ..self }
     }
 
     /// It waits so long, and then fires.
@@ -81,13 +88,18 @@ fn trial(day: &Day, expected: &[Expected]) -> Value {
             let samples: Vec<Value> = now
                 .map(|one| {
                     let state = if one.is_firing { "firing" } else { "pending" };
-                    let labels = format!("{{alertname={alert:?}, alertstate={state:?}}}");
+                    let object = one.object.map(|name| format!(", name={name:?}"));
+                    let object = object.unwrap_or_default();
+                    let labels = format!("{{alertname={alert:?}, alertstate={state:?}{object}}}");
                     json!({"labels": labels, "value": 1})
                 })
                 .collect();
-            queries.push(query(&format!("alertname={alert:?}"), at, &samples));
+            // Who else has it is seen where all are known.
+            let is_known = own.iter().all(|one| one.object.is_some());
+            let by = if is_known { "alertname, alertstate, name" } else { "alertname, alertstate" };
+            queries.push(query(&format!("alertname={alert:?}"), by, at, &samples));
         }
-        queries.push(query(&others, at, &[]));
+        queries.push(query(&others, "alertname, alertstate", at, &[]));
     }
     json!({
         "rule_files": FILES.map(|file| format!("{FOLDER}/{file}")),
@@ -104,9 +116,9 @@ fn trial(day: &Day, expected: &[Expected]) -> Value {
 }
 
 /// In which states alerts are at that time.
-fn query(which: &str, at: Duration, samples: &[Value]) -> Value {
+fn query(which: &str, by: &str, at: Duration, samples: &[Value]) -> Value {
     json!({
-        "expr": format!("count by (alertname, alertstate) (ALERTS{{{which}}}) > bool 0"),
+        "expr": format!("count by ({by}) (ALERTS{{{which}}}) > bool 0"),
         "eval_time": format!("{}s", at.as_secs()),
         "exp_samples": samples,
     })

@@ -22,7 +22,7 @@ const VERBS: [&str; 12] = [
 ];
 
 /// Kinds: those that a role has to do with, and those that lead to power over others.
-const RESOURCES: [(&str, &str); 57] = [
+const RESOURCES: [(&str, &str); 62] = [
     ("", "bindings"),
     ("", "configmaps"),
     ("", "endpoints"),
@@ -56,6 +56,7 @@ const RESOURCES: [(&str, &str); 57] = [
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "apiservices"),
     ("apps", "daemonsets"),
+    ("apps", "daemonsets/scale"),
     ("apps", "deployments"),
     ("apps", "deployments/scale"),
     ("apps", "replicasets"),
@@ -78,8 +79,12 @@ const RESOURCES: [(&str, &str); 57] = [
     ("external.metrics.k8s.io", "requests"),
     ("metrics.k8s.io", "nodes"),
     ("metrics.k8s.io", "pods"),
+    ("networking.k8s.io", "networkpolicies"),
     ("policy", "poddisruptionbudgets"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
 ];
 
 /// What a role may do to any object, anywhere.

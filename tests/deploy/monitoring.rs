@@ -84,6 +84,7 @@ pub fn monitor() -> PodMonitor {
     of("recommender")
 }
 
+/// That of a base, or of an overlay that has pods of its own.
 fn of(role: &str) -> PodMonitor {
     let mut all = documents(&Path::new(ROOT).join("deploy").join(role).join("monitor.yaml"));
     serde_json::from_value(all.remove(0)).expect("a monitor")
@@ -91,9 +92,11 @@ fn of(role: &str) -> PodMonitor {
 
 #[test]
 fn each_monitor_finds_the_port_of_its_roles_pods_and_keeps_their_labels() {
-    for role in ["recommender", "updater", "admission-controller", "watermark"] {
+    let bases = ["recommender", "updater", "admission-controller", "watermark"];
+    for role in bases.into_iter().chain(["overlays/all-in-one"]) {
         let file = Path::new(ROOT).join("deploy").join(role).join("deployment.yaml");
-        let deployment = documents(&file).remove(0);
+        let deployment = documents(&file).into_iter().find(|one| one["kind"] == "Deployment");
+        let deployment = deployment.expect("a Deployment");
         let deployment: Deployment = serde_json::from_value(deployment).expect("a Deployment");
         let monitor = of(role);
         assert_eq!(monitor.metadata.namespace, deployment.metadata.namespace);
