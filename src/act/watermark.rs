@@ -53,12 +53,25 @@ pub enum Unwritten {
     /// This process may not write.
     #[error("this process may not write")]
     Fenced,
-    /// There was no answer: it may have been done all the same.
+    /// There was no answer, or one that leaves it open: it may have been done all the same.
     #[error("{0}")]
     Unanswered(String),
     /// The server said no.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Whether an answer leaves open what became of the write: somebody on the way, or the server itself, did not wait for its
+/// end.
+fn may_be_done(code: StatusCode, message: &str) -> bool {
+    match code {
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            ["etcdserver:", "timed out", "deadline exceeded"].iter().any(|it| message.contains(it))
+                && !message.contains("failed calling webhook")
+        }
+        _ => false,
+    }
 }
 
 /// What of an object is written.
@@ -87,6 +100,9 @@ impl Pen<'_> {
             StatusCode::NOT_FOUND => Err(Unwritten::Gone),
             StatusCode::CONFLICT => Err(Unwritten::Changed(reply.message())),
             // The server's own words, as upstream passes them on.
+            code if may_be_done(code, &reply.message()) => {
+                Err(Unwritten::Unanswered(reply.message()))
+            }
             _ => Err(Unwritten::Refused(reply.message())),
         }
     }

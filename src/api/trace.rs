@@ -82,6 +82,8 @@ impl Trace {
     pub fn without_values(mut self) -> Self {
         self.at = None;
         self.proposal = None;
+        // What it would be within its limits. What it is, is `to`.
+        self.limited = None;
         for source in &mut self.sources {
             source.value = None;
             source.proposal = None;

@@ -31,7 +31,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicI64, AtomicU64},
     },
     time::Duration,
 };
@@ -103,8 +103,8 @@ pub struct Role {
     election: OnceLock<ElectionState>,
     /// Looks so far.
     looks: AtomicU64,
-    /// Whether the definition of this cluster drops what a status tells of a decision.
-    drops_decisions: AtomicBool,
+    /// When the server dropped last what a status tells of a decision, in nanoseconds; 0 if it does not.
+    last_dropped: AtomicI64,
 }
 
 impl fmt::Debug for Role {
@@ -274,7 +274,7 @@ impl Role {
             values: Semaphore::new((config.workers / 4).max(1)),
             election: OnceLock::new(),
             looks: AtomicU64::new(0),
-            drops_decisions: AtomicBool::new(false),
+            last_dropped: AtomicI64::new(0),
             config,
             clock,
             client,

@@ -79,8 +79,9 @@ struct Reply {
     lower_bound_replicas: i32,
     #[serde(alias = "upper_bound_replicas", deserialize_with = "whole")]
     upper_bound_replicas: i32,
-    #[serde(alias = "observed_targets")]
+    #[serde(alias = "observed_targets", deserialize_with = "or_nothing")]
     observed_targets: Vec<Observed>,
+    #[serde(deserialize_with = "or_nothing")]
     reason: String,
 }
 
@@ -89,6 +90,7 @@ struct Reply {
 struct Failure {
     #[serde(deserialize_with = "whole")]
     code: i32,
+    #[serde(deserialize_with = "or_nothing")]
     message: String,
 }
 
@@ -96,14 +98,34 @@ struct Failure {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Observed {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "or_nothing")]
     kind: String,
-    #[serde(alias = "target_value")]
+    #[serde(alias = "target_value", deserialize_with = "number")]
     target_value: f64,
-    #[serde(alias = "lower_bound")]
+    #[serde(alias = "lower_bound", deserialize_with = "number")]
     lower_bound: f64,
-    #[serde(alias = "upper_bound")]
+    #[serde(alias = "upper_bound", deserialize_with = "number")]
     upper_bound: f64,
+}
+
+/// As protobuf's JSON has it, null is what is not there: servers in Go write it for an empty list.
+fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A number, or a text of one (`NaN` and `Infinity` are nothing else); null is none.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let no_number = || D::Error::custom("it is no number");
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(0.0),
+        Value::Number(number) => number.as_f64().ok_or_else(no_number),
+        Value::String(text) => text.parse().map_err(|_| no_number()),
+        _ => Err(no_number()),
+    }
 }
 
 /// A whole number, or a text of one; null is none.
@@ -219,12 +241,27 @@ mod tests {
         };
         assert_eq!(advice, Ok(expected));
         assert_eq!(read(&json!({})), Ok(Advice::default()));
+        // In protobuf's JSON null is what is not there, and a number may be written as a text.
+        let nothing = json!({
+            "error": null, "timestamp": null, "targetReplicas": null, "reason": null, "observedTargets": null,
+        });
+        assert_eq!(read(&nothing), Ok(Advice::default()));
+        let texts = json!({
+            "targetReplicas": "6",
+            "observedTargets": [{"type": null, "targetValue": "0.5", "lowerBound": null, "upperBound": "NaN"}],
+        });
+        let expected = Advice { replicas: 6, observed: 0.5, ..Advice::default() };
+        assert_eq!(read(&texts), Ok(expected));
         for (value, start) in [
             (
                 json!({"error": {"code": 7, "message": "no idea"}}),
                 "error from recommender: 7 no idea",
             ),
             (json!({"targetReplicas": 6, "other": 1}), "error unmarshaling response: "),
+            (
+                json!({"observedTargets": [{"targetValue": "much"}]}),
+                "error unmarshaling response: ",
+            ),
             (json!({"targetReplicas": 6.5}), "error unmarshaling response: "),
             (json!({"targetReplicas": 3_000_000_000_i64}), "error unmarshaling response: "),
             (json!([]), "error unmarshaling response: "),

@@ -12,7 +12,7 @@ use super::{
     rules::Rules,
     source::{Source, Unknown},
     velocity::{Limited, Normal},
-    whole::towards,
+    whole::{towards, up_to_multiple},
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
@@ -183,11 +183,17 @@ impl Question<'_> {
         let rules = self.rules;
         let mut normal = rules.limits.normalise(wanted, proposed, ready, self.fixes);
         // The fewest are for when there is something to do.
-        if rules.may_be_zero() && wanted <= rules.limits.min.max(1) && proposed == 0 {
+        let may_go = wanted == 0 || rules.limits.down_to(wanted) < wanted;
+        if rules.may_be_zero() && may_go && wanted <= rules.limits.min.max(1) && proposed == 0 {
             normal = Normal { replicas: 0, limited: Limited::Not, ..normal };
         }
         if rules.options.whole_result {
-            normal.replicas = towards(wanted, normal.replicas, rules.modulo);
+            // Up from nothing there is no multiple that a step of one replica could reach.
+            normal.replicas = if wanted == 0 {
+                up_to_multiple(normal.replicas, rules.modulo).min(rules.limits.max)
+            } else {
+                towards(wanted, normal.replicas, rules.modulo)
+            };
         }
         normal
     }

@@ -69,6 +69,11 @@ pub fn judge_alert(name: &str, alert: &Alert, open: bool, period: Duration) -> V
     }
 }
 
+/// What is said of an object that was blocked, and that names nothing any more that would have to be well.
+pub fn released() -> Said {
+    Said::new(Fact::ScalingBlocked, false, "NotControlled", "nothing has to be well any more")
+}
+
 /// What follows from the monitor `object`, which is a namespace and a name. `open` says what holds while nobody can tell
 /// how it stands.
 pub fn judge(object: &str, monitor: &Monitor, open: bool) -> Verdict {

@@ -109,3 +109,23 @@ async fn replicas_stay_while_the_monitor_is_not_well_and_where_nobody_knows_as_i
         assert_eq!(blocked(name).await, ("False".to_owned(), "DatadogMonitorOK".to_owned()));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_gate_is_taken_away_is_blocked_no_more_and_says_so() {
+    let Some(stage) = Stage::new("released", &[]).await else { return };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 1_000.0);
+    stage.create(&controlled("web", &json!({}))).await;
+    stage.period().await;
+    let blocked = async || stage.condition("web", "ScalingBlocked").await;
+    let told = async || {
+        stage.series("wpa_controller_conditions", &["condition=\"scaling_blocked\""]).await
+    };
+    assert_eq!(blocked().await.expect("said").0, "True");
+    assert_eq!(told().await, [1.0]);
+    let none = json!({"wpa.datadoghq.com/lifecycle-control.enabled": null});
+    stage.change("web", json!({"metadata": {"annotations": none}})).await;
+    stage.scaled("web", 4).await;
+    assert_eq!(blocked().await, Some(("False".to_owned(), "NotControlled".to_owned())));
+    assert_eq!(told().await, [0.0], "or an alert about it would never end");
+}

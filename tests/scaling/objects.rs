@@ -1,5 +1,11 @@
 //! Objects as others left them: with finalizers, with gaps, with mistakes; and how they come and go.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -8,8 +14,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::stage::{Stage, object};
-use crate::support::wait;
+use super::stage::{Stage, begin_as, object};
+use crate::support::{
+    proxy::{Proxy, pass, refuse},
+    wait,
+};
 
 const DEFINITION: &str = "watermarkpodautoscalers.datadoghq.com";
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
@@ -172,6 +181,68 @@ async fn a_mere_value_is_written_once_a_minute_at_most() {
     values.dedup();
     assert!((9..=11).contains(&versions.len()), "ten minutes: {versions:?}");
     assert_eq!(values.len(), versions.len(), "each time for a value: {values:?}");
+
+    // Above the mark, while a window keeps replicas as they are: what they would be goes up and down all the time.
+    let windows =
+        json!({"spec": {"upscaleForbiddenWindowSeconds": 3600, "scaleUpLimitFactor": "200"}});
+    stage.metric("web", 120.0);
+    stage.change("web", windows).await;
+    stage.scaled("web", 4).await;
+    stage.metric("web", 150.0);
+    stage.seconds(120).await;
+    let mut versions = Vec::new();
+    for look in 0..40 {
+        stage.metric("web", 150.0 + 25.0 * f64::from(look % 4));
+        stage.period().await;
+        versions.push(stage.get("web").await.metadata.resource_version);
+    }
+    assert_eq!(stage.replicas("web").await, 4);
+    versions.dedup();
+    assert!(versions.len() <= 11, "ten minutes: {versions:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
+    let alone = "--enable-leader-election=false";
+    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("unsaid", &[alone]).await
+    else {
+        return;
+    };
+    role.stop().await;
+    let busy = Arc::new(AtomicBool::new(false));
+    let proxy = Proxy::start(bed.client(), {
+        let busy = Arc::clone(&busy);
+        move |method, path| {
+            let is_said = method == Method::PATCH && path.ends_with("/status");
+            if is_said && busy.load(Ordering::Acquire) { refuse(503, None) } else { pass() }
+        }
+    })
+    .await;
+    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[alone]).await;
+    let stage = Stage { bed, usage, namespace, clock, role };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 150.0);
+    stage.create(&object("web", json!({}))).await;
+    stage.scaled("web", 3).await;
+    let held = async |family: &str| stage.series(family, &[]).await;
+    let capped = async || {
+        held("wpa_controller_restricted_scaling").await.iter().filter(|one| **one == 1.0).count()
+    };
+    stage.metric("web", 75.0);
+    stage.period().await;
+    assert_eq!(capped().await, 1, "within bounds");
+    assert_eq!(held("wpa_controller_transition_countdown").await.len(), 2);
+
+    busy.store(true, Ordering::Release);
+    stage.change("web", json!({"spec": {"maxReplicas": 1, "minReplicas": 5}})).await;
+    stage.seconds(60).await;
+    let able = async || stage.condition("web", "AbleToScale").await.expect("said").1;
+    assert_ne!(able().await, "FailedSpecCheck");
+    assert_eq!(capped().await, 0, "nobody follows it any more");
+    assert_eq!(held("wpa_controller_transition_countdown").await, [0.0; 0]);
+    busy.store(false, Ordering::Release);
+    stage.seconds(60).await;
+    assert_eq!(able().await, "FailedSpecCheck");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,6 +254,7 @@ async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() 
     let status = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         ["status"]["properties"];
     assert!(status.as_object_mut().expect("fields").remove("decision").is_some());
+    let whole = definitions.get(DEFINITION).await.expect("defined").spec;
     let definition: CustomResourceDefinition = serde_json::from_value(definition).expect("one");
     definitions.replace(DEFINITION, &PostParams::default(), &definition).await.expect("replaced");
     stage.deployment("web", 2).await;
@@ -198,4 +270,13 @@ async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() 
     let before = stage.get("web").await.metadata.resource_version;
     stage.seconds(600).await;
     assert_eq!(stage.get("web").await.metadata.resource_version, before, "nothing is news");
+
+    // The definition is replaced, as the log advises.
+    let whole = Patch::Merge(json!({ "spec": whole }));
+    definitions.patch(DEFINITION, &PatchParams::default(), &whole).await.expect("replaced");
+    wait::until("decisions are kept again", || async {
+        stage.seconds(300).await;
+        stage.get("web").await.status.filter(|status| status.decision.is_some()).map(drop)
+    })
+    .await;
 }

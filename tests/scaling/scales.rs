@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::stage::{Stage, begin_as, object};
 use crate::support::{
-    proxy::{Proxy, hang, pass},
+    proxy::{Proxy, hang, pass, refuse},
     wait,
 };
 
@@ -109,4 +109,40 @@ async fn whoever_wants_upstreams_ways_has_the_scale_asked_for_at_each_look() {
     stage.seconds(60).await;
     assert!(asked(&proxy) >= before + 4);
     assert!(proxy.arrivals(&Method::GET, "/deployments").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_again() {
+    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("late", &[ALONE]).await
+    else {
+        return;
+    };
+    role.stop().await;
+    let late = Arc::new(AtomicBool::new(true));
+    let proxy = Proxy::start_both(bed.client(), |_, _| pass(), {
+        let late = Arc::clone(&late);
+        move |method, path| {
+            let is_change = method == Method::PUT && path.ends_with("/scale");
+            let is_late = is_change && late.swap(false, Ordering::AcqRel);
+            if is_late { refuse(504, None) } else { pass() }
+        }
+    })
+    .await;
+    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[ALONE]).await;
+    let stage = Stage { bed, usage, namespace, clock, role };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 10_000.0);
+    let windows =
+        json!({"upscaleForbiddenWindowSeconds": 3600, "downscaleForbiddenWindowSeconds": 3600});
+    stage.create(&object("web", windows)).await;
+    wait::until("it is changed, whatever the answer", || async {
+        stage.period().await;
+        (!late.load(Ordering::Acquire)).then_some(())
+    })
+    .await;
+    stage.seconds(600).await;
+    assert_eq!(proxy.arrivals(&Method::PUT, "web/scale").len(), 1, "its window is used up");
+    assert_eq!(stage.replicas("web").await, 4);
+    let status = stage.status("web").await;
+    assert_eq!((&status["desiredReplicas"], &status["scalingEventsCount"]), (&json!(4), &json!(1)));
 }

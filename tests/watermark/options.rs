@@ -196,6 +196,10 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
         let is_disabled = found.contains(&Restriction::Disabled);
         assert_eq!(is_disabled, wanted == 0 && !options.to_zero);
     }
+    // Who lets nothing be removed means the last one, too; who was at zero already stays there.
+    let never = json!({"scaleDownLimitFactor": "0"});
+    assert_eq!(to(&decide(&never, 1, &[0], to_zero)), None);
+    assert_eq!(to(&decide(&never, 0, &[0], to_zero)), None);
     // From many it goes no faster than otherwise.
     assert_eq!(to(&decide(&one, 10, &[0], to_zero)), Some(1));
     // Unknown is not zero.
@@ -210,6 +214,7 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
 #[test]
 fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
     let whole = Options { whole_result: true, ..Options::default() };
+    let both = Options { to_zero: true, ..whole };
     let fields = |more: Value| {
         let mut all = fast(
             &json!({"replicaScalingAbsoluteModulo": 4, "scaleUpLimitFactor": "40", "scaleDownLimitFactor": "40"}),
@@ -226,6 +231,9 @@ fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
         (json!({}), 8, 60_000, Options::default(), Some(11)),
         (json!({}), 16, 1_000, Options::default(), Some(10)),
         (json!({}), 16, 1_000, whole, Some(12)),
+        // Up from nothing one replica would be none, and there would be none for ever.
+        (json!({}), 0, 60_000, both, Some(4)),
+        (json!({"maxReplicas": 3}), 0, 60_000, both, Some(3)),
         // Bounds win: at the most that there may be, no multiple is needed to get inside.
         (json!({"maxReplicas": 9}), 12, 60_000, whole, Some(9)),
     ] {

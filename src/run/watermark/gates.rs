@@ -18,7 +18,7 @@ use crate::{
     observe::source::promql::check_query,
     watermark::{
         Answer, Options, Unknown,
-        conditions::{Fact, Said},
+        conditions::{Fact, Said, since},
         doubts,
         lifecycle::{self, Alert, Monitor, Verdict},
     },
@@ -82,6 +82,13 @@ impl Role {
                 said = vec![verdict.said];
                 blocked = verdict.blocked;
             }
+        }
+        // Upstream leaves an object blocked whose gate was taken away: for its condition, and for alerts that ask for it.
+        if said.is_empty()
+            && self.config.compat == Compat::Plimsoll
+            && since(&seat.status(), Fact::ScalingBlocked).holds
+        {
+            said.push(lifecycle::released());
         }
         if blocked.is_some() && self.config.compat == Compat::Upstream {
             let [inactive, _] = failed_process();

@@ -104,12 +104,17 @@ impl Role {
             let message = format!("Invalid WPA specification: {why}");
             let said = Said::new(Fact::AbleToScale, false, "FailedSpecCheck", message);
             let [inactive, _] = failed_process();
-            self.say(seat, &[inactive, said], now).await;
+            let is_said = self.say(seat, &[inactive, said], now).await;
+            if self.config.compat == Compat::Plimsoll {
+                shown.forget();
+            }
             if seat.warned.iter().all(|(_, before)| *before != why) {
                 self.tell(seat, true, "FailedSpecCheck", why.clone());
             }
             seat.warned = vec![("FailedSpecCheck", why)];
-            return ("invalid", Next::Change);
+            // Nothing but a change makes it right; only what it says is tried until it stands.
+            let next = if is_said { Next::Change } else { Next::After(AFTER_ERROR) };
+            return ("invalid", next);
         }
         self.read_options(seat, filled, now).await;
         let begun = Instant::now();
@@ -126,7 +131,12 @@ impl Role {
         self.metrics.step(LookStep::Scale, begun.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
-            Err(why) => return self.without_scale(seat, &why, now).await,
+            Err(why) => {
+                if self.config.compat == Compat::Plimsoll {
+                    shown.forget_limits();
+                }
+                return self.without_scale(seat, &why, now).await;
+            }
         };
         let pause = blocked.as_ref().map(|blocked| blocked.pause);
         let why = blocked.map(|blocked| blocked.why);

@@ -91,6 +91,19 @@ impl Shown {
         }
     }
 
+    /// Nobody follows it: what held of the last decision holds no more.
+    pub fn forget_limits(&mut self) {
+        self.within_bounds = None;
+        self.upscale_capping = None;
+        self.downscale_capping = None;
+    }
+
+    /// The same, and nobody looks at it again by himself, so that nothing would run down.
+    pub fn forget(&mut self) {
+        self.forget_limits();
+        self.countdown = None;
+    }
+
     /// The time that was left runs down, whether anything can be decided or not.
     pub fn run_down(&mut self, since: Time) {
         let gone = self.at.nanos_since(since) as f64 / 1e9;

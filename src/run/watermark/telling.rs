@@ -25,6 +25,9 @@ use crate::{
 /// How often a status that somebody else changed meanwhile is worked out again.
 const TRIES: usize = 3;
 
+/// How long a server is taken for one that takes decisions out of a status.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
+
 /// Somebody who has waited for so long is late: turns go before values that nobody waits for.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -59,7 +62,7 @@ impl Role {
         for _ in 0..TRIES {
             let before = seat.object.status.clone();
             let mut after = become_status(&before.clone().unwrap_or_default());
-            if self.drops_decisions.load(Ordering::Relaxed) {
+            if self.drops_decisions(now) {
                 after.decision = None;
             }
             let turn = match self.worth(seat, before.as_ref(), &after, now) {
@@ -77,8 +80,8 @@ impl Role {
             match written {
                 Ok(stored) => {
                     let kept = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
-                    if after.decision.is_some() && !kept {
-                        self.say_dropped();
+                    if after.decision.is_some() {
+                        self.note_kept(kept, now);
                     }
                     seat.object = keep(stored);
                     seat.written = Some(now);
@@ -107,13 +110,26 @@ impl Role {
         Err(last)
     }
 
-    /// The server has taken a decision out of a status: the definition is upstream's.
-    fn say_dropped(&self) {
-        if !self.drops_decisions.swap(true, Ordering::Relaxed) {
+    /// Whether the server takes decisions out of a status. Every now and then one is written all the same: the definition may
+    /// have been replaced.
+    fn drops_decisions(&self, now: Time) -> bool {
+        let last = self.last_dropped.load(Ordering::Relaxed);
+        let until = Time::from_nanos(last).later(ASK_AGAIN);
+        last != 0 && now < until
+    }
+
+    /// The server has kept a decision in a status, or taken it out: then the definition is upstream's.
+    fn note_kept(&self, kept: bool, now: Time) {
+        let last = if kept { 0 } else { now.as_nanos() };
+        let before = self.last_dropped.swap(last, Ordering::Relaxed);
+        if kept && before != 0 {
+            tracing::info!("the definition of WatermarkPodAutoscalers has status.decision by now");
+        }
+        if !kept && before == 0 {
             tracing::warn!(
                 "the definition of WatermarkPodAutoscalers in this cluster lacks status.decision: how a number of \
                  replicas came about is not kept, `plimsoll explain wpa` has less to tell, and delays of single metrics \
-                 and fallbacks begin anew when another replica takes over; apply `plimsoll crds` to have it"
+                 and fallbacks begin anew when another replica takes over; apply `plimsoll crds` to have it, which is noticed within ten minutes"
             );
         }
     }
@@ -148,8 +164,8 @@ impl Role {
         self.permit.limiter().has_spare() && self.book.longest_wait(self.clock.now()) < LATE
     }
 
-    /// Says something of an object alone: nothing was decided.
-    pub(super) async fn say(&self, seat: &mut Seat, said: &[Said], now: Time) {
+    /// Says something of an object alone: nothing was decided. Answers whether it stands.
+    pub(super) async fn say(&self, seat: &mut Seat, said: &[Said], now: Time) -> bool {
         let written = self
             .keep_status(seat, now, |before| {
                 let mut status = before.clone();
@@ -164,9 +180,10 @@ impl Role {
                 status
             })
             .await;
-        if let Err(why) = written {
-            self.not_written(seat, &why);
+        if let Err(why) = &written {
+            self.not_written(seat, why);
         }
+        written.is_ok()
     }
 
     /// A status could not be written: it is tried again with the next look.
