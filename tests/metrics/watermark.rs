@@ -8,7 +8,8 @@ use plimsoll::{
         Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
         SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
     },
-    watermark::{Restriction, Unknown, gate::Left},
+    replicas::Unknown,
+    watermark::{Restriction, gate::Left},
 };
 use plimsoll_storage::VpaKey;
 

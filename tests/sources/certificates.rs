@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use plimsoll::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     certificate::{Bundle, Pair, Wanted, make},
     observe::source::recommender::{Pace, Recommenders},
 };

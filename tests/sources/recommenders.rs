@@ -7,9 +7,9 @@ use std::{
 };
 
 use plimsoll::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     observe::source::recommender::{Calls, Pace, Recommenders},
-    watermark::{advised::Advice, source::Unknown},
+    replicas::{Advice, Unknown},
 };
 use serde_json::{Value, json};
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::tls::{Clients, Way, effective};
 use crate::{
-    api::wpa::TlsConfig,
-    watermark::{advised::Advice, consult::reply, source::Unknown},
+    api::scaled::TlsConfig,
+    replicas::{Advice, Unknown, consult::reply},
 };
 
 /// So many requests for one question; whoever redirects more often goes in a circle.

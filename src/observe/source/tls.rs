@@ -21,7 +21,7 @@ use super::{
     recommender::Pace,
     trust::{Files, client_config, no_trust},
 };
-use crate::api::wpa::TlsConfig;
+use crate::api::scaled::TlsConfig;
 
 /// Upstream's name, by which recommenders and those before them may tell who asks.
 const AGENT: &str = "wpa-controller";

@@ -29,12 +29,12 @@ use crate::{
         },
     },
     quantity::Quantity,
-    watermark::{
-        Answer, Band, Pod, Readiness, Rules, Scale, Source, SourceKind, Unknown,
+    replicas::{
+        Answer, Pod, Readiness, Scale, SourceKind, Unknown,
         consult::{Occasion, request},
         source::{display_name, recommender_name},
-        validation::block,
     },
+    watermark::{Band, Rules, Source, advised::wish, validation::block},
 };
 
 /// How long a recommender may take: upstream's limit.
@@ -201,7 +201,7 @@ impl Role {
         occasion: &Occasion<'_>,
     ) -> Result<Answer, Unknown> {
         let tls = recommender.tls_config.as_ref();
-        let body = request(filled, occasion);
+        let body = request(&wish(filled, recommender), occasion);
         let defaults = &self.config.recommender_tls;
         let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body).await;
         asked.map(Answer::Advice).map_err(|why| match why {
