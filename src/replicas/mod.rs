@@ -2,9 +2,9 @@
 //! sources say, and since when they say so. Pure: plain data and `now` in, plain data out.
 //!
 //! ```text
-//!   pods ──▶ Readiness ─┐
-//!   source: Answer, or why there is none ─┼─▶ a role's own rules ──▶ Memory, for the next look
-//!   consult: what a recommender is told ──┘
+//!   Pod ──▶ Readiness ───────────────────┐
+//!   Answer, or why there is none ────────┼─▶ a role's own rules ──▶ Memory, for the next look
+//!   Wish ──▶ request … reply ──▶ Advice ─┘
 //! ```
 
 pub mod consult;

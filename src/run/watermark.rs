@@ -41,7 +41,7 @@ use plimsoll_storage::Time;
 use tokio::sync::Semaphore;
 
 use self::{
-    asking::Sources,
+    asking::{AGENT, Sources},
     book::{Book, Turn},
     config::WatermarkConfig,
     counting::{Counting, Objects},
@@ -134,7 +134,7 @@ pub async fn run(config: WatermarkConfig) -> Result<()> {
 
 /// A client for the API server, by kubeconfig or from inside of the cluster.
 pub async fn connect(config: &WatermarkConfig) -> Result<Client> {
-    client::connect(config.kubeconfig.as_deref(), "wpa-controller").await
+    client::connect(config.kubeconfig.as_deref(), AGENT).await
 }
 
 /// Starts all parts, with time from this clock.

@@ -2,11 +2,11 @@
 //! with its reasons out.
 //!
 //! ```text
-//! Source (answer, or why there is none) ─ pods ─ band ─ propose | advised | converge ─▶ combine
-//!                                                                                        │
-//!                        velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
-//!                                                                                        ▼
-//!                                                Decision: a change, or why not (Restriction)
+//! Source (answer, or why there is none) ─ ready pods ─ band ─ propose | advised | converge ─▶ combine
+//!                                                                                              │
+//!                              velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
+//!                                                                                              ▼
+//!                                                      Decision: a change, or why not (Restriction)
 //! ```
 
 pub mod advised;

@@ -85,7 +85,7 @@ fn hasty() -> Pace {
 }
 
 fn recommenders() -> Recommenders {
-    Recommenders::new(Arc::new(()), hasty())
+    Recommenders::new("test", Arc::new(()), hasty())
 }
 
 async fn consult(

@@ -37,6 +37,8 @@ use crate::{
     watermark::{Band, Rules, Source, advised::wish, validation::block},
 };
 
+/// Upstream's name, by which whoever is asked may tell who asks.
+pub(super) const AGENT: &str = "wpa-controller";
 /// How long a recommender may take: upstream's limit.
 const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -76,7 +78,7 @@ impl Sources {
             let tells = config.oldest_value.is_some();
             Some(if tells { queries.telling_age() } else { queries })
         };
-        Ok(Self { recommenders: Recommenders::new(calls, pace), queries })
+        Ok(Self { recommenders: Recommenders::new(AGENT, calls, pace), queries })
     }
 }
 
