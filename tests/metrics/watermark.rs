@@ -1,5 +1,4 @@
-//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and of what is
-//! there.
+//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and there.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
