@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod observe;
 pub mod quantity;
 pub mod recommend;
+pub mod replicas;
 pub mod run;
 pub mod serve;
 pub mod sim;

@@ -3,6 +3,7 @@
 mod dependencies;
 mod files;
 mod layers;
+mod neutral;
 mod tokens;
 
 use std::{

@@ -1,78 +1,19 @@
-//! What is written for a watermark autoscaler: replicas of its target, its own status, and its metadata.
+//! What is written of a watermark autoscaler: its own status, and its metadata.
 
-use std::time::Duration;
-
-use http::{Request, StatusCode};
 use kube::{
-    Client, Resource as _,
+    Resource as _,
     api::{Api, Patch, PatchParams},
     client::Body,
 };
-use plimsoll_storage::WritePermit;
 use serde_json::{Value, json};
 
 use crate::{
     act::{
-        request::{Unsent, exchange},
-        writes::{WriteKind, WriteStats},
+        pen::{Pen, REQUEST_LIMIT, Unwritten},
+        writes::WriteKind,
     },
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
 };
-
-/// Who writes, in `managedFields`.
-const WRITER: &str = "plimsoll-watermark";
-/// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
-const REQUEST_LIMIT: Duration = Duration::from_secs(15);
-
-/// With what it is written.
-#[derive(Clone, Copy)]
-pub struct Pen<'a> {
-    /// To whom.
-    pub client: &'a Client,
-    /// The right to.
-    pub permit: &'a dyn WritePermit,
-    /// Where it is counted.
-    pub stats: &'a WriteStats,
-}
-
-impl std::fmt::Debug for Pen<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pen").finish_non_exhaustive()
-    }
-}
-
-/// Why something is not written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unwritten {
-    /// It changed since it was read.
-    #[error("it changed meanwhile: {0}")]
-    Changed(String),
-    /// It is gone.
-    #[error("it is gone")]
-    Gone,
-    /// This process may not write.
-    #[error("this process may not write")]
-    Fenced,
-    /// There was no answer, or one that leaves it open: it may have been done all the same.
-    #[error("{0}")]
-    Unanswered(String),
-    /// The server said no.
-    #[error("{0}")]
-    Refused(String),
-}
-
-/// Whether an answer leaves open what became of the write: somebody on the way, or the server itself, did not wait for its
-/// end.
-fn may_be_done(code: StatusCode, message: &str) -> bool {
-    match code {
-        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
-        StatusCode::INTERNAL_SERVER_ERROR => {
-            ["etcdserver:", "timed out", "deadline exceeded"].iter().any(|it| message.contains(it))
-                && !message.contains("failed calling webhook")
-        }
-        _ => false,
-    }
-}
 
 /// What of an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,44 +25,6 @@ pub enum Part {
 }
 
 impl Pen<'_> {
-    async fn send(
-        self,
-        kind: WriteKind,
-        request: Request<Body>,
-    ) -> Result<bytes::Bytes, Unwritten> {
-        let sent =
-            exchange(self.client, self.permit, (self.stats, kind), REQUEST_LIMIT, request).await;
-        let reply = sent.map_err(|unsent| match unsent {
-            Unsent::Fenced => Unwritten::Fenced,
-            Unsent::Unanswered(why) => Unwritten::Unanswered(why),
-        })?;
-        match reply.code {
-            code if code.is_success() => Ok(reply.body),
-            StatusCode::NOT_FOUND => Err(Unwritten::Gone),
-            StatusCode::CONFLICT => Err(Unwritten::Changed(reply.message())),
-            // The server's own words, as upstream passes them on.
-            code if may_be_done(code, &reply.message()) => {
-                Err(Unwritten::Unanswered(reply.message()))
-            }
-            _ => Err(Unwritten::Refused(reply.message())),
-        }
-    }
-
-    /// Writes a scale back, with other replicas. `body` holds the version that it was read in. Answers the version that it
-    /// is since, where that is a number.
-    pub async fn scale(self, path: &str, body: &Value) -> Result<Option<u64>, Unwritten> {
-        let refused = |why: &dyn std::fmt::Display| Unwritten::Refused(why.to_string());
-        let text = serde_json::to_vec(body).map_err(|why| refused(&why))?;
-        let mut request = Request::put(format!("{path}?fieldManager={WRITER}"))
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(Body::from(text))
-            .map_err(|why| refused(&why))?;
-        request.extensions_mut().insert("replace_scale");
-        let answer = self.send(WriteKind::Replicas, request).await?;
-        let stored = serde_json::from_slice::<Value>(&answer).unwrap_or_default();
-        Ok(stored["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()))
-    }
-
     /// Changes an object by a merge patch that holds for this version of it only, and answers what it is since.
     pub async fn alter(
         self,
@@ -138,7 +41,7 @@ impl Pen<'_> {
         }
         body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
         let parameters =
-            PatchParams { field_manager: Some(WRITER.into()), ..PatchParams::default() };
+            PatchParams { field_manager: Some(self.writer.into()), ..PatchParams::default() };
         let (requests, merge) = (kube::core::Request::new(objects), Patch::Merge(body));
         let (request, verb, kind) = match part {
             Part::Status => (

@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 
-use crate::{api::wpa::ScaleTarget, quantity::Quantity};
+use crate::{api::scaled::ScaleTarget, quantity::Quantity};
 
 /// What a metric of one object was. Nothing here writes it.
 #[derive(JsonSchema)]

@@ -4,6 +4,7 @@
 pub mod crds;
 mod foreign;
 pub mod resources;
+pub mod scaled;
 mod schema;
 pub mod trace;
 pub mod vitals;

@@ -10,7 +10,7 @@ use plimsoll_storage::Time;
 use serde::Deserialize;
 
 use super::{labelled::Labelled, selector::Labels, slim::lean_references};
-use crate::watermark::{self, pods::Phase};
+use crate::replicas::{self, pods::Phase};
 
 /// A pod as the watch tells of it.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -61,7 +61,7 @@ pub struct KeptPod {
     /// All of its owners.
     pub owners: Box<[OwnedBy]>,
     /// Of nobody as yet: whose it is hangs on who asks.
-    pub pod: watermark::Pod,
+    pub pod: replicas::Pod,
 }
 
 impl Labelled for KeptPod {
@@ -94,7 +94,7 @@ impl ScaledPod {
         KeptPod {
             labels,
             owners: owners.iter().map(OwnedBy::from).collect(),
-            pod: watermark::Pod {
+            pod: replicas::Pod {
                 name: Arc::from(self.metadata.name.as_deref().unwrap_or_default()),
                 is_own: false,
                 phase: phase(self.status.phase.as_deref()),

@@ -14,6 +14,7 @@ pub mod prometheus;
 mod pulse;
 mod quotas;
 pub mod recommender;
+mod replicas;
 pub mod several;
 mod shown;
 pub mod status;

@@ -17,12 +17,11 @@ pub mod explained;
 mod feeds;
 pub(in crate::run) mod gates;
 mod look;
-mod pods;
 mod probes;
 mod rows;
-mod scales;
 mod seat;
 pub mod switch;
+mod target;
 mod telling;
 mod turns;
 
@@ -42,7 +41,7 @@ use plimsoll_storage::Time;
 use tokio::sync::Semaphore;
 
 use self::{
-    asking::Sources,
+    asking::{AGENT, Sources},
     book::{Book, Turn},
     config::WatermarkConfig,
     counting::{Counting, Objects},
@@ -54,6 +53,7 @@ use super::{
     client,
     desk::{Desk, bind},
     pulse::Pulse,
+    replicas::Workloads,
     tasks::{Group, Stop, Tasks, until_told},
     vitals::Condition,
 };
@@ -87,7 +87,7 @@ pub struct Role {
     reader: Reader,
     feeds: Feeds,
     book: Book,
-    scales: Scales,
+    workloads: Arc<Workloads>,
     sources: Sources,
     permit: Permit,
     events: Events,
@@ -134,7 +134,7 @@ pub async fn run(config: WatermarkConfig) -> Result<()> {
 
 /// A client for the API server, by kubeconfig or from inside of the cluster.
 pub async fn connect(config: &WatermarkConfig) -> Result<Client> {
-    client::connect(config.kubeconfig.as_deref(), "wpa-controller").await
+    client::connect(config.kubeconfig.as_deref(), AGENT).await
 }
 
 /// Starts all parts, with time from this clock.
@@ -181,7 +181,7 @@ impl Prepared {
         let election = role.start_election(&hold_stop, holders.tasks());
         holders.tasks().spawn(writer.run(hold_stop.stopped()));
         role.start_feeds(&work_stop, workers.tasks());
-        role.start_scales(&work_stop, workers.tasks());
+        role.workloads.start_scales(&work_stop, workers.tasks());
         for worker in 0..role.config.workers.max(1) {
             workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
         }
@@ -251,11 +251,18 @@ impl Role {
         let lifetimes = Lifetimes { patience: config.request_timeout, ..Lifetimes::default() };
         let stats = Arc::clone(&desk.stats);
         let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
-        let feeds = Feeds::new(&config.namespaces);
+        let workloads = Workloads::new(
+            &config.namespaces,
+            Scales::new(client.clone(), gate, lifetimes),
+            client.clone(),
+            desk.reader.clone(),
+            config.compat,
+        );
+        let feeds = Feeds::new(Arc::clone(&workloads));
         let role = Self {
             book: Book::new(feeds.scopes().len()),
             feeds,
-            scales: Scales::new(client.clone(), gate, lifetimes),
+            workloads,
             sources: Sources::new(
                 &config,
                 &clock,
@@ -308,7 +315,7 @@ impl Role {
             () = stop.stopped() => return,
             () = async {
                 self.feeds.synced().await;
-                self.first_scales().await;
+                self.workloads.first_scales().await;
             } => {}
         }
         let mut news = self.book.news();

@@ -1,24 +1,29 @@
 //! How many replicas follow from what a recommender answered.
 
 use super::{
-    band::{Milli, Position},
+    band::Position,
     converge::{Convergence, Direction},
     propose::{Proposal, Question},
 };
+use crate::{
+    api::wpa::{RecommenderSpec, WatermarkPodAutoscalerSpec},
+    replicas::{Advice, Milli, consult::Wish},
+};
 
-/// What a recommender answered.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Advice {
-    /// Replicas that it recommends.
-    pub replicas: i32,
-    /// The fewest that would do; nothing is 0.
-    pub lower: i32,
-    /// The most that would make sense; nothing is 0.
-    pub upper: i32,
-    /// What it observed of its first target.
-    pub observed: f64,
-    /// Why.
-    pub reason: String,
+/// What an object says that its recommender is told.
+pub fn wish<'a>(
+    spec: &'a WatermarkPodAutoscalerSpec,
+    recommender: &'a RecommenderSpec,
+) -> Wish<'a> {
+    Wish {
+        target: &spec.scale_target_ref,
+        min: spec.min_replicas.unwrap_or(0),
+        max: spec.max_replicas,
+        target_type: &recommender.target_type,
+        low: recommender.low_watermark,
+        high: recommender.high_watermark,
+        settings: &recommender.settings,
+    }
 }
 
 impl Question {

@@ -1,7 +1,6 @@
 //! The two marks of a metric, with the tolerance around them: where a value lies, and how far off that is.
 
-/// Thousandths of whatever the metric counts.
-pub type Milli = i64;
+use crate::replicas::Milli;
 
 /// Where a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

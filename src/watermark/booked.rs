@@ -2,11 +2,10 @@
 //! and that nobody said to be made: who wanted to make it is gone.
 
 use super::{
-    combine::Scale,
     conditions::{self, Fact, since},
     rules::Rules,
 };
-use crate::api::wpa::WatermarkPodAutoscalerStatus;
+use crate::{api::wpa::WatermarkPodAutoscalerStatus, replicas::Scale};
 
 /// The reason of a change that is about to be made.
 pub(super) const BOOKED: &str = "ReadyForScale";

@@ -3,22 +3,31 @@
 use plimsoll_storage::Time;
 
 use super::{
-    band::{Band, Milli, Position},
+    band::{Band, Position},
     converge::Convergence,
-    pods::{Pod, Readiness},
     propose::Proposal,
     rules::Rules,
-    source::{Answer, Source, SourceKind, Unknown},
 };
-use crate::compat::{Fix, Fixes};
+use crate::{
+    compat::{Fix, Fixes},
+    replicas::{Answer, Milli, Pod, Readiness, Scale, SourceKind, Unknown},
+};
 
-/// What the target has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scale {
-    /// Replicas that are asked for.
-    pub wanted: i32,
-    /// Pods that there are, those of a rolling update included.
-    pub current: i32,
+/// One source, with what came of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// What kind it is.
+    pub kind: SourceKind,
+    /// Its name, as labels have it.
+    pub label: String,
+    /// Its name with its selector, as texts have it.
+    pub name: String,
+    /// Where a recommender is, without what may be secret in it.
+    pub address: Option<String>,
+    /// Its marks, where it has both.
+    pub band: Option<Band>,
+    /// What came of asking.
+    pub asked: Result<Answer, Unknown>,
 }
 
 /// What came of one source.
@@ -268,7 +277,17 @@ impl Setting<'_> {
                 format!("failed to get the recommendation from {address}: {why}")
             }
         };
-        Uncomputable::Source { place, reason: kind.failure(), why: why.clone(), text }
+        Uncomputable::Source { place, reason: failure(*kind), why: why.clone(), text }
+    }
+}
+
+/// Upstream's reason for a failure of it.
+const fn failure(kind: SourceKind) -> &'static str {
+    match kind {
+        SourceKind::External | SourceKind::Prometheus => "FailedGetExternalMetric",
+        SourceKind::Resource | SourceKind::ContainerResource | SourceKind::Recommender => {
+            "FailedGetResourceMetric"
+        }
     }
 }
 

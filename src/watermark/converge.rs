@@ -3,11 +3,11 @@
 use std::str::FromStr;
 
 use super::{
-    band::{Band, Milli, Position},
+    band::{Band, Position},
     propose::Question,
     whole::{divide_down, divide_up, from_float},
 };
-use crate::compat::Fix;
+use crate::{compat::Fix, replicas::Milli};
 
 /// Which mark to go towards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

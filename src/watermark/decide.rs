@@ -3,20 +3,19 @@
 use plimsoll_storage::Time;
 
 use super::{
-    combine::{Combined, Row, Scale, Setting, Uncomputable},
+    combine::{Combined, Row, Setting, Source, Uncomputable},
     conditions::{Fact, Said, since},
     gate::{Gate, Hold, Passage, Since},
     memory::Memory,
-    pods::Unready,
     restriction::Restriction,
     rules::Rules,
-    source::{Source, Unknown},
     velocity::{Limited, Normal},
     whole::{towards, up_to_multiple},
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
     compat::{Fix, Fixes},
+    replicas::{Scale, Unknown, Unready},
 };
 
 /// Why replicas are changed whatever the metrics say.

@@ -8,36 +8,16 @@ use super::{
     conditions::{stamp, time},
     gate::Since,
 };
-use crate::api::trace::{Trace, TracedSource};
-
-/// How a metric was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Where it lay.
-    At(Position),
-    /// It said nothing.
-    Unknown,
-}
-
-/// One metric, as it was found last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remembered {
-    /// Its name, with its selector.
-    pub name: String,
-    /// How it was found.
-    pub found: Found,
-    /// Since when it is found so.
-    pub since: Time,
-}
+use crate::{
+    api::trace::{Trace, TracedSource},
+    replicas::{
+        self,
+        memory::{Found, Remembered},
+    },
+};
 
 /// What is remembered of an object. It is told in the object's status, so that whoever leads next goes on with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Since when no number of replicas is known.
-    pub unknown: Option<Time>,
-    /// Its metrics, in their order.
-    pub sources: Vec<Remembered>,
-}
+pub type Memory = replicas::Memory<Position>;
 
 impl Memory {
     /// What the status of an object tells.
@@ -62,19 +42,14 @@ impl Memory {
         now: Time,
     ) -> Self {
         let is_unknown = matches!(combined, Err(Uncomputable::Source { .. }));
-        let sources = rows.iter().enumerate().map(|(place, row)| {
+        let found = rows.iter().map(|row| {
             let found = match &row.outcome {
                 Ok(asked) => Found::At(asked.proposal.position),
                 Err(_) => Found::Unknown,
             };
-            let before = self.sources.get(place);
-            let same = before.filter(|before| before.name == row.name && before.found == found);
-            Remembered { name: row.name.clone(), found, since: same.map_or(now, |same| same.since) }
+            (row.name.as_str(), found)
         });
-        Self {
-            unknown: is_unknown.then(|| self.unknown.unwrap_or(now)),
-            sources: sources.collect(),
-        }
+        self.then(found, is_unknown, now)
     }
 
     /// Since when one and the same metric is above its band: that which is for the longest.
@@ -87,11 +62,6 @@ impl Memory {
     pub fn all_below(&self) -> Option<Since> {
         let below = self.at(Position::Below).max();
         below.map(|at| Since { holds: true, at })
-    }
-
-    fn at(&self, position: Position) -> impl Iterator<Item = Time> {
-        let there = self.sources.iter().filter(move |one| one.found == Found::At(position));
-        there.map(|one| one.since)
     }
 
     /// Tells it in a status.

@@ -2,11 +2,11 @@
 //! with its reasons out.
 //!
 //! ```text
-//! Source (answer, or why there is none) ─ pods ─ band ─ propose | advised | converge ─▶ combine
-//!                                                                                        │
-//!                        velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
-//!                                                                                        ▼
-//!                                                Decision: a change, or why not (Restriction)
+//! Source (answer, or why there is none) ─ ready pods ─ band ─ propose | advised | converge ─▶ combine
+//!                                                                                              │
+//!                              velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
+//!                                                                                              ▼
+//!                                                      Decision: a change, or why not (Restriction)
 //! ```
 
 pub mod advised;
@@ -15,7 +15,6 @@ pub mod band;
 pub mod booked;
 pub mod combine;
 pub mod conditions;
-pub mod consult;
 pub mod converge;
 pub mod decide;
 pub mod doubts;
@@ -24,26 +23,21 @@ pub mod lifecycle;
 pub mod memory;
 pub mod options;
 pub mod outcome;
-pub mod pods;
 pub mod propose;
 pub mod restriction;
 pub mod rules;
-pub mod source;
 pub mod trace;
 pub mod validation;
 pub mod velocity;
 pub mod whole;
 
-pub use advised::Advice;
 pub use band::{Band, Position};
-pub use combine::{Combined, Row, Scale, Setting, Uncomputable};
+pub use combine::{Combined, Row, Setting, Source, Uncomputable};
 pub use converge::{Convergence, Direction};
 pub use decide::{Change, Decision, Forced, Question};
 pub use gate::{Gate, Hold, Way};
 pub use memory::Memory;
 pub use options::Options;
-pub use pods::{Pod, Readiness, Unready};
 pub use restriction::Restriction;
 pub use rules::Rules;
-pub use source::{Answer, Source, SourceKind, Unknown};
 pub use velocity::{Limited, Limits};

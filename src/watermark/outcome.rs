@@ -7,7 +7,6 @@ use super::{
     conditions::{self, Fact, Said},
     decide::{Change, Decision},
     rules::Rules,
-    source::SourceKind,
     trace::trace,
 };
 use crate::{
@@ -17,6 +16,7 @@ use crate::{
     },
     compat::{Compat, Fix, Fixes},
     quantity::{Format, Quantity},
+    replicas::SourceKind,
 };
 
 /// What came of the change that was decided.

@@ -1,11 +1,14 @@
 //! How many replicas one metric asks for.
 
 use super::{
-    band::{Band, Milli, Position},
+    band::{Band, Position},
     converge::{Convergence, Direction},
     whole::{divide_down, divide_up, from_float, up_to_multiple},
 };
-use crate::compat::{Fix, Fixes};
+use crate::{
+    compat::{Fix, Fixes},
+    replicas::Milli,
+};
 
 /// What a proposal hangs on beside the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use plimsoll_storage::Time;
+
 use super::{converge::Direction, options::Options, propose::Question, velocity::Limits};
 use crate::{
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Fixes,
     quantity::{Format, Quantity},
+    replicas::{Readiness, pods::Named},
 };
 
 /// The tolerance of who says nothing of it: a tenth.
@@ -97,6 +100,19 @@ impl Rules {
     /// Whether the last replica may go.
     pub const fn may_be_zero(&self) -> bool {
         self.options.to_zero
+    }
+
+    /// What is asked about the pods of the target.
+    pub fn readiness<'a>(&self, object: Named<'a>, now: Time, fixes: Fixes) -> Readiness<'a> {
+        let delay = self.readiness_delay;
+        Readiness {
+            object,
+            pending_counts: self.options.pending_counts.unwrap_or(delay),
+            starting_ignored: self.options.starting_ignored.unwrap_or(delay),
+            least_percent: self.least_percent,
+            now,
+            fixes,
+        }
     }
 
     /// What is asked about each metric.

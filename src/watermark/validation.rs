@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::{
     api::wpa::{MetricSpec, WatermarkPodAutoscalerSpec},
     quantity::Quantity,
+    replicas::source::display_name,
 };
 
 /// What is wrong with an object: the first thing that is.
@@ -194,7 +195,7 @@ fn look_at(metric: &MetricSpec, object: &str) -> Result<(), Invalid> {
     }
     match (found.low, found.high) {
         (Some(low), Some(high)) if high.milli_value() < low.milli_value() => {
-            let name = super::source::display_name(found.name, found.labels());
+            let name = display_name(found.name, found.labels());
             Err(Invalid::MarksCross { kind, name })
         }
         _ => Ok(()),

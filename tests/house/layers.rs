@@ -9,7 +9,7 @@ use super::{
 /// the layers above it in this list.
 const LAYERS: [&[&str]; 7] = [
     &["annotation", "api", "certificate", "clock", "compat", "look", "quantity", "units"],
-    &["fit"],
+    &["fit", "replicas"],
     &["recommend", "update", "admit", "watermark", "horizontal"],
     &["sim", "observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
     &["demo", "run"],
@@ -18,7 +18,7 @@ const LAYERS: [&[&str]; 7] = [
 ];
 
 /// Modules that are handed plain data and `now`, and answer with a decision.
-const PURE: [&str; 14] = [
+const PURE: [&str; 15] = [
     "annotation",
     "compat",
     "doctor",
@@ -26,6 +26,7 @@ const PURE: [&str; 14] = [
     "fit",
     "look",
     "quantity",
+    "replicas",
     "units",
     "recommend",
     "update",
@@ -77,12 +78,12 @@ const WRITES: [(&str, usize); 13] = [
 const WRITE_ARGUMENTS: [&str; 4] = ["DeleteParams", "EvictParams", "PatchParams", "PostParams"];
 
 /// `src/recommend/window.rs` is `["recommend", "window"]`.
-fn module(path: &str) -> Vec<&str> {
+pub(super) fn module(path: &str) -> Vec<&str> {
     let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
     inside.trim_end_matches("/mod").split('/').collect()
 }
 
-fn is_below(path: &str, above: &str) -> bool {
+pub(super) fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
@@ -203,6 +204,8 @@ fn a_source_that_breaks_a_rule_is_found() {
         ("src/recommend/bad.rs", "use super::super::update::Plan;"),
         ("src/api/bad.rs", "use kube::{Api, CustomResource};"),
         ("src/api/bad.rs", "use crate::recommend::Settings;"),
+        ("src/replicas/bad.rs", "use crate::watermark::Rules;"),
+        ("src/horizontal/bad.rs", "use crate::watermark::Memory;"),
         ("src/observe/bad.rs", "use crate::run::Roles;"),
         ("src/observe/bad.rs", "use crate::act::Permit;"),
         ("src/observe/bad.rs", "fn f() { api.patch(name, &parameters, &change); }"),
@@ -225,6 +228,7 @@ fn a_source_that_breaks_a_rule_is_found() {
         ("src/recommend/good.rs", "mod tests { use super::*; use super::super::window::Window; }"),
         ("src/sim/good.rs", "use crate::recommend::Settings; use std::{fs, time::Duration};"),
         ("src/units.rs", "use crate::quantity::Quantity;"),
+        ("src/horizontal/good.rs", "use crate::replicas::{Memory, Readiness};"),
         ("src/run/good.rs", "use crate::{metrics::State as Progress, observe::Index};"),
         ("src/act/good.rs", "fn f() { api.patch(name, &PatchParams::default(), &change); }"),
         (

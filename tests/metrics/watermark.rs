@@ -1,5 +1,4 @@
-//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and of what is
-//! there.
+//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and there.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -8,7 +7,8 @@ use plimsoll::{
         Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
         SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
     },
-    watermark::{Restriction, Unknown, gate::Left},
+    replicas::Unknown,
+    watermark::{Restriction, gate::Left},
 };
 use plimsoll_storage::VpaKey;
 

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use plimsoll::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     certificate::{Bundle, Pair, Wanted, make},
     observe::source::recommender::{Pace, Recommenders},
 };
@@ -85,7 +85,7 @@ fn hasty() -> Pace {
 }
 
 fn recommenders() -> Recommenders {
-    Recommenders::new(Arc::new(()), hasty())
+    Recommenders::new("test", Arc::new(()), hasty())
 }
 
 async fn consult(

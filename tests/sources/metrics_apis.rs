@@ -9,7 +9,7 @@ use plimsoll::{
         selector::Selector,
         source::{external_metric::ask_external, pod_usage::ask_pods},
     },
-    watermark::source::{Answer, Unknown},
+    replicas::{Answer, Unknown},
 };
 use serde_json::{Value, json};
 

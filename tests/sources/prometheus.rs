@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use plimsoll::{
     observe::source::promql::Queries,
-    watermark::source::{Answer, Unknown},
+    replicas::{Answer, Unknown},
 };
 use plimsoll_storage::{
     Time,

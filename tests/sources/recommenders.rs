@@ -7,9 +7,9 @@ use std::{
 };
 
 use plimsoll::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     observe::source::recommender::{Calls, Pace, Recommenders},
-    watermark::{advised::Advice, source::Unknown},
+    replicas::{Advice, Unknown},
 };
 use serde_json::{Value, json};
 
@@ -59,7 +59,9 @@ async fn consult(url: &str) -> Result<Advice, Unknown> {
 
 async fn consult_within(url: &str, pace: Pace) -> Result<Advice, Unknown> {
     let body = json!({"state": {"currentReplicas": 3}});
-    Recommenders::new(Arc::new(()), pace).consult(url, None, &TlsConfig::default(), &body).await
+    Recommenders::new("wpa-controller", Arc::new(()), pace)
+        .consult(url, None, &TlsConfig::default(), &body)
+        .await
 }
 
 /// Vector H7.
@@ -188,7 +190,7 @@ async fn every_request_is_counted_by_its_method_and_status() {
     .await;
     let counts = Arc::<Counts>::default();
     let pace = Pace { limit: Duration::from_millis(500), ..Pace::default() };
-    let recommenders = Recommenders::new(Arc::clone(&counts) as _, pace);
+    let recommenders = Recommenders::new("test", Arc::clone(&counts) as _, pace);
     let consult = async |path: &str| {
         let tls = TlsConfig::default();
         recommenders.consult(&server.at(path), None, &tls, &json!({})).await

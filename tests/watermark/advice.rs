@@ -1,9 +1,11 @@
 //! What follows from a recommender's answer: vectors R1 to R8 and X28 to X30.
 
-use plimsoll::watermark::{
-    Advice, Answer,
-    Position::{self, Above, Below, Inside},
-    Source, SourceKind, Unknown,
+use plimsoll::{
+    replicas::{Advice, Answer, SourceKind, Unknown},
+    watermark::{
+        Position::{self, Above, Below, Inside},
+        Source,
+    },
 };
 use serde_json::json;
 

@@ -1,11 +1,13 @@
 //! What metrics ask for: vectors C1 to C48 and X1 to X13, X31 to X33 of upstream's calculators.
 
-use plimsoll::watermark::{
-    Answer, Pod, Position,
-    Position::{Above, Below, Inside},
-    Source, Unknown, Unready,
-    combine::Asked,
-    pods::Phase,
+use plimsoll::{
+    replicas::{Answer, Pod, Unknown, Unready, pods::Phase},
+    watermark::{
+        Position,
+        Position::{Above, Below, Inside},
+        Source,
+        combine::Asked,
+    },
 };
 use serde_json::{Value, json};
 

@@ -3,8 +3,9 @@
 use plimsoll::{
     api::wpa::WatermarkPodAutoscalerStatus,
     compat::{Compat, Fix, Fixes},
+    replicas::Unknown,
     watermark::{
-        Source, Unknown,
+        Source,
         conditions::Fact,
         outcome::{Made, Writing},
     },

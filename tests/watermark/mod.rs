@@ -18,11 +18,13 @@ use std::time::Duration;
 use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
-    watermark::{
-        Answer, Band, Decision, Memory, Options, Pod, Question, Readiness, Rules, Scale, Setting,
-        Source, SourceKind, Unknown,
-        conditions::{self, Fact, Said},
+    replicas::{
+        Answer, Pod, Scale, SourceKind, Unknown,
         pods::{Named, Phase, Usage},
+    },
+    watermark::{
+        Band, Decision, Memory, Options, Question, Rules, Setting, Source,
+        conditions::{self, Fact, Said},
     },
 };
 use plimsoll_storage::Time;
@@ -161,7 +163,7 @@ impl Case {
     pub fn setting(&self) -> Setting<'_> {
         Setting {
             rules: &self.rules,
-            readiness: Readiness::of(OBJECT, &self.rules, self.now, self.fixes),
+            readiness: self.rules.readiness(OBJECT, self.now, self.fixes),
             pods: &self.pods,
             scale: self.scale,
             oldest: None,

@@ -5,13 +5,14 @@ use std::time::Duration;
 use plimsoll::{
     api::trace::Trace,
     compat::{Compat, Fixes},
-    watermark::{
-        Answer, Decision, Hold, Memory, Options, Position, Restriction, Rules, Source, Unknown,
-        gate::Passage,
+    replicas::{
+        Answer, Unknown,
         memory::{Found, Remembered},
-        options::Fallback,
         pods::Phase,
-        trace::trace,
+    },
+    watermark::{
+        Decision, Hold, Memory, Options, Position, Restriction, Rules, Source, gate::Passage,
+        options::Fallback, trace::trace,
     },
 };
 use serde_json::{Value, json};

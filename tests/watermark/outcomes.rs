@@ -5,8 +5,9 @@ use std::time::Duration;
 use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
+    replicas::Unknown,
     watermark::{
-        Memory, Unknown,
+        Memory,
         conditions::{self, Fact},
         outcome::{Made, Writing},
     },

@@ -2,8 +2,9 @@
 
 use plimsoll::{
     compat::Fixes,
+    replicas::Unknown,
     watermark::{
-        Decision, Forced, Restriction, Source, Unknown,
+        Decision, Forced, Restriction, Source,
         conditions::{Fact, Said},
     },
 };
@@ -169,7 +170,7 @@ fn the_largest_proposal_holds_and_is_named() {
     for fixes in both() {
         let of = |name: &str, replicas: i64| {
             let sum = replicas * 1_000 / 5;
-            source(name, Ok(plimsoll::watermark::Answer::Sum { sum, at: None }), (999, 1_000))
+            source(name, Ok(plimsoll::replicas::Answer::Sum { sum, at: None }), (999, 1_000))
         };
         let sources = vec![of("one", 10), of("other", 8)];
         let fields = json!({"tolerance": "1m", "scaleUpLimitFactor": 100});

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll::{
     compat::Fixes,
-    watermark::{
+    replicas::{
         Pod, Readiness, Scale, Unready,
         pods::{Phase, Usage, is_owner_by_name},
     },

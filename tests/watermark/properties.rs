@@ -97,7 +97,7 @@ proptest! {
     fn bounds_hold_whatever_the_metric_says(drawn in drawn(), is_known in any::<bool>()) {
         let mut case = case(&drawn, drawn.sum, Fixes::default());
         if !is_known {
-            case.sources[0].asked = Err(plimsoll::watermark::Unknown::NotANumber);
+            case.sources[0].asked = Err(plimsoll::replicas::Unknown::NotANumber);
         }
         let decision = case.decide();
         // Who was scaled to nothing stays there.
@@ -150,7 +150,7 @@ proptest! {
     fn what_is_not_known_changes_nothing_inside_of_the_bounds(
         drawn in drawn(), is_upstream in any::<bool>(), how in 0..4_u8,
     ) {
-        use plimsoll::watermark::Unknown;
+        use plimsoll::replicas::Unknown;
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
         let mut case = case(&drawn, drawn.sum, Fixes::of(compat));
         case.sources[0].asked = Err(match how {

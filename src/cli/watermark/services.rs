@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     cli::{
         door::{self, DoorArgs},
         output::Problem,

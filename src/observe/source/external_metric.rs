@@ -12,10 +12,7 @@ use super::{
     super::items::{Deadline, read_items},
     MetricsApi,
 };
-use crate::watermark::{
-    band::Milli,
-    source::{Answer, Unknown},
-};
+use crate::replicas::{Answer, Milli, Unknown};
 
 const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
 

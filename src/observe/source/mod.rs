@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::items::UsageError;
 use crate::{
     quantity::Quantity,
-    watermark::{band::Milli, source::Unknown},
+    replicas::{Milli, Unknown},
 };
 
 /// A metrics API of the cluster, by upstream's name for it in texts, and by its group.

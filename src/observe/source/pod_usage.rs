@@ -11,11 +11,7 @@ use super::{
     super::items::{Deadline, read_items},
     MetricsApi,
 };
-use crate::watermark::{
-    band::Milli,
-    pods::Usage,
-    source::{Answer, Unknown},
-};
+use crate::replicas::{Answer, Milli, Unknown, pods::Usage};
 
 const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
 

@@ -21,7 +21,7 @@ use tokio::sync::Mutex as Turns;
 
 use crate::{
     quantity::Quantity,
-    watermark::source::{Answer, Unknown},
+    replicas::{Answer, Unknown},
 };
 
 /// Whether a text can be a query for [`Queries::ask`]; otherwise why not, in one line. What only the server can know,

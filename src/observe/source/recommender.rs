@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::tls::{Clients, Way, effective};
 use crate::{
-    api::wpa::TlsConfig,
-    watermark::{advised::Advice, consult::reply, source::Unknown},
+    api::scaled::TlsConfig,
+    replicas::{Advice, Unknown, consult::reply},
 };
 
 /// So many requests for one question; whoever redirects more often goes in a circle.
@@ -68,9 +68,9 @@ pub struct Recommenders {
 }
 
 impl Recommenders {
-    /// Tells of its requests.
-    pub fn new(calls: Arc<dyn Calls>, pace: Pace) -> Self {
-        Self { clients: Clients::new(pace), calls, limit: pace.limit }
+    /// Tells of its requests. Recommenders and those before them may tell by `agent` who asks.
+    pub fn new(agent: &'static str, calls: Arc<dyn Calls>, pace: Pace) -> Self {
+        Self { clients: Clients::new(agent, pace), calls, limit: pace.limit }
     }
 
     /// What the recommender at this address recommends. What the object says of TLS is completed by what the process

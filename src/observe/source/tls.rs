@@ -21,10 +21,7 @@ use super::{
     recommender::Pace,
     trust::{Files, client_config, no_trust},
 };
-use crate::api::wpa::TlsConfig;
-
-/// Upstream's name, by which recommenders and those before them may tell who asks.
-const AGENT: &str = "wpa-controller";
+use crate::api::scaled::TlsConfig;
 
 /// What of both holds. Files that an object does not name are those of the process; all else is the object's own
 /// affair, as soon as it says anything at all.
@@ -53,6 +50,8 @@ pub(super) struct Way {
 
 /// The clients that there are.
 pub(super) struct Clients {
+    /// Who asks.
+    agent: &'static str,
     pace: Pace,
     proxies: Matcher,
     kept: Mutex<HashMap<Key, Arc<Slot>>>,
@@ -92,8 +91,8 @@ struct Made {
 }
 
 impl Clients {
-    pub(super) fn new(pace: Pace) -> Self {
-        Self { pace, proxies: Matcher::from_env(), kept: Mutex::default() }
+    pub(super) fn new(agent: &'static str, pace: Pace) -> Self {
+        Self { agent, pace, proxies: Matcher::from_env(), kept: Mutex::default() }
     }
 
     /// The way to an address under a setting.
@@ -104,7 +103,7 @@ impl Clients {
         let slot = self.slot(&key);
         let mut made = slot.made.lock().await;
         if made.look.is_none_or(|look| look <= Instant::now()) {
-            made.look(&key, self.pace).await;
+            made.look(&key, self.agent, self.pace).await;
         }
         let client = match (&made.client, &made.failure) {
             (Some((client, _)), _) => client.clone(),
@@ -158,8 +157,8 @@ impl Clients {
 impl Made {
     /// Looks at the files, and makes a client of what is new in them. What is wrong with them is looked at again
     /// later; a client of before is used on meanwhile: a certificate and its key cannot change in the same moment.
-    async fn look(&mut self, key: &Key, pace: Pace) {
-        let looked = self.renew(key).await;
+    async fn look(&mut self, key: &Key, agent: &'static str, pace: Pace) {
+        let looked = self.renew(key, agent).await;
         let pause = match looked {
             Ok(()) => {
                 self.failure = None;
@@ -176,10 +175,10 @@ impl Made {
         self.look = Some(Instant::now() + pause);
     }
 
-    async fn renew(&mut self, key: &Key) -> Result<(), String> {
+    async fn renew(&mut self, key: &Key, agent: &'static str) -> Result<(), String> {
         let Some(tls) = &key.tls else {
             if self.client.is_none() {
-                self.client = Some((client(no_trust()?, &key.reach)?, Files::default()));
+                self.client = Some((client(agent, no_trust()?, &key.reach)?, Files::default()));
             }
             return Ok(());
         };
@@ -190,16 +189,16 @@ impl Made {
         let files = read.await.map_err(|why| format!("files of certificates: {why}"))??;
         if self.client.as_ref().is_none_or(|(_, before)| *before != files) {
             let config = client_config(tls, &files)?;
-            self.client = Some((client(config, &key.reach)?, files));
+            self.client = Some((client(agent, config, &key.reach)?, files));
         }
         Ok(())
     }
 }
 
-fn client(config: ClientConfig, reach: &Reach) -> Result<Client, String> {
+fn client(agent: &str, config: ClientConfig, reach: &Reach) -> Result<Client, String> {
     // Redirects are followed by whoever asks: each is a request of its own.
     let mut builder = Client::builder()
-        .user_agent(AGENT)
+        .user_agent(agent)
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .tls_backend_preconfigured(config);

@@ -14,7 +14,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use crate::{api::wpa::TlsConfig, certificate::Bundle};
+use crate::{api::scaled::TlsConfig, certificate::Bundle};
 
 /// No bundle of certificates is larger. Whoever writes an object names files of our own container.
 const LARGEST: u64 = 1 << 20;

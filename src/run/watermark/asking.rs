@@ -29,14 +29,16 @@ use crate::{
         },
     },
     quantity::Quantity,
-    watermark::{
-        Answer, Band, Pod, Readiness, Rules, Scale, Source, SourceKind, Unknown,
+    replicas::{
+        Answer, Pod, Readiness, Scale, SourceKind, Unknown,
         consult::{Occasion, request},
         source::{display_name, recommender_name},
-        validation::block,
     },
+    watermark::{Band, Rules, Source, advised::wish, validation::block},
 };
 
+/// Upstream's name, by which whoever is asked may tell who asks.
+pub(super) const AGENT: &str = "wpa-controller";
 /// How long a recommender may take: upstream's limit.
 const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -76,7 +78,7 @@ impl Sources {
             let tells = config.oldest_value.is_some();
             Some(if tells { queries.telling_age() } else { queries })
         };
-        Ok(Self { recommenders: Recommenders::new(calls, pace), queries })
+        Ok(Self { recommenders: Recommenders::new(AGENT, calls, pace), queries })
     }
 }
 
@@ -201,7 +203,7 @@ impl Role {
         occasion: &Occasion<'_>,
     ) -> Result<Answer, Unknown> {
         let tls = recommender.tls_config.as_ref();
-        let body = request(filled, occasion);
+        let body = request(&wish(filled, recommender), occasion);
         let defaults = &self.config.recommender_tls;
         let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body).await;
         asked.map(Answer::Advice).map_err(|why| match why {

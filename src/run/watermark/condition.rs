@@ -23,10 +23,10 @@ impl Role {
 
 impl Member for Role {
     fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all().chain(self.feeds.scale_feeds()));
+        show_feeds(&self.traffic, self.feeds.all().chain(self.workloads.scopes.scale_feeds()));
         self.traffic.set_feed_objects("watermarkpodautoscalers", self.book.len());
-        self.traffic.set_feed_objects("pods", self.feeds.pod_count());
-        for (name, count) in self.feeds.scale_counts() {
+        self.traffic.set_feed_objects("pods", self.workloads.scopes.pod_count());
+        for (name, count) in self.workloads.scopes.scale_counts() {
             self.traffic.set_feed_objects(name, count);
         }
         show_writes(&self.traffic, &self.stats);

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use plimsoll_storage::prometheus::{door::DoorConfig, selector::Matchers};
 
 use crate::{
-    api::wpa::TlsConfig,
+    api::scaled::TlsConfig,
     compat::{Compat, Fixes},
     metrics::LabelSet,
     run::{

@@ -6,10 +6,10 @@ use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 
 use super::{
+    super::replicas::Sight,
     Role,
     look::{Came, Next},
     rows::Shown,
-    scales::Sight,
     seat::Seat,
 };
 use crate::{
@@ -18,12 +18,12 @@ use crate::{
     compat::Compat,
     metrics::LookStep,
     observe::scale::FreshScale,
+    replicas::{Scale, pods::Named},
     watermark::{
-        Decision, Memory, Question, Readiness, Rules, Scale, Setting, Source,
+        Decision, Memory, Question, Rules, Setting, Source,
         booked::settle,
         conditions,
         outcome::{Made, Writing},
-        pods::Named,
     },
 };
 
@@ -55,7 +55,7 @@ impl Role {
         let (mut rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
         rules.dry_run |= self.config.dry_run.is_some();
         let object = Named { namespace: &key.namespace, name: &key.name };
-        let readiness = Readiness::of(object, &rules, now, fixes);
+        let readiness = rules.readiness(object, now, fixes);
         let memory = seat.memory();
         loop {
             let told = sight.told();

@@ -16,8 +16,9 @@ use crate::{
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Compat,
     observe::source::promql::check_query,
+    replicas::{Answer, Unknown},
     watermark::{
-        Answer, Options, Unknown,
+        Options,
         conditions::{Fact, Said, since},
         doubts,
         lifecycle::{self, Alert, Monitor, Verdict},

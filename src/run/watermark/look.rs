@@ -125,7 +125,7 @@ impl Role {
         {
             return ("blocked", Next::After(*pause));
         }
-        let of = self.target(&key.namespace, &filled.scale_target_ref);
+        let of = self.workloads.target(&key.namespace, &filled.scale_target_ref);
         let begun = Instant::now();
         let scale = self.scale(seat, of).await;
         self.metrics.step(LookStep::Scale, begun.elapsed());

@@ -5,8 +5,9 @@ use plimsoll_storage::Time;
 use crate::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Fix, Fixes},
+    replicas::Unknown,
     watermark::{
-        Decision, Restriction, Rules, Uncomputable, Unknown,
+        Decision, Restriction, Rules, Uncomputable,
         conditions::{Fact, since},
     },
 };

@@ -22,6 +22,8 @@ use crate::{
     },
 };
 
+/// Who writes, in `managedFields`.
+const WRITER: &str = "plimsoll-watermark";
 /// How often a status that somebody else changed meanwhile is worked out again.
 const TRIES: usize = 3;
 
@@ -42,7 +44,7 @@ enum Worth {
 impl Role {
     /// With what is written.
     pub(super) fn pen(&self) -> Pen<'_> {
-        Pen { client: &self.client, permit: &self.permit, stats: &self.stats }
+        Pen { client: &self.client, permit: &self.permit, stats: &self.stats, writer: WRITER }
     }
 
     /// Writes what a status becomes, if a reader would see a difference. What it becomes is worked out again from what

@@ -3,11 +3,13 @@
 use plimsoll::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::{Compat, Fixes},
-    watermark::{
-        Answer, Band, Memory, Pod, Question, Readiness, Restriction, Rules, Scale, Setting, Source,
-        SourceKind, conditions,
-        outcome::{Made, Writing},
+    replicas::{
+        Answer, Pod, Scale, SourceKind,
         pods::{Named, Phase},
+    },
+    watermark::{
+        Band, Memory, Question, Restriction, Rules, Setting, Source, conditions,
+        outcome::{Made, Writing},
     },
 };
 use plimsoll_storage::Time;
@@ -59,7 +61,7 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
         let now = Time::from_secs(second);
         let pods: Vec<Pod> = (0..has).map(|_| ready(now)).collect();
         let object = Named { namespace: "shop", name: "web" };
-        let readiness = Readiness::of(object, &rules, now, fixes);
+        let readiness = rules.readiness(object, now, fixes);
         let scale = Scale { wanted: has, current: has };
         let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest: None, fixes };
         let source = Source {

@@ -1,12 +1,14 @@
-//! What an object looks at, what came of asking, and what can be said of it when nothing did.
+//! What is looked at, what came of asking, and what can be said of it when nothing did.
 
 use plimsoll_storage::Time;
 
 use super::{
-    advised::Advice,
-    band::{Band, Milli},
+    consult::Advice,
     pods::{Unready, Usage},
 };
+
+/// Thousandths of whatever the metric counts.
+pub type Milli = i64;
 
 /// What kind of source it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,16 +34,6 @@ impl SourceKind {
             Self::Resource => "resource",
             Self::ContainerResource => "container_resource",
             Self::Recommender => "recommender",
-        }
-    }
-
-    /// Upstream's reason for a failure of it.
-    pub const fn failure(self) -> &'static str {
-        match self {
-            Self::External | Self::Prometheus => "FailedGetExternalMetric",
-            Self::Resource | Self::ContainerResource | Self::Recommender => {
-                "FailedGetResourceMetric"
-            }
         }
     }
 }
@@ -116,23 +108,6 @@ impl Answer {
             Self::Advice(_) => None,
         }
     }
-}
-
-/// One source, with what came of asking.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Source {
-    /// What kind it is.
-    pub kind: SourceKind,
-    /// Its name, as labels have it.
-    pub label: String,
-    /// Its name with its selector, as texts have it.
-    pub name: String,
-    /// Where a recommender is, without what may be secret in it.
-    pub address: Option<String>,
-    /// Its marks, where it has both.
-    pub band: Option<Band>,
-    /// What came of asking.
-    pub asked: Result<Answer, Unknown>,
 }
 
 /// What a metric is called in texts: with the labels that have to match, in order.

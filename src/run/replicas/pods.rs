@@ -4,25 +4,30 @@
 //! alone: its ReplicaSets are called after it and after the hash that their pods carry. Of all others the owners on the way
 //! are asked for, once for each ReplicaSet and not for each pod; where they may not be read, names tell, as upstream has it.
 
-use kube::ResourceExt as _;
-use plimsoll_storage::VpaKey;
-
-use super::{Role, seat::Seat};
+use super::Workloads;
 use crate::{
-    api::wpa::WatermarkPodAutoscalerSpec,
-    compat::Compat,
+    api::scaled::ScaleTarget,
     observe::{
         scale::{Scales, ToldScale},
         scaled_pod::{KeptPod, OwnedBy},
         selector::Selector,
     },
-    watermark::{Pod, pods::is_owner_by_name},
+    replicas::{Pod, pods::is_owner_by_name},
 };
 
-/// Whoever sets this to `true` trusts the selector of the scale alone.
-const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
 /// What a Deployment's ReplicaSet calls its pods and itself after.
 const HASH: &str = "pod-template-hash";
+
+/// How it is told whether a pod is a workload's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::run) enum Belonging {
+    /// The selector of the scale is trusted alone.
+    Selected,
+    /// An owner's name tells, by upstream's rule.
+    Named,
+    /// What stands above it tells.
+    Owned,
+}
 
 /// What can be told of a pod by itself.
 enum Own {
@@ -31,26 +36,24 @@ enum Own {
     Asks(Box<[OwnedBy]>),
 }
 
-impl Role {
+impl Workloads {
     /// The pods that the scale's selector finds, with whose they are.
-    pub(super) async fn pods_of(
+    pub(in crate::run) async fn pods_of(
         &self,
-        key: &VpaKey,
-        seat: &Seat,
-        filled: &WatermarkPodAutoscalerSpec,
+        namespace: &str,
+        target: &ScaleTarget,
         told: &ToldScale,
+        belonging: Belonging,
     ) -> Vec<Pod> {
         let selector = match &told.selector {
             Ok(selector) => selector.clone(),
             // Upstream takes a selector of nothing for one of everything, and asks owners who is meant.
             Err(_) => Selector::everything(),
         };
-        let target = &filled.scale_target_ref;
-        let skips = seat.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
         // A scale that does not say whose it is leaves only names.
-        let by_name = self.config.compat == Compat::Upstream || told.uid.is_empty();
+        let by_name = belonging == Belonging::Named || told.uid.is_empty();
         let own = |pod: &KeptPod| {
-            if skips {
+            if belonging == Belonging::Selected {
                 return Own::Told(true);
             }
             if by_name {
@@ -58,7 +61,7 @@ impl Role {
             }
             tell(pod, &told.uid, &target.kind, &target.name)
         };
-        let found = self.feeds.pods(&key.namespace, &selector, |pod| (own(pod), pod.pod.clone()));
+        let found = self.scopes.pods(namespace, &selector, |pod| (own(pod), pod.pod.clone()));
         let mut asked = Asked { of: &target.name, uid: &told.uid, answers: Vec::new() };
         let mut pods = Vec::with_capacity(found.len());
         for (own, pod) in found {
@@ -67,7 +70,7 @@ impl Role {
                 Own::Asks(owners) => {
                     let mut is_own = false;
                     for owner in owners {
-                        is_own |= asked.ask(&self.scales, &key.namespace, owner).await;
+                        is_own |= asked.ask(&self.scales, namespace, owner).await;
                     }
                     is_own
                 }

@@ -9,10 +9,13 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use super::{Role, Stop, Tasks, feeds::Scope, seat::Seat};
+use super::{
+    super::tasks::{Stop, Tasks},
+    Scope, Workloads,
+};
 use crate::{
-    act::{Rule, Unwritten, Verdict, may},
-    api::wpa::ScaleTarget,
+    act::{Pen, Rule, Unwritten, Verdict, may},
+    api::scaled::ScaleTarget,
     compat::Compat,
     observe::{
         controllers::{
@@ -32,7 +35,7 @@ const ASK_AGAIN: Duration = Duration::from_mins(5);
 
 /// A scale, and how it is known.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub(in crate::run) enum Sight {
     /// As a watch told last: good for a look, and for nothing that is written.
     Watched(ObjectKey, ToldScale),
     /// Asked for by this look.
@@ -49,9 +52,9 @@ impl Sight {
     }
 }
 
-impl Role {
+impl Workloads {
     /// What an object of this namespace names.
-    pub(super) fn target(&self, namespace: &str, target: &ScaleTarget) -> ObjectKey {
+    pub(in crate::run) fn target(&self, namespace: &str, target: &ScaleTarget) -> ObjectKey {
         ObjectKey {
             namespace: namespace.into(),
             api_version: self.version_of(&target.api_version, &target.kind).into(),
@@ -62,7 +65,7 @@ impl Role {
 
     /// A version that is left out is that of the kind everybody has. Upstream looks into the core group.
     fn version_of<'a>(&self, version: &'a str, kind: &str) -> &'a str {
-        if !version.is_empty() || self.config.compat == Compat::Upstream {
+        if !version.is_empty() || self.compat == Compat::Upstream {
             return version;
         }
         match kind {
@@ -73,43 +76,50 @@ impl Role {
 
     /// The scale of a target. It is asked for where no watch tells it, where a watch is behind what was seen or written of it
     /// before, and where a change is booked: what becomes of that hangs on what the scale is now.
-    pub(super) async fn scale(&self, seat: &mut Seat, of: ObjectKey) -> Result<Sight, Unscaled> {
-        if self.config.compat == Compat::Plimsoll
-            && !seat.is_booked()
-            && let Some(told) = self.feeds.scale(&of)
-            && told.version >= seat.seen
+    /// `seen` is the version of it that was seen or written last.
+    pub(in crate::run) async fn scale(
+        &self,
+        of: ObjectKey,
+        is_booked: bool,
+        seen: &mut Option<u64>,
+    ) -> Result<Sight, Unscaled> {
+        if self.compat == Compat::Plimsoll
+            && !is_booked
+            && let Some(told) = self.scopes.scale(&of)
+            && told.version >= *seen
         {
-            seat.seen = told.version;
+            *seen = told.version;
             return Ok(Sight::Watched(of, told));
         }
-        let fresh = self.fresh_scale(seat, &of).await?;
+        let fresh = self.fresh_scale(&of, seen).await?;
         Ok(Sight::Asked(Box::new(fresh)))
     }
 
     /// The scale of a target, asked for now.
-    pub(super) async fn fresh_scale(
+    pub(in crate::run) async fn fresh_scale(
         &self,
-        seat: &mut Seat,
         of: &ObjectKey,
+        seen: &mut Option<u64>,
     ) -> Result<FreshScale, Unscaled> {
         let fresh = self.scales.fresh(of).await?;
         // Not the greater one of the two: a cluster that was restored from a backup counts its versions anew.
-        seat.seen = fresh.told.version;
+        *seen = fresh.told.version;
         Ok(fresh)
     }
 
     /// Writes replicas. Controllers write the same object all the time: as long as it is to have what it was taken to have,
     /// ours tries again with what it is by now.
-    pub(super) async fn put_scale(
+    pub(in crate::run) async fn put_scale(
         &self,
-        seat: &mut Seat,
+        pen: Pen<'_>,
         fresh: &FreshScale,
         to: i32,
+        seen: &mut Option<u64>,
     ) -> Result<(), Unwritten> {
         // Nothing that a watch told before is known to be from after this.
-        seat.seen = Some(u64::MAX);
-        let mut written = self.pen().scale(&fresh.path, &fresh.with_replicas(to)).await;
-        if self.config.compat == Compat::Plimsoll {
+        *seen = Some(u64::MAX);
+        let mut written = pen.scale(&fresh.path, &fresh.with_replicas(to)).await;
+        if self.compat == Compat::Plimsoll {
             for _ in 1..TRIES {
                 if !matches!(written, Err(Unwritten::Changed(_))) {
                     break;
@@ -119,22 +129,22 @@ impl Role {
                         if again.told.wanted == fresh.told.wanted
                             && again.told.uid == fresh.told.uid =>
                     {
-                        written = self.pen().scale(&again.path, &again.with_replicas(to)).await;
+                        written = pen.scale(&again.path, &again.with_replicas(to)).await;
                     }
                     _ => break,
                 }
             }
         }
         let version = written?;
-        seat.seen = version.or(seat.seen);
+        *seen = version.or(*seen);
         Ok(())
     }
 
     /// Waits for the lists of scales that objects have asked for, for a while: without them everybody would be asked for
     /// at once.
-    pub(super) async fn first_scales(&self) {
+    pub(in crate::run) async fn first_scales(&self) {
         let all = async {
-            for feed in self.feeds.scale_feeds() {
+            for feed in self.scopes.scale_feeds() {
                 feed.synced().await;
             }
         };
@@ -143,11 +153,11 @@ impl Role {
     }
 
     /// Watches the kinds that tell their scales, each from when somebody follows one of it. Upstream asks each time.
-    pub(super) fn start_scales(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
-        if self.config.compat == Compat::Upstream {
+    pub(in crate::run) fn start_scales(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
+        if self.compat == Compat::Upstream {
             return;
         }
-        for scope in self.feeds.scopes() {
+        for scope in self.scopes.all() {
             self.start_kind::<SlimDeployment>(scope, stop, tasks);
             self.start_kind::<SlimStatefulSet>(scope, stop, tasks);
             self.start_kind::<SlimReplicaSet>(scope, stop, tasks);

@@ -1,10 +1,46 @@
 //! What a recommender is asked, and what it answers: protobuf's JSON, as upstream writes and reads it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value, json};
 
-use super::{advised::Advice, combine::Scale, source::Unknown};
-use crate::api::wpa::WatermarkPodAutoscalerSpec;
+use super::{Scale, source::Unknown};
+use crate::{api::scaled::ScaleTarget, quantity::Quantity};
+
+/// What a recommender answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Advice {
+    /// Replicas that it recommends.
+    pub replicas: i32,
+    /// The fewest that would do; nothing is 0.
+    pub lower: i32,
+    /// The most that would make sense; nothing is 0.
+    pub upper: i32,
+    /// What it observed of its first target.
+    pub observed: f64,
+    /// Why.
+    pub reason: String,
+}
+
+/// What an object says that a recommender is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// The workload.
+    pub target: &'a ScaleTarget,
+    /// The fewest replicas; nothing is 0.
+    pub min: i32,
+    /// The most replicas.
+    pub max: i32,
+    /// What kind of target it is asked for.
+    pub target_type: &'a str,
+    /// Lower end of the band that it is asked for.
+    pub low: Option<Quantity>,
+    /// Upper end of it.
+    pub high: Option<Quantity>,
+    /// What else it is told.
+    pub settings: &'a BTreeMap<String, String>,
+}
 
 /// What a recommender is told beside what the object says.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +56,8 @@ pub struct Occasion<'a> {
 }
 
 /// The body of a request. What is zero or empty is left out, but for what has to be known.
-pub fn request(spec: &WatermarkPodAutoscalerSpec, occasion: &Occasion<'_>) -> Value {
-    let target = &spec.scale_target_ref;
+pub fn request(wish: &Wish<'_>, occasion: &Occasion<'_>) -> Value {
+    let target = wish.target;
     let target_ref = filled([
         ("cluster", occasion.cluster.into()),
         ("namespace", occasion.namespace.into()),
@@ -29,10 +65,7 @@ pub fn request(spec: &WatermarkPodAutoscalerSpec, occasion: &Occasion<'_>) -> Va
         ("name", target.name.as_str().into()),
         ("apiVersion", target.api_version.as_str().into()),
     ]);
-    let constraints = filled([
-        ("minReplicas", spec.min_replicas.unwrap_or(0).into()),
-        ("maxReplicas", spec.max_replicas.into()),
-    ]);
+    let constraints = filled([("minReplicas", wish.min.into()), ("maxReplicas", wish.max.into())]);
     // Both are the wanted ones: pods of a rolling update are nobody's doing.
     let mut state = filled([("desiredReplicas", occasion.scale.wanted.into())]);
     state.insert("currentReplicas".to_owned(), occasion.scale.wanted.into());
@@ -41,19 +74,16 @@ pub fn request(spec: &WatermarkPodAutoscalerSpec, occasion: &Occasion<'_>) -> Va
     request.insert("targetRef".to_owned(), target_ref.into());
     request.insert("constraints".to_owned(), constraints.into());
     request.insert("state".to_owned(), state.into());
-    if let Some(recommender) = &spec.recommender {
-        let units = |mark: Option<crate::quantity::Quantity>| {
-            mark.map_or(0.0, |mark| mark.milli_value() as f64 / 1000.0)
-        };
-        let target = filled([
-            ("type", recommender.target_type.as_str().into()),
-            ("lowerBound", units(recommender.low_watermark).into()),
-            ("upperBound", units(recommender.high_watermark).into()),
-        ]);
-        request.insert("targets".to_owned(), json!([target]));
-        if !recommender.settings.is_empty() {
-            request.insert("settings".to_owned(), json!(recommender.settings));
-        }
+    let units =
+        |mark: Option<Quantity>| mark.map_or(0.0, |mark| mark.milli_value() as f64 / 1000.0);
+    let target = filled([
+        ("type", wish.target_type.into()),
+        ("lowerBound", units(wish.low).into()),
+        ("upperBound", units(wish.high).into()),
+    ]);
+    request.insert("targets".to_owned(), json!([target]));
+    if !wish.settings.is_empty() {
+        request.insert("settings".to_owned(), json!(wish.settings));
     }
     request.into()
 }
@@ -171,12 +201,26 @@ pub fn reply(text: &[u8]) -> Result<Advice, Unknown> {
 mod tests {
     use super::*;
 
-    fn spec(recommender: &Value) -> WatermarkPodAutoscalerSpec {
-        serde_json::from_value(json!({
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "front"},
-            "minReplicas": 3, "maxReplicas": 100, "recommender": recommender,
-        }))
-        .expect("a spec")
+    fn asked(
+        occasion: &Occasion<'_>,
+        target_type: &str,
+        low: &str,
+        high: &str,
+        settings: &[(&str, &str)],
+    ) -> Value {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "front"});
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let mark = |text: &str| (!text.is_empty()).then(|| text.parse().expect("a quantity"));
+        let wish = Wish {
+            target: &serde_json::from_value(target).expect("a target"),
+            min: 3,
+            max: 100,
+            target_type,
+            low: mark(low),
+            high: mark(high),
+            settings: &settings.iter().map(own).collect(),
+        };
+        request(&wish, occasion)
     }
 
     const OCCASION: Occasion<'_> = Occasion {
@@ -189,12 +233,8 @@ mod tests {
     /// Vectors H3, H4 and R6.
     #[test]
     fn what_is_zero_is_left_out_and_what_has_to_be_known_is_not() {
-        let recommender = json!({
-            "url": "http://any", "targetType": "cpu", "lowWatermark": "100m", "highWatermark": "300m",
-            "settings": {"lookbackWindowSeconds": "600"},
-        });
         assert_eq!(
-            request(&spec(&recommender), &OCCASION),
+            asked(&OCCASION, "cpu", "100m", "300m", &[("lookbackWindowSeconds", "600")]),
             json!({
                 "targetRef": {
                     "cluster": "prod-1", "namespace": "web", "kind": "Deployment", "name": "front",
@@ -207,17 +247,14 @@ mod tests {
             })
         );
         let bounds = |low: &str, high: &str| {
-            let recommender = json!({
-                "url": "http://any", "targetType": "memory", "lowWatermark": low, "highWatermark": high,
-            });
-            let targets = request(&spec(&recommender), &OCCASION)["targets"].clone();
+            let targets = asked(&OCCASION, "memory", low, high, &[])["targets"].clone();
             (targets[0]["lowerBound"].as_f64(), targets[0]["upperBound"].as_f64())
         };
         assert_eq!(bounds("200m", "800m"), (Some(0.2), Some(0.8)));
         assert_eq!(bounds("100", "2500"), (Some(100.0), Some(2500.0)));
         assert_eq!(bounds("0", "0"), (None, None));
         let nothing = Occasion { scale: Scale::default(), ready: 0, ..OCCASION };
-        let state = request(&spec(&json!({"url": "http://any"})), &nothing)["state"].clone();
+        let state = asked(&nothing, "", "", "", &[])["state"].clone();
         assert_eq!(state, json!({"currentReplicas": 0, "readyReplicas": 0}));
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use plimsoll_storage::Time;
 
-use super::{band::Milli, combine::Scale, rules::Rules};
+use super::{Scale, source::Milli};
 use crate::compat::{Fix, Fixes};
 
 /// How far a pod is.
@@ -111,20 +111,7 @@ pub struct Grouped {
     pub alive: u32,
 }
 
-impl<'a> Readiness<'a> {
-    /// By the rules of an object.
-    pub fn of(object: Named<'a>, rules: &Rules, now: Time, fixes: Fixes) -> Self {
-        let delay = rules.readiness_delay;
-        Self {
-            object,
-            pending_counts: rules.options.pending_counts.unwrap_or(delay),
-            starting_ignored: rules.options.starting_ignored.unwrap_or(delay),
-            least_percent: rules.least_percent,
-            now,
-            fixes,
-        }
-    }
-
+impl Readiness<'_> {
     /// How many pods count as ready, and at least one. A workload that shares its selector with others has no more of
     /// them than it says itself, and those that a rolling update has for a while on top are not more to do the work.
     pub fn count(&self, pods: &[Pod], scale: Scale) -> Result<u32, Unready> {
