@@ -5,7 +5,7 @@ use plimsoll_storage::Time;
 use super::{
     band::{Band, Milli, Position},
     converge::Convergence,
-    pods::{Pod, Readiness},
+    pods::{Pod, Readiness, Unready},
     propose::Proposal,
     rules::Rules,
     source::{Answer, Source, SourceKind, Unknown},
@@ -85,7 +85,7 @@ pub enum Uncomputable {
     #[error("{0}")]
     Blocked(String),
     /// A source says nothing.
-    #[error("{text}")]
+    #[error("{whose}: {cause}")]
     Source {
         /// Which one.
         place: usize,
@@ -93,9 +93,21 @@ pub enum Uncomputable {
         reason: &'static str,
         /// What is wrong with it.
         why: Unknown,
-        /// The whole story.
-        text: String,
+        /// Whose replicas those would be.
+        whose: String,
+        /// Why they are not known.
+        cause: String,
     },
+}
+
+impl Uncomputable {
+    /// The same as it is said where it is clear whose replicas it is about.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Source { cause, .. } => cause.clone(),
+            Self::NoSource | Self::Blocked(_) => self.to_string(),
+        }
+    }
 }
 
 /// What proposals hang on.
@@ -105,7 +117,9 @@ pub struct Setting<'a> {
     pub rules: &'a Rules,
     /// How pods are counted.
     pub readiness: Readiness<'a>,
-    /// The pods that the target's selector finds.
+    /// The target's selector, for texts.
+    pub selector: &'a str,
+    /// The pods that it finds.
     pub pods: &'a [Pod],
     /// What the target has.
     pub scale: Scale,
@@ -247,28 +261,34 @@ impl Setting<'_> {
     }
 
     fn uncomputable(&self, place: usize, source: &Source, why: &Unknown) -> Uncomputable {
-        let object = self.readiness.object;
-        let Source { kind, label, name, address, .. } = source;
-        let text = match (kind, why) {
-            (SourceKind::External | SourceKind::Prometheus, Unknown::Unready(_)) => format!(
-                "failed to compute replicas based on external metric {label}: unable to get the number of ready pods \
-                 across all namespaces for {name}: {why}"
-            ),
-            (SourceKind::External | SourceKind::Prometheus, _) => format!(
-                "failed to compute replicas based on external metric {label}: unable to get external metric \
-                 {}/{label}/{name}: {why}",
-                object.namespace
-            ),
-            (SourceKind::Resource | SourceKind::ContainerResource, _) => format!(
-                "failed to get resource metric {label}: unable to get resource metric {}/{label}/{name}: {why}",
-                object.namespace
-            ),
-            (SourceKind::Recommender, _) => {
+        let Source { kind, label, selector, address, .. } = source;
+        let namespace = self.readiness.object.namespace;
+        let whose = match kind {
+            SourceKind::External | SourceKind::Prometheus => {
+                format!("failed to compute replicas based on external metric {label}")
+            }
+            SourceKind::Resource | SourceKind::ContainerResource => {
+                format!("failed to get resource metric {label}")
+            }
+            SourceKind::Recommender => {
                 let address = address.as_ref().unwrap_or(label);
-                format!("failed to get the recommendation from {address}: {why}")
+                format!("failed to get the recommendation from {address}")
             }
         };
-        Uncomputable::Source { place, reason: kind.failure(), why: why.clone(), text }
+        let cause = match (kind, why) {
+            (_, Unknown::Unready(Unready::NoneReady { .. })) => format!(
+                "unable to get the number of ready pods across all namespaces for {}: {why}",
+                self.selector
+            ),
+            (_, Unknown::Unready(_)) | (SourceKind::Recommender, _) => why.to_string(),
+            (SourceKind::External | SourceKind::Prometheus, _) => {
+                format!("unable to get external metric {namespace}/{label}/{selector}: {why}")
+            }
+            (SourceKind::Resource | SourceKind::ContainerResource, _) => {
+                format!("unable to get resource metric {namespace}/{label}/{selector}: {why}")
+            }
+        };
+        Uncomputable::Source { place, reason: kind.failure(), why: why.clone(), whose, cause }
     }
 }
 

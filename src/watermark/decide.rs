@@ -19,6 +19,9 @@ use crate::{
     compat::{Fix, Fixes},
 };
 
+/// The reason of a target that is scaled to nothing.
+pub(super) const DISABLED: &str = "ScalingDisabled";
+
 /// Why replicas are changed whatever the metrics say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forced {
@@ -200,7 +203,7 @@ impl Question<'_> {
             Uncomputable::Blocked(_) => "ScalingBlocked",
             Uncomputable::Source { reason, .. } => reason,
         };
-        let message = format!("the WPA was unable to compute the replica count: {why}");
+        let message = format!("the WPA was unable to compute the replica count: {}", why.cause());
         decision.say(Said::new(Fact::ScalingActive, false, reason, message));
         if let Some(to) = self.fallback(decision) {
             let Scale { wanted, current } = decision.scale;
@@ -233,7 +236,7 @@ impl Question<'_> {
         };
         if wanted == 0 && !self.rules.may_be_zero() {
             let message = "scaling is disabled since the replica count of the target is zero";
-            decision.say(Said::new(Fact::ScalingActive, false, "ScalingDisabled", message));
+            decision.say(Said::new(Fact::ScalingActive, false, DISABLED, message));
             decision.desired = 0;
             None
         } else if wanted == 0 {

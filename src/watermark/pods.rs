@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use plimsoll_storage::Time;
 
 use super::{band::Milli, combine::Scale, rules::Rules};
-use crate::compat::{Fix, Fixes};
+use crate::{
+    api::wpa::WatermarkPodAutoscalerSpec,
+    compat::{Fix, Fixes},
+};
 
 /// How far a pod is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,7 +60,7 @@ pub enum Unready {
     TooFewReady {
         /// The share of those that are ready, whatever the text says.
         percent: i32,
-        /// Namespace and name of the autoscaler.
+        /// Namespace and name of the target.
         object: String,
     },
     /// Of none that is ready it is known what it uses.
@@ -68,7 +71,7 @@ pub enum Unready {
 /// What is asked about the pods of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Readiness<'a> {
-    /// Namespace and name of the autoscaler, for texts.
+    /// Namespace and name of the target, for texts.
     pub object: Named<'a>,
     /// How long a pod that is pending counts as ready.
     pub pending_counts: Duration,
@@ -89,6 +92,13 @@ pub struct Named<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
+}
+
+impl<'a> Named<'a> {
+    /// The target of an object in this namespace.
+    pub fn target_of(namespace: &'a str, spec: &'a WatermarkPodAutoscalerSpec) -> Self {
+        Self { namespace, name: &spec.scale_target_ref.name }
+    }
 }
 
 impl fmt::Display for Named<'_> {

@@ -127,6 +127,8 @@ pub struct Source {
     pub label: String,
     /// Its name with its selector, as texts have it.
     pub name: String,
+    /// Which series or pods count, as the API is asked for them; empty for all of them.
+    pub selector: String,
     /// Where a recommender is, without what may be secret in it.
     pub address: Option<String>,
     /// Its marks, where it has both.
