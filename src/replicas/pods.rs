@@ -57,7 +57,7 @@ pub enum Unready {
     TooFewReady {
         /// The share of those that are ready, whatever the text says.
         percent: i32,
-        /// Namespace and name of the autoscaler.
+        /// Namespace and name of the target.
         object: String,
     },
     /// Of none that is ready it is known what it uses.
@@ -68,7 +68,7 @@ pub enum Unready {
 /// What is asked about the pods of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Readiness<'a> {
-    /// Namespace and name of the autoscaler, for texts.
+    /// Namespace and name of the target, for texts.
     pub object: Named<'a>,
     /// How long a pod that is pending counts as ready.
     pub pending_counts: Duration,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     compat::{Fix, Fixes},
-    replicas::{Answer, Milli, Pod, Readiness, Scale, SourceKind, Unknown},
+    replicas::{Answer, Milli, Pod, Readiness, Scale, SourceKind, Unknown, Unready},
 };
 
 /// One source, with what came of asking.
@@ -22,6 +22,8 @@ pub struct Source {
     pub label: String,
     /// Its name with its selector, as texts have it.
     pub name: String,
+    /// Which series or pods count, as the API is asked for them; empty for all of them.
+    pub selector: String,
     /// Where a recommender is, without what may be secret in it.
     pub address: Option<String>,
     /// Its marks, where it has both.
@@ -94,7 +96,7 @@ pub enum Uncomputable {
     #[error("{0}")]
     Blocked(String),
     /// A source says nothing.
-    #[error("{text}")]
+    #[error("{whose}: {cause}")]
     Source {
         /// Which one.
         place: usize,
@@ -102,9 +104,21 @@ pub enum Uncomputable {
         reason: &'static str,
         /// What is wrong with it.
         why: Unknown,
-        /// The whole story.
-        text: String,
+        /// Whose replicas those would be.
+        whose: String,
+        /// Why they are not known.
+        cause: String,
     },
+}
+
+impl Uncomputable {
+    /// The same as it is said where it is clear whose replicas it is about.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Source { cause, .. } => cause.clone(),
+            Self::NoSource | Self::Blocked(_) => self.to_string(),
+        }
+    }
 }
 
 /// What proposals hang on.
@@ -114,7 +128,9 @@ pub struct Setting<'a> {
     pub rules: &'a Rules,
     /// How pods are counted.
     pub readiness: Readiness<'a>,
-    /// The pods that the target's selector finds.
+    /// The target's selector, for texts.
+    pub selector: &'a str,
+    /// The pods that it finds.
     pub pods: &'a [Pod],
     /// What the target has.
     pub scale: Scale,
@@ -256,33 +272,40 @@ impl Setting<'_> {
     }
 
     fn uncomputable(&self, place: usize, source: &Source, why: &Unknown) -> Uncomputable {
-        let object = self.readiness.object;
-        let Source { kind, label, name, address, .. } = source;
-        let text = match (kind, why) {
-            (SourceKind::External | SourceKind::Prometheus, Unknown::Unready(_)) => format!(
-                "failed to compute replicas based on external metric {label}: unable to get the number of ready pods \
-                 across all namespaces for {name}: {why}"
-            ),
-            (SourceKind::External | SourceKind::Prometheus, _) => format!(
-                "failed to compute replicas based on external metric {label}: unable to get external metric \
-                 {}/{label}/{name}: {why}",
-                object.namespace
-            ),
-            (SourceKind::Resource | SourceKind::ContainerResource, _) => format!(
-                "failed to get resource metric {label}: unable to get resource metric {}/{label}/{name}: {why}",
-                object.namespace
-            ),
-            (SourceKind::Recommender, _) => {
+        let Source { kind, label, selector, address, .. } = source;
+        let namespace = self.readiness.object.namespace;
+        let whose = match kind {
+            SourceKind::External | SourceKind::Prometheus => {
+                format!("failed to compute replicas based on external metric {label}")
+            }
+            SourceKind::Resource | SourceKind::ContainerResource => {
+                format!("failed to get resource metric {label}")
+            }
+            SourceKind::Recommender => {
                 let address = address.as_ref().unwrap_or(label);
-                format!("failed to get the recommendation from {address}: {why}")
+                format!("failed to get the recommendation from {address}")
             }
         };
-        Uncomputable::Source { place, reason: failure(*kind), why: why.clone(), text }
+        let cause = match (kind, why) {
+            (_, Unknown::Unready(Unready::NoneReady { .. })) => format!(
+                "unable to get the number of ready pods across all namespaces for {}: {why}",
+                self.selector
+            ),
+            (_, Unknown::Unready(_)) | (SourceKind::Recommender, _) => why.to_string(),
+            (SourceKind::External | SourceKind::Prometheus, _) => {
+                format!("unable to get external metric {namespace}/{label}/{selector}: {why}")
+            }
+            (SourceKind::Resource | SourceKind::ContainerResource, _) => {
+                format!("unable to get resource metric {namespace}/{label}/{selector}: {why}")
+            }
+        };
+        let reason = failure(*kind);
+        Uncomputable::Source { place, reason, why: why.clone(), whose, cause }
     }
 }
 
 /// Upstream's reason for a failure of it.
-const fn failure(kind: SourceKind) -> &'static str {
+pub const fn failure(kind: SourceKind) -> &'static str {
     match kind {
         SourceKind::External | SourceKind::Prometheus => "FailedGetExternalMetric",
         SourceKind::Resource | SourceKind::ContainerResource | SourceKind::Recommender => {

@@ -104,6 +104,13 @@ impl Said {
         Self { fact, holds, reason: reason.into(), message: message.into() }
     }
 
+    /// What upstream says of every object before it looks at it; ours says it of one that it could not look at.
+    pub fn unprocessed() -> [Self; 2] {
+        let message = "Error happened while processing the WPA";
+        [Fact::ScalingActive, Fact::AbleToScale]
+            .map(|fact| Self::new(fact, false, "FailedProcessWPA", message))
+    }
+
     /// Whether the target is left as it is.
     pub fn dry_run(is_on: bool) -> Self {
         let (reason, message) = if is_on {
@@ -189,17 +196,19 @@ pub fn set(status: &mut WatermarkPodAutoscalerStatus, said: &Said, now: Time) {
     let answer = if said.holds { "True" } else { "False" };
     let name = said.fact.name();
     let place = status.conditions.iter().position(|one| one.kind == name);
-    let place = place.unwrap_or_else(|| {
-        status.conditions.push(Condition { kind: name.to_owned(), ..Condition::default() });
-        status.conditions.len() - 1
-    });
-    let condition = &mut status.conditions[place];
-    if condition.status != answer {
+    let mut condition = place.map_or_else(
+        || Condition { kind: name.to_owned(), ..Condition::default() },
+        |place| status.conditions.remove(place),
+    );
+    let kept = place.filter(|_| condition.status == answer);
+    if kept.is_none() {
         answer.clone_into(&mut condition.status);
         condition.last_transition_time = Some(stamp(now));
     }
     condition.reason.clone_from(&said.reason);
     condition.message.clone_from(&said.message);
+    // Times have no fractions: what changed later in the same second stands first all the same.
+    status.conditions.insert(kept.unwrap_or(0), condition);
     status
         .conditions
         .sort_by_key(|one| Reverse(one.last_transition_time.as_ref().map_or(Time::EPOCH, time)));

@@ -18,6 +18,9 @@ use crate::{
     replicas::{Scale, Unknown, Unready},
 };
 
+/// The reason of a target that is scaled to nothing.
+pub(super) const DISABLED: &str = "ScalingDisabled";
+
 /// Why replicas are changed whatever the metrics say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forced {
@@ -205,7 +208,7 @@ impl Question<'_> {
             Uncomputable::Blocked(_) => "ScalingBlocked",
             Uncomputable::Source { reason, .. } => reason,
         };
-        let message = format!("the WPA was unable to compute the replica count: {why}");
+        let message = format!("the WPA was unable to compute the replica count: {}", why.cause());
         decision.say(Said::new(Fact::ScalingActive, false, reason, message));
         if let Some(to) = self.fallback(decision) {
             let Scale { wanted, current } = decision.scale;
@@ -238,7 +241,7 @@ impl Question<'_> {
         };
         if wanted == 0 && !self.rules.may_be_zero() {
             let message = "scaling is disabled since the replica count of the target is zero";
-            decision.say(Said::new(Fact::ScalingActive, false, "ScalingDisabled", message));
+            decision.say(Said::new(Fact::ScalingActive, false, DISABLED, message));
             decision.desired = 0;
             None
         } else if wanted == 0 {

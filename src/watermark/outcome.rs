@@ -5,7 +5,7 @@ use plimsoll_storage::Time;
 use super::{
     combine::{Row, Uncomputable},
     conditions::{self, Fact, Said},
-    decide::{Change, Decision},
+    decide::{Change, DISABLED, Decision},
     rules::Rules,
     trace::trace,
 };
@@ -18,6 +18,9 @@ use crate::{
     quantity::{Format, Quantity},
     replicas::SourceKind,
 };
+
+/// The reason by which it is told that a status could not be written.
+pub const UNWRITTEN: &str = "FailedUpdateStatus";
 
 /// What came of the change that was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +76,8 @@ impl Writing<'_> {
     ) -> WatermarkPodAutoscalerStatus {
         let mut status = before.clone();
         let mut said = decision.said.clone();
-        said.extend(self.said_of(decision, made));
+        let last = before.last_scale_time.as_ref().map(conditions::time);
+        said.extend(self.said_of(decision, made, last));
         for (place, one) in said.iter().enumerate() {
             let is_last = said[place + 1..].iter().all(|later| later.fact != one.fact);
             if is_last || self.compat == Compat::Upstream {
@@ -106,7 +110,7 @@ impl Writing<'_> {
         status
     }
 
-    fn said_of(&self, decision: &Decision, made: &Made) -> Option<Said> {
+    fn said_of(&self, decision: &Decision, made: &Made, last: Option<Time>) -> Option<Said> {
         match made {
             Made::Done => Some(Said::new(
                 Fact::AbleToScale,
@@ -126,7 +130,7 @@ impl Writing<'_> {
             Made::Nothing if self.skips_idle_events && self.may_say_idle(decision) => {
                 let message = format!(
                     "the WPA was able to successfully calculate a replica count and decided not to scale {}",
-                    self.stays(decision)
+                    self.stays(decision, last)
                 );
                 Some(Said::new(Fact::ScalingActive, true, "NotScaling", message))
             }
@@ -141,10 +145,24 @@ impl Writing<'_> {
         decision.combined.is_ok() && (decision.scale.wanted != 0 || self.compat == Compat::Upstream)
     }
 
-    fn stays(&self, decision: &Decision) -> String {
+    fn stays(&self, decision: &Decision, last: Option<Time>) -> String {
         let target = &self.spec.scale_target_ref;
         let normal = decision.normal.map_or(decision.desired, |normal| normal.replicas);
-        format!("{}/{}/{} to {normal}", target.kind, self.namespace, target.name)
+        // Whatever metrics ask for, what is scaled to nothing is to stay so.
+        let is_disabled = decision.said.iter().any(|said| said.reason == DISABLED);
+        let replicas = if is_disabled { 0 } else { normal };
+        let last = last.map_or_else(|| "<nil>".to_owned(), as_go_writes);
+        let (kind, name) = (&target.kind, &target.name);
+        format!("{kind}/{}/{name} to {replicas} (last scale time was {last} )", self.namespace)
+    }
+
+    /// The reason by which it is told that a status could not be written after a decision.
+    pub const fn unwritten(decision: &Decision, made: &Made) -> &'static str {
+        if decision.combined.is_err() || matches!(made, Made::Refused(_)) {
+            "FailedUpdateReplicas"
+        } else {
+            UNWRITTEN
+        }
     }
 
     /// The events that upstream makes of a decision. `last` is when replicas were changed last, as it stands there.
@@ -153,7 +171,7 @@ impl Writing<'_> {
         let mut events = Vec::new();
         if let Err(why) = &decision.combined {
             if let Uncomputable::Source { reason, .. } = why {
-                events.push(warning(reason, why.to_string()));
+                events.push(warning(reason, why.cause()));
             }
             events.push(warning("FailedComputeMetricsReplicas", why.to_string()));
         }
@@ -168,17 +186,17 @@ impl Writing<'_> {
                 events.push(warning("FailedScale", message));
             }
             (None, _) if decision.combined.is_ok() && !self.skips_idle_events => {
-                let last = last.map_or_else(|| "<nil>".to_owned(), |last| last.to_string());
-                let message = format!(
-                    "Decided not to scale {} (last scale time was {last} )",
-                    self.stays(decision)
-                );
+                let message = format!("Decided not to scale {}", self.stays(decision, last));
                 events.push(Event { is_warning: false, reason: "NotScaling", message });
             }
             _ => {}
         }
         events
     }
+}
+
+fn as_go_writes(at: Time) -> String {
+    jiff::Timestamp::from(at).strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string()
 }
 
 /// What the metrics were, as the status has it.

@@ -56,6 +56,11 @@ pub struct Rules {
     pub options: Options,
 }
 
+/// The target of an object in this namespace.
+pub fn target_of<'a>(namespace: &'a str, spec: &'a WatermarkPodAutoscalerSpec) -> Named<'a> {
+    Named { namespace, name: &spec.scale_target_ref.name }
+}
+
 fn seconds(seconds: i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }

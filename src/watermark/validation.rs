@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::conditions::{Fact, Said};
 use crate::{
     api::wpa::{MetricSpec, WatermarkPodAutoscalerSpec},
     quantity::Quantity,
@@ -87,6 +88,12 @@ pub enum Invalid {
 }
 
 impl Invalid {
+    /// What is to be said of the object.
+    pub fn said(&self) -> Said {
+        let message = format!("Invalid WPA specification: {self}");
+        Said::new(Fact::AbleToScale, false, "FailedSpecCheck", message)
+    }
+
     /// Where in the object it is wrong.
     pub const fn field(&self) -> &'static str {
         match self {

@@ -129,3 +129,57 @@ async fn an_object_whose_gate_is_taken_away_is_blocked_no_more_and_says_so() {
     assert_eq!(blocked().await, Some(("False".to_owned(), "NotControlled".to_owned())));
     assert_eq!(told().await, [0.0], "or an alert about it would never end");
 }
+
+/// Vectors F6 and F7 of the original's reconciler.
+#[tokio::test(flavor = "multi_thread")]
+async fn by_the_originals_way_a_missing_monitor_is_asked_for_every_two_minutes_and_nothing_else_runs()
+ {
+    let Some(stage) = Stage::new("gate", &["--compat=upstream"]).await else { return };
+    define(&stage).await;
+    monitor(&stage, "well").await;
+    is(&stage, "well", "OK").await;
+    stage.deployment("missing", 2).await;
+    stage.metric("missing", 1_000.0);
+    stage.create(&controlled("missing", &json!({}))).await;
+    let status = stage.status("missing").await;
+    let first = &status["conditions"][0];
+    assert_eq!(first["reason"], "FailedGetDatadogMonitor", "{status:#}");
+    let text =
+        format!("monitor {}/missing not found, blocking the WPA from proceeding", stage.namespace);
+    assert_eq!(first["message"], text, "{status:#}");
+    assert_eq!(status["conditions"][1]["reason"], "FailedProcessWPA", "{status:#}");
+    let looks = stage.role.looks();
+    stage.seconds(105).await;
+    assert_eq!(stage.role.looks(), looks, "two minutes are not over");
+    stage.period().await;
+    assert_eq!(stage.role.looks(), looks + 1);
+    assert_eq!(stage.replicas("missing").await, 2);
+
+    stage.deployment("well", 0).await;
+    let mut well = controlled("well", &json!({}));
+    well["spec"]["metrics"] = json!([]);
+    well["spec"]["minReplicas"] = json!(3);
+    well["spec"]["maxReplicas"] = json!(5);
+    stage.create(&well).await;
+    let status = stage.status("well").await;
+    let conditions = status["conditions"].as_array().expect("a list");
+    assert_eq!(conditions.len(), 7, "{status:#}");
+    assert_eq!(conditions[6]["type"], "ScalingBlocked", "{status:#}");
+    assert_eq!(conditions[6]["reason"], "DatadogMonitorOK", "{status:#}");
+    let of = |family: String, more: Option<&str>| {
+        let stage = &stage;
+        let more = more.map(|more| format!("condition=\"{more}\""));
+        async move {
+            let of = ["wpa_name=\"well\"", more.as_deref().unwrap_or_default()];
+            stage.series(&format!("wpa_controller_{family}"), &of).await
+        }
+    };
+    assert_eq!(of("min_replicas".into(), None).await, [3.0]);
+    assert_eq!(of("max_replicas".into(), None).await, [5.0]);
+    assert_eq!(of("conditions".into(), Some("able_to_scale")).await, [1.0]);
+    assert_eq!(of("conditions".into(), Some("scaling_limited")).await, [1.0]);
+    let looks = stage.role.looks();
+    stage.period().await;
+    assert_eq!(stage.role.looks(), looks + 1, "it has its turn in each period");
+    assert_eq!(stage.replicas("well").await, 0);
+}

@@ -97,6 +97,50 @@ async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
     assert_eq!((&*able.0, &*able.1), ("True", "SucceededGetScale"));
 }
 
+/// Vectors F3 to F5 of the original's reconciler.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_sense_is_not_looked_at_again_before_it_changes() {
+    let Some(stage) = Stage::new("refused", &["--compat=upstream"]).await else { return };
+    let metrics = |marks: serde_json::Value| {
+        let mut external = json!({
+            "metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}},
+        });
+        external
+            .as_object_mut()
+            .expect("an object")
+            .extend(marks.as_object().cloned().expect("marks"));
+        json!({"metrics": [{"type": "External", "external": external}]})
+    };
+    let marks =
+        format!("watermarks are not set correctly, removing the WPA {}/f3", stage.namespace);
+    for (name, fields, text) in [
+        ("f3", metrics(json!({})), format!("{marks} from the Reconciler")),
+        (
+            "f4",
+            json!({"minReplicas": 5, "maxReplicas": 3}),
+            "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to the \
+             maximum"
+                .to_owned(),
+        ),
+        (
+            "f5",
+            metrics(json!({"highWatermark": "3", "lowWatermark": "4"})),
+            "low WaterMark of External metric deadbeef{map[label:value]} has to be strictly inferior to the High \
+             Watermark"
+                .to_owned(),
+        ),
+    ] {
+        stage.create(&object(name, fields)).await;
+        let first = stage.status(name).await["conditions"][0].clone();
+        assert_eq!((&first["type"], &first["reason"]), (&json!("AbleToScale"), &json!("FailedSpecCheck")));
+        assert_eq!(first["message"], format!("Invalid WPA specification: {text}"), "{name}");
+        assert_eq!(stage.events(name).await, ["FailedSpecCheck"], "{name}");
+    }
+    let looks = stage.role.looks();
+    stage.seconds(1_200).await;
+    assert_eq!(stage.role.looks(), looks);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_shows_everything_and_changes_nothing() {
     let Some(stage) = Stage::new("dry", &[]).await else { return };

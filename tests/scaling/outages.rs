@@ -41,9 +41,13 @@ async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_o
     stage.usage.fault(Api::External, Some(Fault::Status(503)));
     stage.change("web", json!({"spec": {"minReplicas": 6}})).await;
     stage.scaled("web", 6).await;
-    stage.change("web", json!({"spec": {"maxReplicas": 6, "minReplicas": 1}})).await;
+    // Fewer are the most now, by more than one step may take away; there they stay.
+    stage.change("web", json!({"spec": {"maxReplicas": 2, "minReplicas": 1}})).await;
+    stage.scaled("web", 2).await;
     stage.seconds(60).await;
-    assert_eq!(stage.replicas("web").await, 6);
+    assert_eq!(stage.replicas("web").await, 2);
+    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    assert_eq!((&*active.0, &*active.1), ("False", "FailedGetExternalMetric"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

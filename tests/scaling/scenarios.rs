@@ -119,9 +119,9 @@ async fn bands_go_before_speed_and_that_before_windows_and_bounds_win_over_all()
         stage.series("plimsoll_restricted_scaling", &[&of[0], &of[1]]).await
     };
     assert_eq!((reason("max").await, reason("min").await), (vec![1.0], vec![0.0]));
-    // Inside of both windows, other bounds count at once.
-    stage.change("web", json!({"spec": {"maxReplicas": 5}})).await;
-    stage.scaled("web", 5).await;
-    stage.change("web", json!({"spec": {"minReplicas": 9, "maxReplicas": 20}})).await;
-    stage.scaled("web", 9).await;
+    // Inside of both windows, other bounds count at once, and beyond what one step may be: half of ten, twice three.
+    stage.change("web", json!({"spec": {"maxReplicas": 3}})).await;
+    stage.scaled("web", 3).await;
+    stage.change("web", json!({"spec": {"minReplicas": 15, "maxReplicas": 20}})).await;
+    stage.scaled("web", 15).await;
 }

@@ -221,6 +221,8 @@ pub async fn begin_as(client: Client, namespace: &str, clock: &Clock, more: &[&s
         "WATCH_NAMESPACE" => namespace.to_owned(),
         _ => String::new(),
     };
-    let config = watermark_config(&flags, variable).expect("flags that make sense");
+    let mut config = watermark_config(&flags, variable).expect("flags that make sense");
+    // By the original's way all of them would be on one and the same port.
+    config.address = "127.0.0.1:0".parse().expect("an address");
     watermark::start(config, client, clock.clone()).await.expect("starts")
 }

@@ -5,7 +5,7 @@ use plimsoll::{
     compat::{Compat, Fix, Fixes},
     replicas::Unknown,
     watermark::{
-        Source,
+        Position, Source,
         conditions::Fact,
         outcome::{Made, Writing},
     },
@@ -159,15 +159,18 @@ fn dry_run_takes_no_time() {
 /// Vectors X31 to X33.
 #[test]
 fn replicas_are_counted_exactly() {
-    for (sum, wanted, marks, theirs, ours) in [
-        (3_600, 7, (100, 400), 10, 9),
-        (2_000, 19, (400, 4_000), 4, 5),
-        (59_000, 7, (500, 1_000), 60, 59),
+    for (sum, wanted, marks, position, utilisation, theirs, ours) in [
+        (3_600, 7, (100, 400), Position::Above, 514, 10, 9),
+        (2_000, 19, (400, 4_000), Position::Below, 105, 4, 5),
+        (59_000, 7, (500, 1_000), Position::Above, 8_428, 60, 59),
     ] {
         let of = |fixes| {
             let fields = json!({"algorithm": "average", "tolerance": "20m"});
             let case = Case::new(fixes, fields, wanted, vec![external(sum, marks.0, marks.1)]);
-            case.decide().combined.expect("computed").replicas
+            let decision = case.decide();
+            let proposal = decision.rows[0].outcome.as_ref().expect("computed").proposal;
+            assert_eq!((proposal.position, proposal.utilisation), (position, utilisation));
+            decision.combined.expect("computed").replicas
         };
         shown(Fix::ReplicasAreCountedExactly, of, [theirs, ours]);
     }

@@ -11,7 +11,9 @@ mod passes;
 mod pods;
 mod properties;
 mod replay;
+mod texts;
 mod validation;
+mod written;
 
 use std::time::Duration;
 
@@ -91,6 +93,7 @@ pub fn source(name: &str, asked: Result<Answer, Unknown>, (low, high): (i64, i64
         kind: SourceKind::External,
         label: name.to_owned(),
         name: format!("{name}{{map[]}}"),
+        selector: String::new(),
         address: None,
         band: Some(Band { low, high, tolerance: 0 }),
         asked,
@@ -164,6 +167,7 @@ impl Case {
         Setting {
             rules: &self.rules,
             readiness: self.rules.readiness(OBJECT, self.now, self.fixes),
+            selector: "app=web",
             pods: &self.pods,
             scale: self.scale,
             oldest: None,

@@ -10,7 +10,9 @@ use plimsoll::{
     },
 };
 
-use super::{NOW, OBJECT, ago, both, pending, pod, pods};
+use serde_json::json;
+
+use super::{NOW, OBJECT, ago, both, pending, pod, pods, spec};
 
 const fn readiness(fixes: Fixes) -> Readiness<'static> {
     let delay = Duration::from_secs(10);
@@ -143,4 +145,17 @@ fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
     let [theirs, ours] = both().map(asked);
     assert_eq!(theirs, Ok((2, 2)), "upstream sees two of two");
     assert_eq!(ours, Err(Unready::TooFewReady { percent: 25, object: "shop/web".to_owned() }));
+}
+
+/// Vector C46: the text names the target.
+#[test]
+fn too_few_ready_pods_are_those_of_the_target_and_not_of_the_autoscaler() {
+    let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "foo-bar-123"}});
+    let spec = spec(target);
+    let object = plimsoll::watermark::rules::target_of("", &spec);
+    let readiness = Readiness { object, least_percent: 30, ..readiness(both()[0]) };
+    let mut four: Vec<Pod> = (0..3).map(|number| pending(number, 60)).collect();
+    four.push(pod(3));
+    let why = readiness.count(&four, scale(4)).expect_err("a quarter is too few");
+    assert_eq!(why.to_string(), "25 % of the pods are unready, will not autoscale /foo-bar-123");
 }

@@ -1,13 +1,15 @@
 //! What holds for any object and any value, each after the exemptions that upstream's rules name.
 
+use std::time::Duration;
+
 use plimsoll::{
     compat::{Compat, Fixes},
-    watermark::{Decision, Forced, Position, conditions::Said},
+    watermark::{Decision, Forced, Options, Position, conditions::Said, options::Fallback},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Case, external, pods};
+use super::{Case, ago, external, pods};
 
 /// An object, what it has, and what its metric says.
 #[derive(Clone, Debug)]
@@ -19,6 +21,33 @@ struct Drawn {
     sum: i64,
     scaled: Option<u64>,
     outside: Option<u64>,
+    options: Options,
+    /// For so long nothing is known of its metric, where nothing is.
+    unknown: u64,
+}
+
+/// What may be asked for beyond the fields.
+fn options() -> impl Strategy<Value = Options> {
+    let fallback = prop::option::of((1..90_i32, 0..600_u64));
+    let delay = || prop::option::of((0..600_u64).prop_map(Duration::from_secs));
+    (any::<[bool; 4]>(), fallback, delay(), delay()).prop_map(
+        |([partial, each_delay, to_zero, whole], fallback, pending_counts, starting_ignored)| {
+            let fallback = fallback.map(|(replicas, seconds)| Fallback {
+                replicas,
+                after: Duration::from_secs(seconds),
+            });
+            Options {
+                partial,
+                fallback,
+                each_delay,
+                to_zero,
+                whole_result: whole,
+                pending_counts,
+                starting_ignored,
+                ..Options::default()
+            }
+        },
+    )
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
@@ -42,7 +71,8 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         prop::option::of(0..700_u64),
         prop::option::of(0..700_u64),
     );
-    (object, state).prop_map(|(object, state)| {
+    let beyond = (options(), 0..700_u64);
+    (object, state, beyond).prop_map(|(object, state, (options, unknown))| {
         let (min, more, algorithm, tolerance, up, down, modulo, converge, delay) = object;
         let (wanted, ready, low, gap, sum, scaled, outside) = state;
         let fields = json!({
@@ -53,7 +83,8 @@ fn drawn() -> impl Strategy<Value = Drawn> {
             "upscaleDelayAboveWatermarkSeconds": delay,
             "downscaleDelayBelowWatermarkSeconds": delay,
         });
-        Drawn { fields, wanted, ready, marks: (low, low + gap), sum, scaled, outside }
+        let marks = (low, low + gap);
+        Drawn { fields, wanted, ready, marks, sum, scaled, outside, options, unknown }
     })
 }
 
@@ -69,6 +100,13 @@ fn case(drawn: &Drawn, sum: i64, fixes: Fixes) -> Case {
     if let Some(seconds) = drawn.outside {
         case = case.said(&Said::above(true), seconds).said(&Said::below(true), seconds);
     }
+    case
+}
+
+/// The same object with what it asks for beyond its fields.
+fn beyond(drawn: &Drawn, case: Case) -> Case {
+    let mut case = case.with(drawn.options);
+    case.memory.unknown = Some(ago(drawn.unknown));
     case
 }
 
@@ -94,28 +132,43 @@ proptest! {
     }
 
     #[test]
-    fn bounds_hold_whatever_the_metric_says(drawn in drawn(), is_known in any::<bool>()) {
-        let mut case = case(&drawn, drawn.sum, Fixes::default());
+    fn bounds_hold_whatever_the_metric_says_and_the_object_asks_for(
+        drawn in drawn(), is_known in any::<bool>(),
+    ) {
+        let mut case = beyond(&drawn, case(&drawn, drawn.sum, Fixes::default()));
         if !is_known {
             case.sources[0].asked = Err(plimsoll::replicas::Unknown::NotANumber);
         }
         let decision = case.decide();
-        // Who was scaled to nothing stays there.
-        if drawn.wanted > 0 {
-            let limits = case.rules.limits;
-            prop_assert!((limits.min..=limits.max).contains(&decision.desired), "{decision:#?}");
+        let limits = case.rules.limits;
+        let is_within = (limits.min..=limits.max).contains(&decision.desired);
+        if drawn.options.to_zero && decision.desired == 0 {
+            // The last replica may go, and whoever has none may stay there.
+        } else if drawn.wanted > 0 || drawn.options.to_zero {
+            prop_assert!(is_within, "{decision:#?}");
         } else {
+            // Who was scaled to nothing stays there.
             prop_assert_eq!(decision.desired, 0);
             prop_assert!(decision.change.is_none());
         }
     }
 
     #[test]
-    fn no_change_is_faster_than_may_be(drawn in drawn(), is_upstream in any::<bool>()) {
+    fn no_change_is_faster_than_may_be(
+        drawn in drawn(), is_upstream in any::<bool>(), is_known in any::<bool>(),
+    ) {
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
-        let case = case(&drawn, drawn.sum, Fixes::of(compat));
+        let mut case = case(&drawn, drawn.sum, Fixes::of(compat));
+        if !is_upstream {
+            case = beyond(&drawn, case);
+        }
+        if !is_known {
+            case.sources[0].asked = Err(plimsoll::replicas::Unknown::NotANumber);
+        }
         let decision = case.decide();
-        if forced(&decision).is_none() && drawn.wanted > 0 {
+        // The fewest that there are to be go together, where the last one may.
+        let ends = case.rules.may_be_zero() && decision.desired == 0;
+        if forced(&decision).is_none() && drawn.wanted > 0 && !ends {
             let limits = case.rules.limits;
             let (down, up) = (limits.down_to(drawn.wanted), limits.up_to(drawn.wanted));
             prop_assert!((down..=up).contains(&decision.desired), "{down}..={up}: {decision:#?}");
@@ -123,16 +176,18 @@ proptest! {
     }
 
     #[test]
-    fn a_larger_value_never_asks_for_fewer(drawn in drawn(), more in 0..100_000_i64) {
-        // Between the marks replicas may go either way, so only what is outside on the same side is compared.
+    fn a_larger_value_never_asks_for_fewer_unless_it_goes_towards_a_mark(
+        drawn in drawn(), more in 0..100_000_i64,
+    ) {
+        // Between the marks, who goes towards one of them adds or removes replicas against the value.
+        let converges = drawn.fields["convergeTowardsWatermark"] != "";
         let proposal = |sum| {
             let case = case(&drawn, sum, Fixes::default());
             let (rows, _) = case.setting().combine(&case.sources);
             rows[0].outcome.clone().ok().map(|asked| asked.proposal)
         };
         if let (Some(less), Some(greater)) = (proposal(drawn.sum), proposal(drawn.sum + more))
-            && less.position == greater.position
-            && less.position != Position::Inside
+            && !(converges && [less.position, greater.position].contains(&Position::Inside))
         {
             prop_assert!(less.replicas <= greater.replicas, "{less:?} {greater:?}");
         }
@@ -157,7 +212,7 @@ proptest! {
             0 => Unknown::Failed("away".to_owned()),
             1 => Unknown::Empty("external"),
             2 => Unknown::NotANumber,
-            _ => Unknown::Stale { at: super::ago(900) },
+            _ => Unknown::Stale { at: ago(900) },
         });
         let decision = case.decide();
         let limits = case.rules.limits;

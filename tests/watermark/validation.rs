@@ -1,12 +1,16 @@
 //! Whether an object can be followed at all: vectors V1 to V10, F3 to F5, and each check of section 3.2.
 
 use plimsoll::{
-    api::wpa::WatermarkPodAutoscalerSpec,
-    watermark::{rules::fill_in, validation::validate},
+    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    watermark::{
+        conditions::{self, Said},
+        rules::fill_in,
+        validation::validate,
+    },
 };
 use serde_json::{Value, json};
 
-use super::spec;
+use super::{NOW, spec};
 
 /// As it is written, with nothing filled in.
 fn check(spec: &WatermarkPodAutoscalerSpec) -> String {
@@ -114,5 +118,49 @@ fn metrics_are_refused_in_upstreams_words() {
         (json!({"recommender": {"url": "http://any"}}), "ok"),
     ] {
         assert_eq!(filled(fields.clone()), expected, "{fields}");
+    }
+}
+
+/// Vectors F3 to F5: what stands first in the status of an object that is refused.
+#[test]
+fn why_an_object_is_refused_stands_first_in_its_status() {
+    let with = |marks: Value| {
+        let mut block = json!({"metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}}});
+        for (key, value) in marks.as_object().into_iter().flatten() {
+            block[key] = value.clone();
+        }
+        json!({"minReplicas": 1, "maxReplicas": 5, "metrics": [{"type": "External", "external": block}]})
+    };
+    for (name, fields, text) in [
+        (
+            "F3",
+            with(json!({})),
+            "watermarks are not set correctly, removing the WPA shop/web from the Reconciler",
+        ),
+        (
+            "F4",
+            json!({"minReplicas": 5, "maxReplicas": 3}),
+            "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to the \
+             maximum",
+        ),
+        (
+            "F5",
+            with(json!({"highWatermark": "3", "lowWatermark": "4"})),
+            "low WaterMark of External metric deadbeef{map[label:value]} has to be strictly inferior to the High \
+             Watermark",
+        ),
+    ] {
+        let invalid = validate(&fill_in(&spec(fields)), "shop/web").expect_err(name);
+        let [inactive, _] = Said::unprocessed();
+        let mut status = WatermarkPodAutoscalerStatus::default();
+        for said in [inactive, invalid.said()] {
+            conditions::set(&mut status, &said, NOW);
+        }
+        let first = &status.conditions[0];
+        let told = (first.kind.as_str(), first.status.as_str(), first.reason.as_str());
+        assert_eq!(told, ("AbleToScale", "False", "FailedSpecCheck"), "{name}");
+        assert_eq!(first.message, format!("Invalid WPA specification: {text}"), "{name}");
+        assert_eq!(status.conditions[1].reason, "FailedProcessWPA", "{name}");
+        assert_eq!(status.last_condition_type, "AbleToScale", "{name}");
     }
 }

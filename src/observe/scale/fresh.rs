@@ -46,8 +46,8 @@ pub enum Unscaled {
     /// In no version there is one.
     #[error("[{0}, scale not found]")]
     NotFound(String),
-    /// Nobody knows at the moment.
-    #[error("{0}")]
+    /// Nobody knows at the moment whether there is one.
+    #[error("[{0}, scale not found]")]
     Unavailable(String),
 }
 
@@ -57,7 +57,7 @@ impl Scales {
         let asker = &self.asker;
         let group = key.group().map_err(Unscaled::NoVersion)?;
         let kinds = asker.kinds(group, &key.kind).await;
-        let kinds = kinds.as_ref().as_ref().map_err(|why| Unscaled::Unavailable(why.clone()))?;
+        let kinds = kinds.as_ref().as_ref().map_err(|why| Unscaled::NoKind(why.clone()))?;
         let mut failures = Vec::new();
         let mut is_known = false;
         let mut may_pass = false;

@@ -135,10 +135,12 @@ impl Role {
                     None => self.ask_metric(key, kind, metric).await,
                 },
             };
+            let selector = Selector::from_label_selector(found.selector);
             Some(Source {
                 kind,
                 label: found.name.to_owned(),
                 name: display_name(found.name, found.labels()),
+                selector: selector.map(|it| it.as_str().to_owned()).unwrap_or_default(),
                 address: None,
                 band: Band::of(milli(found.low), milli(found.high), rules.tolerance),
                 asked,
@@ -241,6 +243,7 @@ fn recommended(
         kind: SourceKind::Recommender,
         label: name.clone(),
         name,
+        selector: String::new(),
         address: Some(shown_address(&recommender.url)),
         band: Band::of(
             milli(recommender.low_watermark),

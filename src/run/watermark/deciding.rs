@@ -17,13 +17,14 @@ use crate::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     compat::Compat,
     metrics::LookStep,
-    observe::scale::FreshScale,
-    replicas::{Scale, pods::Named},
+    observe::{scale::FreshScale, selector::Selector},
+    replicas::Scale,
     watermark::{
         Decision, Memory, Question, Rules, Setting, Source,
         booked::settle,
         conditions,
-        outcome::{Made, Writing},
+        outcome::{Made, UNWRITTEN, Writing},
+        rules::target_of,
     },
 };
 
@@ -54,12 +55,13 @@ impl Role {
     ) -> Came {
         let (mut rules, fixes) = (Rules::of(filled).with(seat.options), self.config.fixes);
         rules.dry_run |= self.config.dry_run.is_some();
-        let object = Named { namespace: &key.namespace, name: &key.name };
-        let readiness = rules.readiness(object, now, fixes);
+        let target = target_of(&key.namespace, filled);
+        let readiness = rules.readiness(target, now, fixes);
         let memory = seat.memory();
         loop {
             let told = sight.told();
             let scale = Scale { wanted: told.wanted, current: told.current };
+            let selector = told.selector.as_ref().map_or("", Selector::as_str).to_owned();
             let begun = Instant::now();
             let pods = self.pods_of(key, seat, filled, told).await;
             self.metrics.step(LookStep::Pods, begun.elapsed());
@@ -72,7 +74,15 @@ impl Role {
                 self.metrics.step(LookStep::Metrics, begun.elapsed());
             }
             let oldest = self.config.oldest_value.map(|age| now.earlier(age));
-            let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest, fixes };
+            let setting = Setting {
+                rules: &rules,
+                readiness,
+                selector: &selector,
+                pods: &pods,
+                scale,
+                oldest,
+                fixes,
+            };
             let settled = match self.config.compat {
                 Compat::Plimsoll => settle(&seat.status(), scale, &rules),
                 Compat::Upstream => seat.status(),
@@ -164,7 +174,7 @@ impl Role {
                         .await;
                     if let Err(why) = booked {
                         // What cannot be booked is not done.
-                        return self.not_written(seat, &why);
+                        return self.not_written(seat, &why, UNWRITTEN);
                     }
                 }
                 match self.put_scale(seat, fresh, change.to).await {
@@ -186,7 +196,7 @@ impl Role {
             .keep_status(seat, now, |before| writing.status(&base(before), decision, &made))
             .await;
         if let Err(why) = written {
-            self.not_written(seat, &why);
+            self.not_written(seat, &why, Writing::unwritten(decision, &made));
         }
         let events = writing.events(decision, &made, last);
         self.tell_all(seat, events);

@@ -9,7 +9,6 @@ use super::{
     Role,
     rows::{Shown, ShownMonitor},
     seat::Seat,
-    telling::failed_process,
 };
 use crate::{
     annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
@@ -92,7 +91,7 @@ impl Role {
             said.push(lifecycle::released());
         }
         if blocked.is_some() && self.config.compat == Compat::Upstream {
-            let [inactive, _] = failed_process();
+            let [inactive, _] = Said::unprocessed();
             said.insert(0, inactive);
         }
         if !said.is_empty() {

@@ -12,7 +12,6 @@ use super::{
     gates::Blocked,
     rows::Shown,
     seat::{Seat, keep},
-    telling::failed_process,
 };
 use crate::{
     act::Part,
@@ -22,7 +21,8 @@ use crate::{
     observe::scale::Unscaled,
     watermark::{
         attributes,
-        conditions::{Fact, Said},
+        conditions::Said,
+        outcome::UNWRITTEN,
         rules::{fill_in, is_filled_in},
         validation::validate,
     },
@@ -101,10 +101,8 @@ impl Role {
         }
         if let Err(invalid) = validate(filled, &key.to_string()) {
             let why = invalid.to_string();
-            let message = format!("Invalid WPA specification: {why}");
-            let said = Said::new(Fact::AbleToScale, false, "FailedSpecCheck", message);
-            let [inactive, _] = failed_process();
-            let is_said = self.say(seat, &[inactive, said], now).await;
+            let [inactive, _] = Said::unprocessed();
+            let is_said = self.say(seat, &[inactive, invalid.said()], now).await;
             if self.config.compat == Compat::Plimsoll {
                 shown.forget();
             }
@@ -150,7 +148,7 @@ impl Role {
 
     pub(super) async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
         let text = why.to_string();
-        let said = failed_process();
+        let said = Said::unprocessed();
         self.say(seat, &said, now).await;
         let is_new = seat.warned.iter().all(|(_, before)| *before != text);
         if is_new || self.config.compat == Compat::Upstream {
@@ -159,6 +157,8 @@ impl Role {
         seat.warned = vec![("FailedProcessWPA", text)];
         let pause = match why {
             Unscaled::NotFound(_) => AFTER_NO_SCALE,
+            // Upstream goes by the text, which is the same.
+            Unscaled::Unavailable(_) if self.config.compat == Compat::Upstream => AFTER_NO_SCALE,
             _ => AFTER_ERROR,
         };
         if self.config.compat == Compat::Upstream {
@@ -209,7 +209,7 @@ impl Role {
             }
             Err(crate::act::Unwritten::Gone) => true,
             Err(why) => {
-                self.not_written(seat, &why);
+                self.not_written(seat, &why, UNWRITTEN);
                 false
             }
         }

@@ -17,8 +17,8 @@ use crate::{
     },
     compat::Compat,
     watermark::{
-        conditions::{self, Fact, Said},
-        outcome::Event,
+        conditions::{self, Said},
+        outcome::{Event, UNWRITTEN},
     },
 };
 
@@ -183,13 +183,13 @@ impl Role {
             })
             .await;
         if let Err(why) = &written {
-            self.not_written(seat, why);
+            self.not_written(seat, why, UNWRITTEN);
         }
         written.is_ok()
     }
 
-    /// A status could not be written: it is tried again with the next look.
-    pub(super) fn not_written(&self, seat: &Seat, why: &Unwritten) {
+    /// A status could not be written, which is told by this reason: it is tried again with the next look.
+    pub(super) fn not_written(&self, seat: &Seat, why: &Unwritten, reason: &'static str) {
         let (namespace, name) =
             (seat.object.namespace().unwrap_or_default(), seat.object.name_any());
         match why {
@@ -198,7 +198,7 @@ impl Role {
             }
             Unwritten::Unanswered(_) | Unwritten::Refused(_) => {
                 tracing::warn!(%namespace, %name, %why, "a status was not written; it is tried again");
-                self.tell(seat, true, "FailedUpdateStatus", why.to_string());
+                self.tell(seat, true, reason, why.to_string());
             }
         }
     }
@@ -290,13 +290,4 @@ fn forget_value(metric: &mut MetricStatus) {
     if let Some(resource) = &mut metric.container_resource {
         resource.current_average_value = crate::quantity::Quantity::ZERO;
     }
-}
-
-/// What upstream says of every object before it looks at it; ours says it of one that it could not look at.
-pub(super) fn failed_process() -> [Said; 2] {
-    let message = "Error happened while processing the WPA";
-    [
-        Said::new(Fact::ScalingActive, false, "FailedProcessWPA", message),
-        Said::new(Fact::AbleToScale, false, "FailedProcessWPA", message),
-    ]
 }

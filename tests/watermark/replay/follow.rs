@@ -63,11 +63,20 @@ pub fn follow(plain: &Plain, series: &[(i64, i64)], start: Start) -> Result<Foll
         let object = Named { namespace: "shop", name: "web" };
         let readiness = rules.readiness(object, now, fixes);
         let scale = Scale { wanted: has, current: has };
-        let setting = Setting { rules: &rules, readiness, pods: &pods, scale, oldest: None, fixes };
+        let setting = Setting {
+            rules: &rules,
+            readiness,
+            selector: "app=web",
+            pods: &pods,
+            scale,
+            oldest: None,
+            fixes,
+        };
         let source = Source {
             kind: SourceKind::External,
             label: "load".to_owned(),
             name: "load{map[]}".to_owned(),
+            selector: String::new(),
             address: None,
             band: Some(Band { low: plain.low, high: plain.high, tolerance: rules.tolerance }),
             asked: Ok(Answer::Sum { sum, at: Some(now) }),
