@@ -156,11 +156,11 @@ fn counters(board: &Value) -> Vec<String> {
         let name = asked.name();
         let is_counted = matches!(asked.function, Some("rate" | "irate" | "increase"));
         // Some of upstream's counters do not end as counters do, and one of its gauges does.
-        let is_counter = known.get(name).map_or_else(
+        let grows = known.get(name).map_or_else(
             || name.ends_with("_total") && !exclusions::is_gauge(name),
             |family| family.kind == "counter",
         );
-        let wrong = is_counter && !is_counted;
+        let wrong = grows && !is_counted;
         wrong.then(|| format!("{} outside of rate, irate and increase", asked.name()))
     })
 }
