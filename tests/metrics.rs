@@ -241,6 +241,8 @@ fn the_page_names_every_reason_that_a_restriction_can_have() {
         assert!(series.contains(&stated), "{series}: not {stated}");
     }
     assert!(page.contains(&format!("{per_vpa} reasons per VPA")));
+    let rules = include_str!("../deploy/monitoring/recording.yaml");
+    assert!(rules.contains(&format!("told, at most {} per cluster", words.len())));
 }
 
 #[test]

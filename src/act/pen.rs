@@ -46,9 +46,12 @@ pub enum Unwritten {
     /// This process may not write.
     #[error("this process may not write")]
     Fenced,
-    /// There was no answer, or one that leaves it open: it may have been done all the same.
+    /// There was no answer: it may have been done all the same.
     #[error("{0}")]
     Unanswered(String),
+    /// The answer leaves open whether it was done.
+    #[error("{0}")]
+    Unsure(String),
     /// The server said no.
     #[error("{0}")]
     Refused(String),
@@ -60,8 +63,9 @@ fn may_be_done(code: StatusCode, message: &str) -> bool {
     match code {
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
         StatusCode::INTERNAL_SERVER_ERROR => {
+            // One that a webhook did not let through was not done.
             ["etcdserver:", "timed out", "deadline exceeded"].iter().any(|it| message.contains(it))
-                && !message.contains("failed calling webhook")
+                && !message.contains("webhook")
         }
         _ => false,
     }
@@ -84,9 +88,7 @@ impl Pen<'_> {
             code if code.is_success() => Ok(reply.body),
             StatusCode::NOT_FOUND => Err(Unwritten::Gone),
             StatusCode::CONFLICT => Err(Unwritten::Changed(reply.message())),
-            code if may_be_done(code, &reply.message()) => {
-                Err(Unwritten::Unanswered(reply.message()))
-            }
+            code if may_be_done(code, &reply.message()) => Err(Unwritten::Unsure(reply.message())),
             // The server's own words, as upstream passes them on.
             _ => Err(Unwritten::Refused(reply.message())),
         }

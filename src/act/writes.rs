@@ -9,7 +9,7 @@ use std::{
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteKind {
-    /// The status of a VerticalPodAutoscaler.
+    /// The status of an autoscaler.
     Status,
     /// Annotations of a VerticalPodAutoscaler, which go with its status.
     Annotations,

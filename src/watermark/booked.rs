@@ -10,10 +10,14 @@ use crate::{api::wpa::WatermarkPodAutoscalerStatus, replicas::Scale};
 /// The reason of a change that is about to be made.
 pub(super) const BOOKED: &str = "ReadyForScale";
 
-/// Whether a status says that a change is about to be made. A dry run says what it would be, and means nothing by it.
+/// The reason of one of which nobody knows yet whether it was made.
+pub(super) const UNSURE: &str = "ScaleUnanswered";
+
+/// Whether a status says that a change is about to be made, or may have been. A dry run says what it would be, and means nothing by it.
 pub fn is_booked(status: &WatermarkPodAutoscalerStatus) -> bool {
     let able = status.conditions.iter().find(|one| one.kind == Fact::AbleToScale.name());
-    able.is_some_and(|able| able.reason == BOOKED) && !since(status, Fact::DryRun).holds
+    able.is_some_and(|able| [BOOKED, UNSURE].contains(&&*able.reason))
+        && !since(status, Fact::DryRun).holds
 }
 
 /// What a status means now that the target has these replicas. A change that was made stays booked. One that was not
@@ -91,7 +95,9 @@ mod tests {
     #[test]
     fn a_change_that_was_made_or_said_stays() {
         let scale = |wanted| Scale { wanted, current: wanted };
-        for (reason, wanted) in [(BOOKED, 5), ("SuccessfulScale", 3), ("SucceededGetScale", 3)] {
+        for (reason, wanted) in
+            [(BOOKED, 5), (UNSURE, 5), ("SuccessfulScale", 3), ("SucceededGetScale", 3)]
+        {
             let before = status(reason);
             assert_eq!(settle(&before, scale(wanted), &rules()), before, "{reason}");
         }

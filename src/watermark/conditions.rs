@@ -7,7 +7,7 @@ use plimsoll_storage::Time;
 
 use super::{
     band::Position,
-    booked::BOOKED,
+    booked::{BOOKED, UNSURE},
     converge::{Convergence, Direction},
     gate::{Backoff, Since},
 };
@@ -109,6 +109,12 @@ impl Said {
         let message = "Error happened while processing the WPA";
         [Fact::ScalingActive, Fact::AbleToScale]
             .map(|fact| Self::new(fact, false, "FailedProcessWPA", message))
+    }
+
+    /// Nobody knows whether a change was made that was about to be.
+    pub fn unsure(why: &str) -> Self {
+        let message = format!("the answer leaves open whether replicas were changed: {why}");
+        Self::new(Fact::AbleToScale, false, UNSURE, message)
     }
 
     /// Whether the target is left as it is.

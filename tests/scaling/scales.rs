@@ -118,16 +118,23 @@ async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_aga
         return;
     };
     role.stop().await;
-    let late = Arc::new(AtomicBool::new(true));
-    let proxy = Proxy::start_both(bed.client(), |_, _| pass(), {
+    let (late, broken) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicBool>::default());
+    let is_change = |method: &Method, path: &str| method == Method::PUT && path.ends_with("/scale");
+    let before = {
+        let broken = Arc::clone(&broken);
+        move |method: &Method, path: &str| {
+            let fails = is_change(method, path) && broken.load(Ordering::Acquire);
+            if fails { refuse(504, None) } else { pass() }
+        }
+    };
+    let after = {
         let late = Arc::clone(&late);
-        move |method, path| {
-            let is_change = method == Method::PUT && path.ends_with("/scale");
-            let is_late = is_change && late.swap(false, Ordering::AcqRel);
+        move |method: &Method, path: &str| {
+            let is_late = is_change(method, path) && late.swap(false, Ordering::AcqRel);
             if is_late { refuse(504, None) } else { pass() }
         }
-    })
-    .await;
+    };
+    let proxy = Proxy::start_both(bed.client(), before, after).await;
     let role = begin_as(proxy.client.clone(), &namespace, &clock, &[ALONE]).await;
     let stage = Stage { bed, usage, namespace, clock, role };
     stage.deployment("web", 2).await;
@@ -135,14 +142,27 @@ async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_aga
     let windows =
         json!({"upscaleForbiddenWindowSeconds": 3600, "downscaleForbiddenWindowSeconds": 3600});
     stage.create(&object("web", windows)).await;
-    wait::until("it is changed, whatever the answer", || async {
-        stage.period().await;
-        (!late.load(Ordering::Acquire)).then_some(())
-    })
-    .await;
+    assert!(!late.load(Ordering::Acquire), "it is changed, whatever the answer");
+    let able = async || stage.condition("web", "AbleToScale").await.expect("said");
+    assert_eq!(able().await, ("False".to_owned(), "ScaleUnanswered".to_owned()));
     stage.seconds(600).await;
+    assert_ne!(able().await.1, "ScaleUnanswered", "by now it is known");
     assert_eq!(proxy.arrivals(&Method::PUT, "web/scale").len(), 1, "its window is used up");
     assert_eq!(stage.replicas("web").await, 4);
     let status = stage.status("web").await;
     assert_eq!((&status["desiredReplicas"], &status["scalingEventsCount"]), (&json!(4), &json!(1)));
+
+    // One that is never made is tried again and again, and everybody can see that it fails.
+    broken.store(true, Ordering::Release);
+    stage.seconds(3600).await;
+    assert_eq!(stage.replicas("web").await, 4);
+    assert!(proxy.arrivals(&Method::PUT, "web/scale").len() > 10);
+    assert_eq!(able().await, ("False".to_owned(), "ScaleUnanswered".to_owned()));
+    let told = stage.series("wpa_controller_conditions", &["condition=\"able_to_scale\""]).await;
+    assert_eq!(told, [0.0]);
+    let events = stage.events("web").await;
+    assert_eq!(events.iter().filter(|one| *one == "FailedScale").count(), 2, "{events:?}");
+    broken.store(false, Ordering::Release);
+    stage.seconds(30).await;
+    assert_eq!(stage.replicas("web").await, 8, "no window was used up by what was not made");
 }

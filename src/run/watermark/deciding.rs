@@ -100,7 +100,7 @@ impl Role {
                         sight = Sight::Asked(Box::new(fresh));
                         continue;
                     }
-                    Err(why) => return self.without_scale(seat, &why, now).await,
+                    Err(why) => return self.without_scale(seat, shown, &why, now).await,
                 },
             };
             for row in &decision.rows {
@@ -187,6 +187,9 @@ impl Role {
                         if self.config.compat == Compat::Plimsoll =>
                     {
                         return;
+                    }
+                    Err(Unwritten::Unsure(why)) if self.config.compat == Compat::Plimsoll => {
+                        return self.tell_unsure(seat, why, now).await;
                     }
                     Err(why) => Made::Refused(why.to_string()),
                 }

@@ -111,8 +111,10 @@ impl Role {
             }
             seat.warned = vec![("FailedSpecCheck", why)];
             // Nothing but a change makes it right; only what it says is tried until it stands.
-            let next = if is_said { Next::Change } else { Next::After(AFTER_ERROR) };
-            return ("invalid", next);
+            if is_said || self.config.compat == Compat::Upstream {
+                return ("invalid", Next::Change);
+            }
+            return ("error", Next::After(self.back_off(seat, AFTER_ERROR)));
         }
         self.read_options(seat, filled, now).await;
         let begun = Instant::now();
@@ -129,12 +131,7 @@ impl Role {
         self.metrics.step(LookStep::Scale, begun.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
-            Err(why) => {
-                if self.config.compat == Compat::Plimsoll {
-                    shown.forget_limits();
-                }
-                return self.without_scale(seat, &why, now).await;
-            }
+            Err(why) => return self.without_scale(seat, shown, &why, now).await,
         };
         let pause = blocked.as_ref().map(|blocked| blocked.pause);
         let why = blocked.map(|blocked| blocked.why);
@@ -146,7 +143,16 @@ impl Role {
         }
     }
 
-    pub(super) async fn without_scale(&self, seat: &mut Seat, why: &Unscaled, now: Time) -> Came {
+    pub(super) async fn without_scale(
+        &self,
+        seat: &mut Seat,
+        shown: &mut Shown,
+        why: &Unscaled,
+        now: Time,
+    ) -> Came {
+        if self.config.compat == Compat::Plimsoll {
+            shown.forget_limits();
+        }
         let text = why.to_string();
         let said = Said::unprocessed();
         self.say(seat, &said, now).await;
@@ -164,10 +170,14 @@ impl Role {
         if self.config.compat == Compat::Upstream {
             return ("error", Next::After(pause));
         }
-        // Twice as long each time, up to what any look takes.
+        ("error", Next::After(self.back_off(seat, pause)))
+    }
+
+    /// Twice as long each time, up to the time between two looks.
+    fn back_off(&self, seat: &mut Seat, pause: Duration) -> Duration {
         let pause = pause.saturating_mul(1 << seat.failures.min(8)).min(self.config.period);
         seat.failures = seat.failures.saturating_add(1);
-        ("error", Next::After(pause))
+        pause
     }
 
     /// An object on its way out: what keeps it is taken away.

@@ -103,6 +103,7 @@ impl Shown {
     pub fn forget(&mut self) {
         self.forget_limits();
         self.countdown = None;
+        self.monitor = None;
     }
 
     /// The time that was left runs down, whether anything can be decided or not.

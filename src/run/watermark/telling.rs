@@ -65,7 +65,7 @@ impl Role {
             let before = seat.object.status.clone();
             let mut after = become_status(&before.clone().unwrap_or_default());
             if self.drops_decisions(now) {
-                after.decision = None;
+                after.decision = before.as_ref().and_then(|before| before.decision.clone());
             }
             let turn = match self.worth(seat, before.as_ref(), &after, now) {
                 Worth::Nothing => return Ok(()),
@@ -116,8 +116,8 @@ impl Role {
     /// have been replaced.
     fn drops_decisions(&self, now: Time) -> bool {
         let last = self.last_dropped.load(Ordering::Relaxed);
-        let until = Time::from_nanos(last).later(ASK_AGAIN);
-        last != 0 && now < until
+        let from = Time::from_nanos(last);
+        last != 0 && (from..from.later(ASK_AGAIN)).contains(&now)
     }
 
     /// The server has kept a decision in a status, or taken it out: then the definition is upstream's.
@@ -196,11 +196,21 @@ impl Role {
             Unwritten::Gone | Unwritten::Fenced | Unwritten::Changed(_) => {
                 tracing::debug!(%namespace, %name, %why, "a status was not written");
             }
-            Unwritten::Unanswered(_) | Unwritten::Refused(_) => {
+            Unwritten::Unanswered(_) | Unwritten::Unsure(_) | Unwritten::Refused(_) => {
                 tracing::warn!(%namespace, %name, %why, "a status was not written; it is tried again");
                 self.tell(seat, true, reason, why.to_string());
             }
         }
+    }
+
+    /// The answer to a change of replicas leaves open whether it was made. It stays booked, and the next look sees.
+    pub(super) async fn tell_unsure(&self, seat: &mut Seat, why: String, now: Time) {
+        let (namespace, name) =
+            (seat.object.namespace().unwrap_or_default(), seat.object.name_any());
+        tracing::warn!(%namespace, %name, %why, "whether replicas were changed is seen with the next look");
+        self.say(seat, &[Said::unsure(&why)], now).await;
+        let event = Event { is_warning: true, reason: "FailedScale", message: why };
+        self.tell_all(seat, vec![event]);
     }
 
     /// Events of a decision. Ours says what stands once, upstream with every look.
