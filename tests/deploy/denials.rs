@@ -108,6 +108,8 @@ const CONTROLLERS: Anywhere = &[
     ("apps/replicasets/scale", "get"),
     ("apps/statefulsets/scale", "get"),
     ("argoproj.io/rollouts/scale", "get"),
+    // The rule is for the scale of any kind, hence for those, too, that have none.
+    ("apps/daemonsets/scale", "get"),
 ];
 
 /// What is allowed of one role.
