@@ -100,7 +100,7 @@ pub enum Fix {
     CappingIsShownRight,
     /// Replicas that were never changed are not "changed" to what they are (B19).
     FirstPassIsNoChange,
-    /// A workload whose pods are not there yet is not scaled to one (B20).
+    /// A workload whose pods are not there yet is not scaled to one (B20), nor one that does not say how many it has.
     MissingPodsForceNothing,
     /// What a metric asks for is divided in whole numbers (B38 and B45).
     ReplicasAreCountedExactly,

@@ -129,10 +129,14 @@ impl Readiness<'_> {
         if ready == 0 {
             return Err(Unready::NoneReady { among: pods.len() });
         }
-        let clamped = ready.min(u32::try_from(scale.current).unwrap_or(0));
+        let told = u32::try_from(scale.current).unwrap_or(0);
+        let wanted = u32::try_from(scale.wanted).unwrap_or(0);
+        // Ready pods of a target that has none are of one that does not say how many it has, or not yet.
+        let is_untold = told == 0 && self.fixes.has(Fix::MissingPodsForceNothing);
+        let clamped = ready.min(if is_untold { wanted } else { told });
         self.enough(clamped, among)?;
         if self.fixes.has(Fix::SurgePodsDoNotCount) {
-            return Ok(clamped.min(u32::try_from(scale.wanted).unwrap_or(0)));
+            return Ok(clamped.min(wanted));
         }
         Ok(clamped)
     }

@@ -5,6 +5,7 @@ use plimsoll_storage::Time;
 use super::{
     combine::{Combined, Row, Setting, Source, Uncomputable},
     conditions::{Fact, Said, since},
+    converge::Convergence,
     gate::{Gate, Hold, Passage, Since},
     memory::Memory,
     restriction::Restriction,
@@ -300,6 +301,16 @@ impl Decision {
         self.said.push(said);
     }
 
+    /// Whether nothing asks for other replicas: no value lies outside of its band, and no advice that lies within the
+    /// bounds of a recommender is being followed.
+    pub fn is_within_bounds(&self) -> bool {
+        let is_followed = |row: &Row| {
+            let asked = row.outcome.as_ref().ok();
+            asked.is_some_and(|it| matches!(it.proposal.convergence, Convergence::Outside(_)))
+        };
+        self.combined.as_ref().is_ok_and(Combined::is_stable) && !self.rows.iter().any(is_followed)
+    }
+
     /// Why the workload has not the replicas that its metrics ask for.
     pub fn restrictions(&self, rules: &Rules) -> Vec<Restriction> {
         let mut found = Vec::new();
@@ -307,7 +318,7 @@ impl Decision {
             found.push(Restriction::Disabled);
         }
         match &self.combined {
-            Ok(combined) if combined.is_stable() => found.push(Restriction::WithinBounds),
+            Ok(_) if self.is_within_bounds() => found.push(Restriction::WithinBounds),
             Ok(_) | Err(Uncomputable::NoSource) => {}
             Err(Uncomputable::Blocked(_)) => found.push(Restriction::Lifecycle),
             Err(Uncomputable::Source { why, .. }) => found.push(match why {

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     api::trace::{Trace, TracedSource},
     replicas::{
-        self,
+        self, Unknown, Unready,
         memory::{Found, Remembered},
     },
 };
@@ -41,7 +41,14 @@ impl Memory {
         combined: &Result<Combined, Uncomputable>,
         now: Time,
     ) -> Self {
-        let is_unknown = matches!(combined, Err(Uncomputable::Source { .. }));
+        // Pods that are not ready are no silence of a metric: nobody asked for it.
+        let is_unknown = match combined {
+            Err(Uncomputable::Source { why: Unknown::Unready(why), .. }) => {
+                matches!(why, Unready::NoUsage)
+            }
+            Err(Uncomputable::Source { .. }) => true,
+            Err(Uncomputable::NoSource | Uncomputable::Blocked(_)) | Ok(_) => false,
+        };
         let found = rows.iter().map(|row| {
             let found = match &row.outcome {
                 Ok(asked) => Found::At(asked.proposal.position),

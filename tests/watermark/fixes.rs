@@ -118,6 +118,19 @@ fn missing_pods_force_nothing() {
         case.decide().desired
     };
     shown(Fix::MissingPodsForceNothing, of, [1, 12]);
+    // A kind whose controller never says how many it has: its pods are there all the same, and 0.88 of 1 is nine of ten.
+    let untold = |sum: i64| {
+        move |fixes| {
+            let fields = json!({"algorithm": "absolute", "maxReplicas": 40,
+                                "scaleUpLimitFactor": "200", "scaleDownLimitFactor": "90"});
+            let mut case = Case::new(fixes, fields, 10, vec![external(sum, 1_000, 2_000)]);
+            case.scale.current = 0;
+            case.pods = pods(10);
+            case.scaled(3_600).decide().desired
+        }
+    };
+    shown(Fix::MissingPodsForceNothing, untold(5_000), [1, 25]);
+    shown(Fix::MissingPodsForceNothing, untold(880), [1, 8]);
 }
 
 #[test]

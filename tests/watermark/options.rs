@@ -6,7 +6,7 @@ use plimsoll::{
     api::trace::Trace,
     compat::{Compat, Fixes},
     replicas::{
-        Answer, Unknown,
+        Answer, Unknown, Unready,
         memory::{Found, Remembered},
         pods::Phase,
     },
@@ -95,6 +95,21 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
     let mut case = Case::new(ours(), bounded, 5, vec![silent("a")]).with(with);
     case.memory.unknown = Some(ago(300));
     assert_eq!(to(&case.decide()), Some(6));
+    // Metrics that nobody asked for, because pods are not ready, have not said nothing: replicas stay.
+    for unready in [Unready::NoPods, Unready::NoneReady { among: 5 }] {
+        let mut source = silent("a");
+        source.asked = Err(Unknown::Unready(unready));
+        let mut case = Case::new(ours(), fast(&json!({})), 20, vec![source]).with(with);
+        case.memory.unknown = Some(ago(300));
+        let decision = case.decide();
+        assert_eq!((to(&decision), decision.memory.unknown), (None, None));
+    }
+    // Pods of which nobody tells what they use are another matter.
+    let mut source = silent("a");
+    source.asked = Err(Unknown::Unready(Unready::NoUsage));
+    let mut case = Case::new(ours(), fast(&json!({})), 5, vec![source]).with(with).scaled(3_600);
+    case.memory.unknown = Some(ago(300));
+    assert_eq!(to(&case.decide()), Some(8));
     // What is stopped by hand stays stopped.
     let mut stopped = Case::new(ours(), fast(&json!({})), 0, vec![silent("a")]).with(with);
     stopped.memory.unknown = Some(ago(300));
