@@ -24,6 +24,8 @@ pub mod switch;
 mod target;
 mod telling;
 mod turns;
+mod waits;
+mod working;
 
 use std::{
     fmt,
@@ -37,17 +39,15 @@ use std::{
 
 use anyhow::Result;
 use kube::Client;
-use plimsoll_storage::Time;
 use tokio::sync::Semaphore;
 
 use self::{
     asking::{AGENT, Sources},
-    book::{Book, Turn},
+    book::Book,
     config::WatermarkConfig,
     counting::{Counting, Objects},
     feeds::Feeds,
-    look::Next,
-    turns::next_turn,
+    waits::Waits,
 };
 use super::{
     client,
@@ -62,7 +62,6 @@ use crate::{
         Election, ElectionState, EventWriter, Events, Fence, Limiter, Permit, WriteStats, events,
     },
     clock::Clock,
-    compat::Compat,
     metrics::{Pace, PrometheusCalls, Traffic, WatermarkMetrics, WatermarkObjects},
     observe::{
         scale::{Lifetimes, Scales},
@@ -72,10 +71,6 @@ use crate::{
 
 /// Who says so, in events.
 const COMPONENT: &str = "wpa_controller";
-/// Between two looks whether this process leads by now.
-const LOOK: Duration = Duration::from_millis(100);
-/// Nobody has a turn for so long: time to see whether the process lives.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How long events that wait to be written may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -99,6 +94,10 @@ pub struct Role {
     condition: Condition,
     /// How many may write mere values at once: the others have turns to keep.
     values: Semaphore,
+    /// Room for looks that wait for somebody, and whose worker goes on meanwhile.
+    aside: Arc<Semaphore>,
+    /// Whom values are waited for.
+    waits: Waits,
     /// How the election stands, if there is one.
     election: OnceLock<ElectionState>,
     /// Looks so far.
@@ -279,6 +278,8 @@ impl Role {
             pulse: Pulse::default(),
             condition: Condition::new("watermark", config.period),
             values: Semaphore::new((config.workers / 4).max(1)),
+            aside: Arc::new(Semaphore::new(working::room(&config))),
+            waits: Waits::new(config.workers),
             election: OnceLock::new(),
             looks: AtomicU64::new(0),
             last_dropped: AtomicI64::new(0),
@@ -307,85 +308,5 @@ impl Role {
 
     fn may_act(&self) -> bool {
         self.permit.fence().is_held()
-    }
-
-    /// A worker: takes whoever has a turn, one after the other.
-    async fn work(self: Arc<Self>, worker: usize, stop: Stop) {
-        tokio::select! {
-            () = stop.stopped() => return,
-            () = async {
-                self.feeds.synced().await;
-                self.workloads.first_scales().await;
-            } => {}
-        }
-        let mut news = self.book.news();
-        let mut led = false;
-        loop {
-            self.pulse.beat();
-            if stop.is_told() {
-                return;
-            }
-            if !self.may_act() {
-                led = false;
-                tokio::select! {
-                    () = stop.stopped() => return,
-                    () = tokio::time::sleep(LOOK) => {}
-                }
-                continue;
-            }
-            // Turns of a time when somebody else led have no order that anybody relies on.
-            if !std::mem::replace(&mut led, true) && worker == 0 {
-                self.book.all_due(self.clock.now());
-            }
-            news.borrow_and_update();
-            let until = match self.book.take(self.clock.now()) {
-                Turn::Of(key, mut seat, due) => {
-                    let began = std::time::Instant::now();
-                    let late = self.clock.now().nanos_since(due).max(0).unsigned_abs();
-                    self.metrics.begin_reconcile(Duration::from_nanos(late));
-                    let (outcome, next) = self.look(&key, &mut seat).await;
-                    let returned = Self::returned(outcome, next);
-                    self.metrics.end_reconcile(outcome, returned, began.elapsed());
-                    self.looks.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
-                    let now = self.clock.now();
-                    if outcome != "error" {
-                        self.pace.succeeded(now);
-                    }
-                    let next = self.next(&key, next, due, now);
-                    self.book.give_back(&key, seat, next, now);
-                    continue;
-                }
-                Turn::At(until) => until,
-            };
-            let woken = async {
-                match until {
-                    Some(until) => self.clock.sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = stop.stopped() => return,
-                () = woken => {}
-                _ = news.changed() => {}
-                () = tokio::time::sleep(LONGEST_WAIT) => {}
-            }
-        }
-    }
-
-    fn next(
-        &self,
-        key: &plimsoll_storage::VpaKey,
-        next: Next,
-        due: Time,
-        now: Time,
-    ) -> Option<Time> {
-        let period = self.config.period;
-        match next {
-            Next::Change => None,
-            Next::After(pause) => Some(now.later(pause)),
-            // Upstream counts from the end of a look.
-            Next::Period if self.config.compat == Compat::Upstream => Some(now.later(period)),
-            Next::Period => Some(next_turn(key, now.max(due), period)),
-        }
     }
 }

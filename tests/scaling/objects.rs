@@ -52,6 +52,34 @@ async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_finalizer_may_not_be_taken_away_is_followed_all_the_same() {
+    let alone = "--enable-leader-election=false";
+    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("kept", &[alone]).await
+    else {
+        return;
+    };
+    role.stop().await;
+    let is_change = |method: &Method, path: &str| method == Method::PATCH && path.ends_with("/web");
+    let proxy = Proxy::start(bed.client(), move |method, path| {
+        if is_change(method, path) { refuse(403, None) } else { pass() }
+    })
+    .await;
+    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[alone]).await;
+    let stage = Stage { bed, usage, namespace, clock, role };
+    stage.deployment("web", 2).await;
+    stage.metric("web", 150.0);
+    let mut with = object("web", json!({}));
+    with["metadata"]["finalizers"] = json!([FINALIZER]);
+    stage.create(&with).await;
+    stage.scaled("web", 3).await;
+    stage.seconds(300).await;
+    assert_eq!(stage.get("web").await.metadata.finalizers, Some(vec![FINALIZER.to_owned()]));
+    assert_eq!(proxy.arrivals(&Method::PATCH, "/web").len(), 1, "it is not asked for each time");
+    stage.seconds(600).await;
+    assert_eq!(proxy.arrivals(&Method::PATCH, "/web").len(), 2, "but now and then");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() {
     for (flags, written) in [(&[][..], false), (&["--compat=upstream"][..], true)] {
         let Some(stage) = Stage::new("gaps", flags).await else { return };

@@ -1,9 +1,15 @@
 //! What is not known is not zero: while a metric says nothing, nothing is scaled but into the bounds.
 
+use std::time::{Duration, Instant};
+
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::stage::{METRIC, Stage, object};
-use crate::support::usage::{Api, Fault};
+use super::stage::{METRIC, PERIOD, Stage, object};
+use crate::support::{
+    usage::{Api, Fault, Use},
+    wait,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_of_bounds() {
@@ -48,6 +54,54 @@ async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_o
     assert_eq!(stage.replicas("web").await, 2);
     let active = stage.condition("web", "ScalingActive").await.expect("said");
     assert_eq!((&*active.0, &*active.1), ("False", "FailedGetExternalMetric"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it() {
+    let Some(stage) = Stage::new("hung", &["--workers=1"]).await else { return };
+    stage.deployment("other", 3).await;
+    stage.usage.at(stage.clock.now().into());
+    stage.usage.set_all(&stage.namespace, "other-", "main", Use { cpu: 0.15, memory: 1 << 20 });
+    let metrics = json!([{"type": "Resource", "resource": {
+        "name": "cpu", "metricSelector": {"matchLabels": {"app": "other"}},
+        "lowWatermark": "100m", "highWatermark": "200m",
+    }}]);
+    stage.create(&object("other", json!({"algorithm": "average", "metrics": metrics}))).await;
+    for name in ["a", "b", "c"] {
+        stage.deployment(name, 4).await;
+        stage.metric(name, 75.0);
+        stage.create(&object(name, json!({}))).await;
+    }
+    stage.usage.fault(Api::External, Some(Fault::Hang));
+    stage.usage.set_all(&stage.namespace, "other-", "main", Use { cpu: 0.4, memory: 1 << 20 });
+    let begun = Instant::now();
+    stage.clock.step(PERIOD);
+    stage.usage.at(stage.clock.now().into());
+    wait::until("the other one is scaled", || async {
+        (stage.replicas("other").await == 6).then_some(())
+    })
+    .await;
+    assert!(begun.elapsed() < Duration::from_secs(14), "{:?}", begun.elapsed());
+    // Of those who ask it one goes on waiting; the others are held at once, and inside of their bounds.
+    stage.idle().await;
+    for name in ["a", "b", "c"] {
+        let max = json!({"spec": {"maxReplicas": 2}});
+        let patched = Patch::Merge(max);
+        stage.api().patch(name, &PatchParams::default(), &patched).await.expect("changed");
+    }
+    stage.clock.step(PERIOD);
+    stage.idle().await;
+    for name in ["a", "b", "c"] {
+        assert_eq!(stage.replicas(name).await, 2, "{name}");
+        let active = stage.condition(name, "ScalingActive").await.expect("said");
+        assert_eq!((&*active.0, &*active.1), ("False", "FailedGetExternalMetric"), "{name}");
+    }
+    stage.usage.fault(Api::External, None);
+    stage.seconds(30).await;
+    for name in ["a", "b", "c"] {
+        let active = stage.condition(name, "ScalingActive").await.expect("said");
+        assert_eq!(active.0, "True", "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

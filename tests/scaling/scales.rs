@@ -119,10 +119,14 @@ async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_aga
     };
     role.stop().await;
     let (late, broken) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicBool>::default());
+    let stuck = Arc::<AtomicBool>::default();
     let is_change = |method: &Method, path: &str| method == Method::PUT && path.ends_with("/scale");
     let before = {
-        let broken = Arc::clone(&broken);
+        let (broken, stuck) = (Arc::clone(&broken), Arc::clone(&stuck));
         move |method: &Method, path: &str| {
+            if is_change(method, path) && stuck.load(Ordering::Acquire) {
+                return hang();
+            }
             let fails = is_change(method, path) && broken.load(Ordering::Acquire);
             if fails { refuse(504, None) } else { pass() }
         }
@@ -160,8 +164,21 @@ async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_aga
     assert_eq!(able().await, ("False".to_owned(), "ScaleUnanswered".to_owned()));
     let told = stage.series("wpa_controller_conditions", &["condition=\"able_to_scale\""]).await;
     assert_eq!(told, [0.0]);
+    let effective = stage.series("wpa_controller_replicas_scaling_effective", &[]).await;
+    assert_eq!(effective, [4.0], "what was not made is not what there is");
     let events = stage.events("web").await;
     assert_eq!(events.iter().filter(|one| *one == "FailedScale").count(), 2, "{events:?}");
+    // Nor does silence leave anybody in the dark.
+    let why = async || {
+        let status = stage.get("web").await.status.expect("one");
+        let unsure = status.conditions.into_iter().find(|one| one.reason == "ScaleUnanswered");
+        unsure.expect("said").message
+    };
+    let before = why().await;
+    stuck.store(true, Ordering::Release);
+    stage.period().await;
+    assert_ne!(why().await, before);
+    stuck.store(false, Ordering::Release);
     broken.store(false, Ordering::Release);
     stage.seconds(30).await;
     assert_eq!(stage.replicas("web").await, 8, "no window was used up by what was not made");

@@ -64,6 +64,13 @@ async fn a_service_that_is_asked_says_how_many_there_are_to_be_within_bounds_and
     stage.create(&wanted).await;
     // It says nine, and half as many more as there are is as far as a step goes.
     stage.scaled("web", 6).await;
+    // Within the bounds of the advice, and followed all the same: nothing says that it is as it should be.
+    let capping = async |reason: &str| {
+        let of = format!("reason=\"{reason}\"");
+        stage.series("wpa_controller_restricted_scaling", &[&of]).await
+    };
+    assert_eq!(capping("within_bounds").await, [0.0]);
+    assert_eq!(capping("upscale_capping").await, [1.0]);
     let asked = &server.asked()[0];
     let body: Value = serde_json::from_str(&asked.body).expect("JSON");
     assert_eq!(body["state"]["currentReplicas"], 4, "{body:#}");

@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use plimsoll::run::{cluster::Cluster, watermark::explained::explain};
 use serde_json::json;
 
-use super::stage::{Stage, object};
+use super::stage::{Stage, begin, object};
 use crate::support::{
     fetch::fetch,
     log,
@@ -108,6 +108,17 @@ async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_i
         assert_eq!(found["scaling_active"], 0.0);
     }
     assert_eq!(stage.replicas("web").await, 6);
+    // Who takes over meanwhile knows from the object how long ago it was changed.
+    let Stage { bed, usage, namespace, clock, role } = stage;
+    role.stop().await;
+    let role = begin(&bed, &namespace, &clock, &[]).await;
+    let stage = Stage { bed, usage, namespace, clock, role };
+    wait::until_ok("the time left is told", || async {
+        let found = all(&stage, "web").await;
+        let down = found.get("transition_countdown downscale").copied();
+        if down == Some(left) { Ok(()) } else { Err(format!("{left}: {found:#?}")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

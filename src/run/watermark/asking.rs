@@ -41,6 +41,8 @@ use crate::{
 pub(super) const AGENT: &str = "wpa-controller";
 /// How long a recommender may take: upstream's limit.
 const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
+/// A metrics API may take as long, however short a period is.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whom values are asked from, but for the API server.
 pub(super) struct Sources {
@@ -170,7 +172,8 @@ impl Role {
                 "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
             )));
         };
-        queries.ask(query, self.clock.now(), seat.had).await
+        let asked = queries.ask(query, self.clock.now(), seat.had);
+        self.waits.ask("Prometheus", self.config.prometheus.timeout, asked).await
     }
 
     async fn ask_metric(
@@ -180,21 +183,34 @@ impl Role {
         metric: &MetricSpec,
     ) -> Result<Answer, Unknown> {
         let found = block(metric).map_err(|why| Unknown::Failed(why.to_string()))?;
-        let limit = self.config.request_timeout;
+        let limit = self.patience();
         let selector = Selector::from_label_selector(found.selector)
             .map_err(|why| Unknown::Failed(format!("the selector of {}: {why}", found.name)))?;
         let (client, selector): (&Client, &str) = (&self.client, selector.as_str());
+        let container = match kind {
+            SourceKind::ContainerResource => metric.container_resource.as_ref(),
+            _ => None,
+        };
+        let container = container.map(|it| it.container.as_str());
         match kind {
             SourceKind::External | SourceKind::Prometheus | SourceKind::Recommender => {
-                ask_external(client, &key.namespace, found.name, selector, limit).await
+                let asked = ask_external(client, &key.namespace, found.name, selector, limit);
+                self.waits.ask("the external metrics API", limit, asked).await
             }
-            SourceKind::Resource => {
-                ask_pods(client, &key.namespace, found.name, None, selector, limit).await
+            SourceKind::Resource | SourceKind::ContainerResource => {
+                let asked =
+                    ask_pods(client, &key.namespace, found.name, container, selector, limit);
+                self.waits.ask("the resource metrics API", limit, asked).await
             }
-            SourceKind::ContainerResource => {
-                let container = metric.container_resource.as_ref().map(|it| it.container.as_str());
-                ask_pods(client, &key.namespace, found.name, container, selector, limit).await
-            }
+        }
+    }
+
+    /// How long a metrics API may take: who waits for longer than a period misses a turn, and bounds that changed meanwhile.
+    fn patience(&self) -> Duration {
+        let Self { config, .. } = self;
+        match config.compat {
+            Compat::Upstream => config.request_timeout,
+            Compat::Plimsoll => config.request_timeout.min(config.period.max(LEAST_PATIENCE)),
         }
     }
 
@@ -207,7 +223,9 @@ impl Role {
         let tls = recommender.tls_config.as_ref();
         let body = request(&wish(filled, recommender), occasion);
         let defaults = &self.config.recommender_tls;
-        let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body).await;
+        let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body);
+        let place = shown_address(&recommender.url);
+        let asked = self.waits.ask(&place, RECOMMENDER_LIMIT, asked).await;
         asked.map(Answer::Advice).map_err(|why| match why {
             Unknown::Failed(why) => {
                 let name = name_of(recommender);

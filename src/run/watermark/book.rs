@@ -23,6 +23,11 @@ struct Entry {
     seat: Option<Box<Seat>>,
     /// What arrived meanwhile.
     newer: Option<Arc<WatermarkPodAutoscaler>>,
+    /// It went meanwhile. What comes back by its name waits until nobody looks at it any more: two looks at one name would
+    /// be two opinions about one target.
+    is_gone: bool,
+    /// The recommender that is asked meanwhile.
+    recommender: Option<Box<str>>,
     /// What metrics show meanwhile.
     shown: Option<Arc<Shown>>,
     due: Option<Time>,
@@ -100,7 +105,11 @@ impl Book {
         let Some(entry) = pages.entries.get_mut(&key) else { return Turn::At(Some(now)) };
         entry.due = None;
         match entry.seat.take() {
-            Some(seat) => Turn::Of(key, seat, at),
+            Some(seat) => {
+                let recommender = seat.object.spec.recommender.as_ref();
+                entry.recommender = recommender.map(|it| it.url.as_str().into());
+                Turn::Of(key, seat, at)
+            }
             None => Turn::At(Some(now)),
         }
     }
@@ -109,6 +118,11 @@ impl Book {
     pub fn give_back(&self, key: &VpaKey, mut seat: Box<Seat>, next: Option<Time>, now: Time) {
         let mut pages = self.lock();
         let Some(entry) = pages.entries.get_mut(key) else { return };
+        entry.recommender = None;
+        if entry.is_gone {
+            pages.entries.remove(key);
+            return;
+        }
         let mut next = next;
         if let Some(newer) = entry.newer.take() {
             if is_news(&seat.object, &newer) {
@@ -151,7 +165,7 @@ impl Book {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.lock().entries.len()
+        self.lock().len()
     }
 
     /// How many objects there are, of how many some metric is unknown, and when one was looked at last.
@@ -165,7 +179,7 @@ impl Book {
             unknown += usize::from(shown.reasons.contains(&Restriction::MetricUnknown));
             latest = latest.max(Some(shown.at));
         }
-        (pages.entries.len(), unknown, latest)
+        (pages.len(), unknown, latest)
     }
 
     /// How many of them somebody looks at.
@@ -187,9 +201,11 @@ impl Book {
     /// The recommenders that objects name.
     pub fn recommenders(&self) -> BTreeSet<String> {
         let pages = self.lock();
-        let objects = pages.entries.values().filter_map(|entry| entry.seat.as_ref());
-        let named = objects.filter_map(|seat| seat.object.spec.recommender.as_ref());
-        named.map(|recommender| recommender.url.clone()).collect()
+        let named = pages.entries.values().filter_map(|entry| match &entry.seat {
+            Some(seat) => seat.object.spec.recommender.as_ref().map(|it| it.url.clone()),
+            None => entry.recommender.as_deref().map(str::to_owned),
+        });
+        named.collect()
     }
 
     /// What metrics show of a page of objects, from the first key after `after` on, and from where to go on.
@@ -248,7 +264,16 @@ impl Pages {
         let (object, list) = (keep(object), self.lists[scope]);
         let Some(entry) = self.entries.get_mut(&key) else {
             let seat = Some(Box::new(Seat::new(object)));
-            let entry = Entry { seat, newer: None, shown: None, due: None, scope, list };
+            let entry = Entry {
+                seat,
+                newer: None,
+                is_gone: false,
+                recommender: None,
+                shown: None,
+                due: None,
+                scope,
+                list,
+            };
             self.entries.insert(key.clone(), entry);
             self.bring_forward(&key, now);
             return true;
@@ -256,6 +281,7 @@ impl Pages {
         (entry.scope, entry.list) = (scope, list);
         let Some(seat) = &mut entry.seat else {
             entry.newer = Some(object);
+            entry.is_gone = false;
             return false;
         };
         let news = is_news(&seat.object, &object);
@@ -278,7 +304,15 @@ impl Pages {
         self.due.insert((to, key.clone()));
     }
 
+    fn len(&self) -> usize {
+        self.entries.values().filter(|entry| !entry.is_gone).count()
+    }
+
     fn remove(&mut self, key: &VpaKey) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.seat.is_none()) {
+            (entry.is_gone, entry.newer, entry.shown) = (true, None, None);
+            return;
+        }
         if let Some(Entry { due: Some(due), .. }) = self.entries.remove(key) {
             self.due.remove(&(due, key.clone()));
         }
@@ -286,79 +320,4 @@ impl Pages {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::run::watermark::turns::next_turn;
-
-    const NOW: Time = Time::from_secs(1_800_000_000);
-
-    fn object(name: &str, max: i32) -> WatermarkPodAutoscaler {
-        serde_json::from_value(json!({
-            "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
-            "metadata": {"name": name, "namespace": "shop", "uid": name},
-            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": max},
-        }))
-        .expect("an object")
-    }
-
-    fn taken(book: &Book, now: Time) -> Option<(VpaKey, Box<Seat>)> {
-        match book.take(now) {
-            Turn::Of(key, seat, _) => Some((key, seat)),
-            Turn::At(_) => None,
-        }
-    }
-
-    #[test]
-    fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
-        let book = Book::new(1);
-        book.apply(0, Change::Put(object("a", 5)), NOW);
-        let (key, seat) = taken(&book, NOW).expect("it is new");
-        assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
-        let period = Duration::from_secs(15);
-        let next = next_turn(&key, NOW, period);
-        book.give_back(&key, seat, Some(next), NOW);
-        assert_eq!(book.longest_wait(NOW), Duration::ZERO);
-        assert_eq!(book.longest_wait(next.later(period)), period);
-        assert!(matches!(book.take(NOW), Turn::At(Some(at)) if at == next));
-        // The same again, with another status, changes nothing; another spec does.
-        let mut same = object("a", 5);
-        same.metadata.resource_version = Some("2".into());
-        book.apply(0, Change::Put(same), NOW);
-        assert!(taken(&book, NOW).is_none());
-        book.apply(0, Change::Put(object("a", 6)), NOW);
-        assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
-    }
-
-    #[test]
-    fn what_changes_while_it_is_looked_at_is_looked_at_again() {
-        let book = Book::new(1);
-        book.apply(0, Change::Put(object("a", 5)), NOW);
-        let (key, seat) = taken(&book, NOW).expect("it is new");
-        book.apply(0, Change::Put(object("a", 6)), NOW);
-        assert!(taken(&book, NOW).is_none());
-        book.give_back(&key, seat, None, NOW);
-        assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
-        // What is gone when it is given back stays gone.
-        let (key, seat) = (VpaKey::new("shop", "b"), Box::new(Seat::new(Arc::new(object("b", 1)))));
-        book.give_back(&key, seat, Some(NOW), NOW);
-        assert!(taken(&book, NOW).is_none());
-    }
-
-    #[test]
-    fn a_list_that_lacks_an_object_takes_it_away_but_not_those_of_other_lists() {
-        let book = Book::new(2);
-        book.apply(0, Change::Put(object("a", 5)), NOW);
-        book.apply(0, Change::Put(object("b", 5)), NOW);
-        book.apply(1, Change::Put(object("c", 5)), NOW);
-        book.apply(0, Change::Restart, NOW);
-        book.apply(0, Change::Put(object("b", 5)), NOW);
-        assert_eq!(book.len(), 3, "the list is not complete");
-        book.apply(0, Change::Complete, NOW);
-        assert_eq!(book.len(), 2);
-        let names: Vec<_> =
-            std::iter::from_fn(|| taken(&book, NOW)).map(|(key, _)| key.name).collect();
-        assert_eq!(names, ["b".into(), "c".into()]);
-    }
-}
+mod tests;

@@ -107,11 +107,14 @@ impl Role {
                 self.metrics.count_answer(row.kind.word(), row.outcome.as_ref().map(drop));
             }
             seat.memory = Some(decision.memory.clone());
+            let effective = shown.effective;
             shown.decision(&decision, &rules, fixes);
             let outcome = if decision.combined.is_ok() { "decided" } else { "held" };
             seat.failures = 0;
             let begun = Instant::now();
-            self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await;
+            if !self.carry_out(seat, filled, fresh.as_deref(), &facts, &decision, shown).await {
+                shown.effective = effective;
+            }
             self.metrics.step(LookStep::Write, begun.elapsed());
             return (outcome, Next::Period);
         }
@@ -132,7 +135,8 @@ impl Role {
     }
 
     /// Makes the change, if there is one, and tells of it. Ours is booked before it is made: whoever leads next sees
-    /// that somebody was about to. `fresh` is the scale that is written back; a change without one is only said.
+    /// that somebody was about to. `fresh` is the scale that is written back; a change without one is only said. Answers
+    /// whether replicas are as decided, as far as anybody knows.
     async fn carry_out(
         &self,
         seat: &mut Seat,
@@ -141,7 +145,7 @@ impl Role {
         facts: &Facts<'_>,
         decision: &Decision,
         shown: &mut Shown,
-    ) {
+    ) -> bool {
         let now = facts.now;
         let namespace = seat.object.namespace().unwrap_or_default();
         let writing = Writing {
@@ -174,7 +178,8 @@ impl Role {
                         .await;
                     if let Err(why) = booked {
                         // What cannot be booked is not done.
-                        return self.not_written(seat, &why, UNWRITTEN);
+                        self.not_written(seat, &why, UNWRITTEN);
+                        return false;
                     }
                 }
                 match self.put_scale(seat, fresh, change.to).await {
@@ -182,14 +187,15 @@ impl Role {
                         Self::count_moved(seat, shown, fresh.told.wanted, change.to);
                         Made::Done
                     }
-                    // Nobody knows whether it was made, or it is not ours to say: the next look settles it.
-                    Err(Unwritten::Fenced | Unwritten::Unanswered(_))
+                    // It is not ours to say any more: the next look of whoever leads settles it.
+                    Err(Unwritten::Fenced) if self.config.compat == Compat::Plimsoll => {
+                        return false;
+                    }
+                    Err(Unwritten::Unanswered(why) | Unwritten::Unsure(why))
                         if self.config.compat == Compat::Plimsoll =>
                     {
-                        return;
-                    }
-                    Err(Unwritten::Unsure(why)) if self.config.compat == Compat::Plimsoll => {
-                        return self.tell_unsure(seat, why, now).await;
+                        self.tell_unsure(seat, why, now).await;
+                        return false;
                     }
                     Err(why) => Made::Refused(why.to_string()),
                 }
@@ -215,6 +221,7 @@ impl Role {
                 }
             }
         }
+        !matches!(made, Made::Refused(_))
     }
 
     fn count_moved(seat: &mut Seat, shown: &mut Shown, from: i32, to: i32) {

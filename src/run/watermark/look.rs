@@ -33,6 +33,8 @@ const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 /// Until an object that could not be looked at has its next turn, and one whose target is not there.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 const AFTER_NO_SCALE: Duration = Duration::from_secs(10);
+/// Until a finalizer that could not be taken away is tried again, while nobody waits for it.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
 
 /// When an object has its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +68,11 @@ impl Role {
         if seat.object.metadata.deletion_timestamp.is_some() {
             return self.let_go(seat).await;
         }
-        if self.config.compat == Compat::Plimsoll && !self.drop_finalizer(seat).await {
-            return ("error", Next::After(AFTER_ERROR));
+        if self.config.compat == Compat::Plimsoll && seat.keeps_finalizer.is_none_or(|it| it <= now)
+        {
+            // It is followed all the same: the finalizer is in nobody's way before it is deleted.
+            let is_dropped = self.drop_finalizer(seat).await;
+            seat.keeps_finalizer = (!is_dropped).then(|| now.later(ASK_AGAIN));
         }
         let filled = fill_in(&seat.object.spec);
         let mut shown = Shown::of(&filled, seat.shown.as_deref(), now);
@@ -77,6 +82,9 @@ impl Role {
             seat.shown.as_deref().filter(|_| self.config.compat == Compat::Plimsoll)
         {
             shown.run_down(before.at);
+        }
+        if self.config.compat == Compat::Plimsoll {
+            shown.begin_countdown(&filled, &seat.status());
         }
         let came = self.follow(key, seat, &filled, &mut shown, now).await;
         shown.conditions(&seat.status());
@@ -185,8 +193,10 @@ impl Role {
         seat.shown = None;
         if self.drop_finalizer(seat).await {
             ("gone", Next::Change)
-        } else {
+        } else if self.config.compat == Compat::Upstream {
             ("error", Next::After(AFTER_ERROR))
+        } else {
+            ("error", Next::After(self.back_off(seat, AFTER_ERROR)))
         }
     }
 

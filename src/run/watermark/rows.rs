@@ -8,7 +8,7 @@ use crate::{
     replicas::Unknown,
     watermark::{
         Decision, Restriction, Rules, Uncomputable,
-        conditions::{Fact, since},
+        conditions::{Fact, since, time},
     },
 };
 
@@ -106,6 +106,19 @@ impl Shown {
         self.monitor = None;
     }
 
+    /// What is left by the last change, where nothing was decided yet: for whoever takes over while nothing can be.
+    pub fn begin_countdown(
+        &mut self,
+        filled: &WatermarkPodAutoscalerSpec,
+        status: &WatermarkPodAutoscalerStatus,
+    ) {
+        if let (None, Some(last)) = (self.countdown, &status.last_scale_time) {
+            let rules = Rules::of(filled);
+            let left = |window| time(last).later(window).nanos_since(self.at).max(0) as f64 / 1e9;
+            self.countdown = Some((left(rules.up_window), left(rules.down_window)));
+        }
+    }
+
     /// The time that was left runs down, whether anything can be decided or not.
     pub fn run_down(&mut self, since: Time) {
         let gone = self.at.nanos_since(since) as f64 / 1e9;
@@ -144,9 +157,9 @@ impl Shown {
             })
             .collect();
         match &decision.combined {
-            Ok(combined) => {
+            Ok(_) => {
                 let is_shown = fixes.has(Fix::CappingIsShownRight);
-                self.within_bounds = Some(is_shown && combined.is_stable());
+                self.within_bounds = Some(is_shown && decision.is_within_bounds());
                 if let Some(normal) = decision.normal {
                     self.upscale_capping = normal.upscale_capping.or(self.upscale_capping);
                     self.downscale_capping = normal.downscale_capping.or(self.downscale_capping);

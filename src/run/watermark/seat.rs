@@ -41,6 +41,8 @@ pub(super) struct Seat {
     pub warned: Vec<(&'static str, String)>,
     /// Whether its monitor could not be read at the last look.
     pub has_unread_monitor: bool,
+    /// Until when nobody tries again to take its finalizer away, which was refused.
+    pub keeps_finalizer: Option<Time>,
     /// Whether the last look found nothing to change.
     pub is_idle: bool,
     /// Replicas that were added and removed by this process.
@@ -66,6 +68,7 @@ impl Seat {
             written: None,
             warned: Vec::new(),
             has_unread_monitor: false,
+            keeps_finalizer: None,
             is_idle: false,
             moved: None,
             failures: 0,

@@ -1,0 +1,118 @@
+//! Objects that come, change and go while others look at them.
+
+use serde_json::json;
+
+use super::*;
+use crate::run::watermark::turns::next_turn;
+
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn object(name: &str, max: i32) -> WatermarkPodAutoscaler {
+    serde_json::from_value(json!({
+        "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+        "metadata": {"name": name, "namespace": "shop", "uid": name},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": max},
+    }))
+    .expect("an object")
+}
+
+fn taken(book: &Book, now: Time) -> Option<(VpaKey, Box<Seat>)> {
+    match book.take(now) {
+        Turn::Of(key, seat, _) => Some((key, seat)),
+        Turn::At(_) => None,
+    }
+}
+
+#[test]
+fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
+    let book = Book::new(1);
+    book.apply(0, Change::Put(object("a", 5)), NOW);
+    let (key, seat) = taken(&book, NOW).expect("it is new");
+    assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
+    let period = Duration::from_secs(15);
+    let next = next_turn(&key, NOW, period);
+    book.give_back(&key, seat, Some(next), NOW);
+    assert_eq!(book.longest_wait(NOW), Duration::ZERO);
+    assert_eq!(book.longest_wait(next.later(period)), period);
+    assert!(matches!(book.take(NOW), Turn::At(Some(at)) if at == next));
+    // The same again, with another status, changes nothing; another spec does.
+    let mut same = object("a", 5);
+    same.metadata.resource_version = Some("2".into());
+    book.apply(0, Change::Put(same), NOW);
+    assert!(taken(&book, NOW).is_none());
+    book.apply(0, Change::Put(object("a", 6)), NOW);
+    assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+}
+
+#[test]
+fn what_changes_while_it_is_looked_at_is_looked_at_again() {
+    let book = Book::new(1);
+    book.apply(0, Change::Put(object("a", 5)), NOW);
+    let (key, seat) = taken(&book, NOW).expect("it is new");
+    book.apply(0, Change::Put(object("a", 6)), NOW);
+    assert!(taken(&book, NOW).is_none());
+    book.give_back(&key, seat, None, NOW);
+    assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+    // What is gone when it is given back stays gone.
+    let (key, seat) = (VpaKey::new("shop", "b"), Box::new(Seat::new(Arc::new(object("b", 1)))));
+    book.give_back(&key, seat, Some(NOW), NOW);
+    assert!(taken(&book, NOW).is_none());
+}
+
+fn gone(name: &str) -> Change<WatermarkPodAutoscaler> {
+    Change::Gone { namespace: "shop".into(), name: name.into(), uid: None }
+}
+
+#[test]
+fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_waits_for_that_look() {
+    let book = Book::new(1);
+    book.apply(0, Change::Put(object("a", 5)), NOW);
+    let (key, seat) = taken(&book, NOW).expect("it is new");
+    book.apply(0, gone("a"), NOW);
+    assert_eq!(book.len(), 0);
+    let mut anew = object("a", 7);
+    anew.metadata.uid = Some("another".into());
+    book.apply(0, Change::Put(anew), NOW);
+    assert_eq!(book.len(), 1);
+    assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
+    // The look at the old one ends with nothing more to do until it changes.
+    book.give_back(&key, seat, None, NOW);
+    let (_, seat) = taken(&book, NOW).expect("it has its turn");
+    assert_eq!(seat.object.uid().as_deref(), Some("another"));
+    assert_eq!(seat.object.spec.max_replicas, 7);
+    // And what only went is forgotten once nobody looks at it.
+    book.apply(0, gone("a"), NOW);
+    book.give_back(&key, seat, Some(NOW), NOW);
+    assert!(taken(&book, NOW).is_none());
+    assert_eq!(book.under_way(), 0);
+}
+
+#[test]
+fn the_recommender_of_an_object_is_known_while_it_is_asked() {
+    let book = Book::new(1);
+    let mut advised = object("a", 5);
+    let recommender = json!({"url": "http://advice"});
+    advised.spec.recommender = Some(serde_json::from_value(recommender).expect("one"));
+    book.apply(0, Change::Put(advised), NOW);
+    let known = BTreeSet::from(["http://advice".to_owned()]);
+    assert_eq!(book.recommenders(), known);
+    let (key, seat) = taken(&book, NOW).expect("it is new");
+    assert_eq!(book.recommenders(), known);
+    book.give_back(&key, seat, None, NOW);
+    assert_eq!(book.recommenders(), known);
+}
+
+#[test]
+fn a_list_that_lacks_an_object_takes_it_away_but_not_those_of_other_lists() {
+    let book = Book::new(2);
+    book.apply(0, Change::Put(object("a", 5)), NOW);
+    book.apply(0, Change::Put(object("b", 5)), NOW);
+    book.apply(1, Change::Put(object("c", 5)), NOW);
+    book.apply(0, Change::Restart, NOW);
+    book.apply(0, Change::Put(object("b", 5)), NOW);
+    assert_eq!(book.len(), 3, "the list is not complete");
+    book.apply(0, Change::Complete, NOW);
+    assert_eq!(book.len(), 2);
+    let names: Vec<_> = std::iter::from_fn(|| taken(&book, NOW)).map(|(key, _)| key.name).collect();
+    assert_eq!(names, ["b".into(), "c".into()]);
+}
