@@ -157,7 +157,9 @@ async fn pods(bed: &Bed, account: &Client, namespace: &str) {
     let pod = json!({
         "metadata": {"name": "one", "labels": {"app": "web"},
             "annotations": {boosted: "{}", "vpaObservedContainers": "main"}},
-        "spec": {"containers": [{"name": "main", "image": "example/main"}]},
+        "spec": {"containers": [{
+            "name": "main", "image": "example/main", "resources": {"requests": {"cpu": "100m"}},
+        }]},
     });
     objects::create::<Pod>(bed.client(), namespace, &pod.to_string()).await;
     let pods = Api::<Pod>::namespaced(account.clone(), namespace);
@@ -188,6 +190,18 @@ async fn pods(bed: &Bed, account: &Client, namespace: &str) {
         let refused = refusal(try_it(patch.clone()).await);
         assert_eq!(refused, Ok(()), "{patch}");
     }
+    // A resize, which no policy looks at, changes nothing but amounts by itself.
+    let both = json!({
+        "metadata": {"labels": {"app": "other"}}, "spec": {"containers": [{
+            "name": "main", "image": "example/other", "resources": {"requests": {"cpu": "1"}},
+        }]},
+    });
+    let resize = Patch::Strategic(both);
+    let resized = pods.patch_subresource("resize", "one", &rehearsal, &resize).await;
+    let resized = resized.expect("the rest of it is passed over");
+    let spec = resized.spec.as_ref().expect("a spec");
+    assert_eq!(spec.containers[0].image.as_deref(), Some("example/main"));
+    assert_eq!(resized.labels().get("app").map(String::as_str), Some("web"));
     // Others are not meant.
     let admin = Api::<Pod>::namespaced(bed.client(), namespace);
     let plain = PatchParams::default();
