@@ -14,6 +14,7 @@ mod options;
 mod original;
 mod overlays;
 mod overtaking;
+mod policies;
 mod rendered;
 mod rights;
 mod scraped;

@@ -16,6 +16,7 @@ use super::{
     throttling::Throttled,
     tuning::Tuning,
 };
+use crate::units::LARGEST;
 
 /// What every container of a VPA should request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -193,7 +194,8 @@ impl Desk<'_> {
     /// The VPA's own floor, or this container's share of the pod's.
     fn floor(&self, resource: Resource, own: Option<i64>, of_pod: f64) -> Floor {
         match own {
-            Some(amount) => Floor { amount, split_among: None },
+            // A flag's floor is a float, and ends there; a quantity does not by itself.
+            Some(amount) => Floor { amount: amount.min(LARGEST), split_among: None },
             None => Floor {
                 amount: resource.scale(resource.amount(of_pod), 1.0 / self.containers as f64),
                 split_among: Some(self.containers),

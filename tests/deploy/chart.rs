@@ -178,6 +178,16 @@ fn what_is_switched_off_is_not_there() {
         let Some(without) = templated(&[value]) else { return };
         assert!(of_kind(&without, kind).is_empty(), "{value}");
     }
+    for (value, left) in [
+        ("admissionPolicies.enabled=false", 0),
+        ("updater.enabled=false", 1),
+        ("admissionController.register=false", 1),
+        ("allInOne.enabled=true", 2),
+    ] {
+        let Some(objects) = templated(&[value]) else { return };
+        let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        assert_eq!(kinds.map(|kind| of_kind(&objects, kind).len()), [left; 2], "{value}");
+    }
     let Some(bare) = templated(&["rbac.create=false"]) else { return };
     for kind in ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"] {
         assert!(of_kind(&bare, kind).is_empty(), "{kind}");

@@ -22,7 +22,7 @@ const VERBS: [&str; 12] = [
 ];
 
 /// Kinds: those that a role has to do with, and those that lead to power over others.
-const RESOURCES: [(&str, &str); 62] = [
+const RESOURCES: [(&str, &str); 64] = [
     ("", "bindings"),
     ("", "configmaps"),
     ("", "endpoints"),
@@ -52,6 +52,8 @@ const RESOURCES: [(&str, &str); 62] = [
     ("", "services"),
     ("", "users"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "apiservices"),

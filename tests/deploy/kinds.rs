@@ -7,7 +7,10 @@ use std::{
 
 use k8s_openapi::{
     api::{
-        admissionregistration::v1::MutatingWebhookConfiguration,
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingAdmissionPolicy,
+            ValidatingAdmissionPolicyBinding,
+        },
         apps::v1::Deployment,
         batch::v1::Job,
         coordination::v1::Lease,
@@ -57,6 +60,8 @@ pub fn check(object: &Value, place: &str) {
         "Secret" => survives::<Secret>(object),
         "Service" => survives::<Service>(object),
         "ServiceAccount" => survives::<ServiceAccount>(object),
+        "ValidatingAdmissionPolicy" => survives::<ValidatingAdmissionPolicy>(object),
+        "ValidatingAdmissionPolicyBinding" => survives::<ValidatingAdmissionPolicyBinding>(object),
         "PodMonitor" => survives::<PodMonitor>(object),
         "ServiceMonitor" => survives::<ServiceMonitor>(object),
         "PrometheusRule" => survives::<PrometheusRule>(object),

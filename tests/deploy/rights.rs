@@ -190,6 +190,36 @@ fn a_right_that_is_too_wide_is_found() {
 }
 
 #[test]
+fn scales_of_any_kind_are_read_unless_kinds_are_listed() {
+    let scales = |values: &[&str]| {
+        let accounts = of_accounts(&templated(values)?).into_iter();
+        let of = |(account, rights): (String, BTreeSet<Right>)| {
+            let rights = rights.into_iter().filter(|right| right.resource.ends_with("/scale"));
+            let rights: Vec<_> =
+                rights.map(|it| format!("{} {} {}", it.verb, it.group, it.resource)).collect();
+            (account, rights)
+        };
+        Some(accounts.map(of).filter(|(_, rights)| !rights.is_empty()).collect::<Vec<_>>())
+    };
+    let listed = [
+        "targets.any=false",
+        "targets.kinds[0].group=argoproj.io",
+        "targets.kinds[0].resource=rollouts",
+    ];
+    for (values, expected) in [
+        (&[][..], Some("get * */scale")),
+        (&listed, Some("get argoproj.io rollouts/scale")),
+        (&listed[..1], None),
+    ] {
+        let Some(found) = scales(values) else { return };
+        assert_eq!(found.len(), if expected.is_some() { 3 } else { 0 }, "{found:?}");
+        for (account, rights) in found {
+            assert_eq!(rights, Vec::from_iter(expected), "{account}");
+        }
+    }
+}
+
+#[test]
 fn kustomize_and_helm_give_each_role_the_same_rights() {
     let Some(full) = kustomized("overlays/full-vpa") else { return };
     let Some(marks) = kustomized("overlays/watermark-only") else { return };

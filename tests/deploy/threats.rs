@@ -1,7 +1,6 @@
 //! The threat model in SECURITY.md: every threat names tests, and they are there.
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -31,39 +30,58 @@ fn threats() -> Vec<(String, String, Vec<String>)> {
     .collect()
 }
 
-/// The names of all tests in the sources.
-fn tests() -> BTreeSet<String> {
+/// Where all tests in the sources are: the file and the name.
+fn tests() -> Vec<(String, String)> {
     let mut pending: Vec<PathBuf> =
         ["src", "tests", "storage", "xtask"].map(|folder| Path::new(ROOT).join(folder)).into();
-    let mut names = BTreeSet::new();
+    let mut found = Vec::new();
     while let Some(folder) = pending.pop() {
         for path in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {
             if path.is_dir() {
                 pending.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                names.extend(tests_of(&fs::read_to_string(&path).expect("text")));
+                let file = path.strip_prefix(ROOT).expect("within").display().to_string();
+                let names = tests_of(&fs::read_to_string(&path).expect("text"));
+                found.extend(names.into_iter().map(|name| (file.clone(), name)));
             }
         }
     }
-    names
+    found
 }
 
-/// The functions of a source that follow an attribute of a test.
+/// The functions of a source that follow an attribute of a test, but for those that are not run.
 fn tests_of(source: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut is_test = false;
+    let (mut is_test, mut is_left_out) = (false, false);
     for line in source.lines().map(str::trim) {
         let begins = ["#[test]", "#[tokio::test"].iter().any(|word| line.starts_with(word));
         // Those of property tests stand inside of a macro, each with its own attribute.
         is_test |= begins;
+        is_left_out |= line.starts_with("#[ignore");
         if let Some((_, rest)) = line.split_once("fn ") {
-            if is_test {
+            if is_test && !is_left_out {
                 found.extend(rest.split('(').next().map(str::to_owned));
             }
-            is_test = false;
+            (is_test, is_left_out) = (false, false);
         }
     }
     found
+}
+
+/// Where the test is that a row names: by its name, or, where several are called so, by its file, `: ` and its name. A name that
+/// more than one has would go on being found when the one that was meant is taken away.
+fn place<'a>(tests: &'a [(String, String)], named: &str) -> Result<&'a str, String> {
+    let (of, name) = match named.split_once(": ") {
+        Some((file, name)) => (Some(file), name),
+        None => (None, named),
+    };
+    let is_it = |(file, test): &&(String, String)| test == name && of.is_none_or(|of| file == of);
+    let files: Vec<&str> = tests.iter().filter(is_it).map(|(file, _)| file.as_str()).collect();
+    match files[..] {
+        [file] => Ok(file),
+        [] => Err(format!("there is no test {named:?}")),
+        _ => Err(format!("{named:?} is in each of {files:?}: put the file before it")),
+    }
 }
 
 #[test]
@@ -74,13 +92,24 @@ fn every_threat_names_tests_that_there_are() {
     for (threat, answer, named) in threats {
         assert!(!answer.is_empty(), "{threat}");
         for name in named {
-            assert!(tests.contains(&name), "{threat}: there is no test {name:?}");
+            place(&tests, &name).unwrap_or_else(|why| panic!("{threat}: {why}"));
         }
     }
-    assert_eq!(
-        tests_of("#[test]\nfn a() {}\nfn b() {}\n#[tokio::test]\nasync fn c() {"),
-        ["a", "c"]
-    );
+}
+
+#[test]
+fn a_row_that_names_no_test_or_more_than_one_is_found() {
+    let source = "#[test]\nfn a() {}\nfn b() {}\n#[tokio::test]\nasync fn c() {}\n";
+    let left_out = "#[test]\n#[ignore = \"later\"]\nfn d() {}\n#[test]\nfn e() {}";
+    assert_eq!(tests_of(&format!("{source}{left_out}")), ["a", "c", "e"]);
+
+    let tests = [("src/one.rs", "a"), ("src/two.rs", "a"), ("src/two.rs", "b")];
+    let tests = tests.map(|(file, name)| (file.to_owned(), name.to_owned()));
+    assert_eq!(place(&tests, "b"), Ok("src/two.rs"));
+    assert_eq!(place(&tests, "src/two.rs: a"), Ok("src/two.rs"));
+    for bad in ["a", "c", "src/one.rs: b", "two.rs: a", "src/three.rs: a"] {
+        assert!(place(&tests, bad).is_err(), "{bad}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use plimsoll::{
 };
 use plimsoll_storage::{Scheme, Time, Weights};
 
+mod asked;
 mod bootstrap;
 mod checkpoints;
 mod estimates;

@@ -5,6 +5,7 @@ mod kills;
 mod neighbours;
 mod owners;
 mod stage;
+mod twins;
 mod usage;
 
 use stage::Stage;
@@ -48,4 +49,11 @@ async fn neighbours_leave_each_other_alone() {
     neighbours::one_namespace_alone_is_looked_after(&stage).await;
     // The last, because it takes the schema away.
     neighbours::a_malformed_vpa_is_skipped_counted_and_named_and_keeps_its_checkpoint(&stage).await;
+}
+
+#[tokio::test]
+async fn namespaces_that_look_the_same_are_told_apart() {
+    let Some(stage) = Stage::set().await else { return };
+    twins::a_vpa_reaches_neither_pods_nor_histories_of_a_namespace_that_looks_the_same(&stage)
+        .await;
 }

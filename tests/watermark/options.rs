@@ -117,6 +117,40 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
 }
 
 #[test]
+fn replicas_that_nobody_may_have_are_refused_or_held_to_the_bounds_of_the_object() {
+    let read = |text: &str| {
+        let said = ("plimsoll.dev/fallback-replicas".to_owned(), text.to_owned());
+        let (options, bad) = Options::read(&[said].into(), Duration::from_secs(15));
+        assert_eq!(options.fallback.is_none(), !bad.is_empty(), "{text}");
+        options
+    };
+    for text in [
+        "2147483648 after 1",
+        "99999999999999999999 after 1",
+        "0 after 1",
+        "-1 after 1",
+        "-2147483648 after 1",
+        "1e9 after 1",
+        "5 after -1",
+        "5 after 4294967296",
+    ] {
+        assert_eq!(read(text), Options::default(), "{text}");
+    }
+    let bounded = fast(&json!({"minReplicas": 3, "maxReplicas": 6}));
+    for (text, wanted, expected) in [
+        ("2147483647 after 1", 5, 6),
+        ("7 after 1", 5, 6),
+        ("1 after 1", 5, 3),
+        ("2147483647 after 1", 500, 6),
+    ] {
+        let case = Case::new(ours(), bounded.clone(), wanted, vec![silent("a")]);
+        let mut case = case.with(read(text)).scaled(3600);
+        case.memory.unknown = Some(ago(3600));
+        assert_eq!(to(&case.decide()), Some(expected), "{text} from {wanted}");
+    }
+}
+
+#[test]
 fn nothing_is_known_from_the_first_look_that_says_so_until_one_that_does_not() {
     let mut case = Case::new(ours(), fast(&json!({})), 5, vec![silent("a"), loud("b", 7_500)]);
     let first = case.decide().memory;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_storage::VpaKey;
 use plimsoll_storage::prometheus::client::{Client, Limits};
 use plimsoll_storage::prometheus::door::config::{SignIn, Word};
 use plimsoll_storage::prometheus::door::{Door, DoorConfig, Wall};
@@ -10,7 +11,7 @@ use plimsoll_storage::prometheus::failure::Failure;
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 
-use super::remember::{Remember, hours, last, read, storage, wanted};
+use super::remember::{Remember, hours, last, nearly, read, storage, wanted};
 use crate::prometheus::flavors::OPERATOR;
 use crate::prometheus::gather::hasty;
 use crate::prometheus::way::{Fault, Way};
@@ -26,27 +27,40 @@ const VPAS: [(&str, &str); 1] = [("web", "apps/Deployment/web")];
 
 /// Half a day of pods that only their owners tell apart.
 async fn server() -> Option<(Prometheus, Timestamp)> {
+    server_of(&[("shop", 0.1, 1e8)]).await
+}
+
+/// The same in each of these namespaces, with what a pod uses there.
+async fn server_of(namespaces: &[(&str, f64, f64)]) -> Option<(Prometheus, Timestamp)> {
     let (mut history, end) = hours(13);
-    for (pod, kind, owner) in [
-        (OWN, "ReplicaSet", "web-7d5f9c4b6d"),
-        (ODD, "ReplicaSet", "web-7d5f9c4b6d"),
-        (ALIKE, "DaemonSet", "web-bcdf4"),
-    ] {
-        let begin = end - SignedDuration::from_hours(20);
-        let used = move |now: Timestamp| Some(begin.duration_until(now).as_secs() as f64 * 0.1);
-        history = OPERATOR.usage(history, CPU, ["shop", pod, "app"], used);
-        history = OPERATOR.usage(history, MEMORY, ["shop", pod, "app"], |_| Some(1e8));
-        let labels =
-            [("namespace", "shop"), ("pod", pod), ("owner_kind", kind), ("owner_name", owner)];
-        history = OPERATOR.state(history, "kube_pod_owner", &labels, |_| Some(1.0));
+    for (namespace, cores, bytes) in namespaces.iter().copied() {
+        for (pod, kind, owner) in [
+            (OWN, "ReplicaSet", "web-7d5f9c4b6d"),
+            (ODD, "ReplicaSet", "web-7d5f9c4b6d"),
+            (ALIKE, "DaemonSet", "web-bcdf4"),
+        ] {
+            let begin = end - SignedDuration::from_hours(20);
+            let used =
+                move |now: Timestamp| Some(begin.duration_until(now).as_secs() as f64 * cores);
+            history = OPERATOR.usage(history, CPU, [namespace, pod, "app"], used);
+            history =
+                OPERATOR.usage(history, MEMORY, [namespace, pod, "app"], move |_| Some(bytes));
+            let labels = [
+                ("namespace", namespace),
+                ("pod", pod),
+                ("owner_kind", kind),
+                ("owner_name", owner),
+            ];
+            history = OPERATOR.state(history, "kube_pod_owner", &labels, |_| Some(1.0));
+        }
+        let labels = [
+            ("namespace", namespace),
+            ("replicaset", "web-7d5f9c4b6d"),
+            ("owner_kind", "Deployment"),
+            ("owner_name", "web"),
+        ];
+        history = OPERATOR.state(history, "kube_replicaset_owner", &labels, |_| Some(1.0));
     }
-    let labels = [
-        ("namespace", "shop"),
-        ("replicaset", "web-7d5f9c4b6d"),
-        ("owner_kind", "Deployment"),
-        ("owner_name", "web"),
-    ];
-    history = OPERATOR.state(history, "kube_replicaset_owner", &labels, |_| Some(1.0));
     Some((Prometheus::with_history(Release::Three, history).await?, end))
 }
 
@@ -125,4 +139,32 @@ async fn a_server_that_never_tells_owners_is_read_by_the_names_of_pods() {
     way.lack("/api/v1/series");
     let (remember, report) = read(way.url(), thrifty(), end, &VPAS).await;
     assert_eq!((remember.pods("web"), report.unproven), (vec![OWN, ALIKE], 1));
+}
+
+#[tokio::test]
+async fn pods_of_the_same_names_in_another_namespace_are_no_part_of_a_history() {
+    let twins = [("shop", 0.1, 1e8), ("market", 3.0, 4e9)];
+    let Some((server, end)) = server_of(&twins).await else { return };
+    let of = |namespace: &str| VpaKey::new(namespace, "web");
+    let owner = || Some("apps/Deployment/web".into());
+    for asked in [&["shop"][..], &["market"], &["shop", "market"]] {
+        let wanted = asked.iter().map(|namespace| (of(namespace), owner())).collect();
+        let storage = storage(&server.url(), hasty(), thrifty(), end);
+        let (mut loading, _) = storage.begin(&wanted, None, None).await.expect("begun");
+        let mut remember = Remember::default();
+        loading.advance(&mut remember).await.expect("all of it");
+        assert!(loading.is_done());
+        assert_eq!(remember.replicas.len(), 2 * asked.len(), "two pods of each that was asked for");
+        for ((key, pod), replica) in &remember.replicas {
+            let namespace = &*key.vpa.namespace;
+            assert!(asked.contains(&namespace) && [OWN, ODD].contains(&&**pod), "{key} {pod}");
+            let own = twins.iter().find(|(name, ..)| *name == namespace);
+            let (_, cores, bytes) = *own.expect("one of both");
+            assert!(replica.memory.iter().all(|(_, value)| *value == bytes), "{key} {pod}");
+            assert!(replica.cpu.iter().all(|(_, value)| nearly(*value, cores)), "{key} {pod}");
+            // One of five minutes, for twelve hours, as of a pod that nobody else is called like.
+            assert!((140..=145).contains(&replica.memory.len()), "{}", replica.memory.len());
+            assert!(!replica.cpu.is_empty(), "{key} {pod}");
+        }
+    }
 }

@@ -87,6 +87,12 @@ all of those that are enabled.
   namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
+{{/* The name by which the API server knows the account of a role. Takes the root, the role and the key of its values. */}}
+{{- define "plimsoll.user" -}}
+{{- $subject := first (include "plimsoll.subject" . | fromYamlArray) -}}
+system:serviceaccount:{{ $subject.namespace }}:{{ $subject.name }}
+{{- end }}
+
 {{/*
 Whether an object is for this release to make: it is not there, or it is this release's. One that somebody else has made,
 as upstream does with its Leases, is used as it is and left behind as it is.

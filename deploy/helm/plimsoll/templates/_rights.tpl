@@ -34,3 +34,20 @@ roleRef:
 subjects:
   {{- include "plimsoll.subject" . | nindent 2 }}
 {{ end }}
+
+{{/* Targets of VPAs that are of no kind of Kubernetes, such as Rollouts, and what their pods belong to. Takes the root. */}}
+{{- define "plimsoll.rules.scales" -}}
+{{- if .Values.targets.any }}
+# Targets of every other kind, such as Rollouts, and what their pods belong to.
+- apiGroups: ["*"]
+  resources: ["*/scale"]
+  verbs: [get]
+{{- else }}
+{{- range .Values.targets.kinds }}
+# Targets of a kind that is listed.
+- apiGroups: [{{ .group | quote }}]
+  resources: ["{{ .resource }}/scale"]
+  verbs: [get]
+{{- end }}
+{{- end }}
+{{- end }}

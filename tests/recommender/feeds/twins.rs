@@ -1,0 +1,95 @@
+//! Two namespaces in which everything has the same names and labels: what is done for the VPA in one leaves the other alone.
+
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
+use plimsoll::{cli::updater_config, clock::Clock, run::updater};
+use serde_json::json;
+
+use super::stage::{Stage, after_use};
+use crate::{
+    support::{clock::wall_now, objects},
+    updater::stage::{aged, held_by, passes, pods, ready, uids},
+};
+
+/// Pods of a StatefulSet have the same names in each namespace, which those of a Deployment have not.
+async fn twin(stage: &Stage, namespace: &str) -> Vec<Pod> {
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2, "serviceName": "none", "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{
+                "name": "main", "image": "example/main",
+                "resources": {"requests": {"cpu": "10m", "memory": "512Mi"}},
+            }]}},
+        },
+    });
+    objects::create::<StatefulSet>(stage.client(), namespace, &set.to_string()).await;
+    ready(&stage.bed, namespace, "web", 2).await
+}
+
+async fn autoscale(stage: &Stage, namespace: &str, mode: &str) {
+    let spec = json!({
+        "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+        "updatePolicy": {"updateMode": mode},
+    });
+    stage.autoscale_by(namespace, "web", &spec).await;
+}
+
+pub async fn a_vpa_reaches_neither_pods_nor_histories_of_a_namespace_that_looks_the_same(
+    stage: &Stage,
+) {
+    let (ours, other) = (stage.bed.namespace("ours").await, stage.bed.namespace("other").await);
+    let before = [twin(stage, &ours).await, twin(stage, &other).await].map(|pods| uids(&pods));
+    stage.uses(&ours, "web-", 0.1, 700);
+    stage.uses(&other, "web-", 3.0, 4000);
+    autoscale(stage, &ours, "Recreate").await;
+    let play = stage.play_from(wall_now().into(), &[]).await;
+    for _ in 0..3 {
+        assert_eq!(play.on(stage).await.vpas, 1);
+    }
+    stage.says(&ours, "web", "main", "memory", &after_use(700)).await;
+    stage.counts(&ours, "web-main", 4).await;
+    assert_eq!(stage.checkpoints(&other).await, [""; 0], "nobody asked for it");
+
+    evict(stage, &ours).await;
+    let after =
+        [ready(&stage.bed, &ours, "web", 2).await, pods(&stage.client(), &other, "web").await];
+    let after = after.map(|pods| uids(&pods));
+    assert_eq!(before[0].difference(&after[0]).count(), 1, "the first one was evicted");
+    assert_eq!(before[1], after[1], "those of the other namespace were not touched");
+
+    // What somebody kept there under the same name is history of that VPA alone, also when both are read anew.
+    play.stop().await;
+    stage.store(&other, "web", wall_now().as_second()).await;
+    autoscale(stage, &other, "Off").await;
+    let play = stage.play_from(wall_now().into(), &[]).await;
+    for _ in 0..3 {
+        assert_eq!(play.on(stage).await.vpas, 2);
+    }
+    let known = stage.counts(&other, "web-main", 10_081).await;
+    let own = stage.counts(&ours, "web-main", 5).await;
+    assert!(own < 100 && known < 10_200, "{own} of its own, and {known}");
+    stage.says(&ours, "web", "main", "memory", &after_use(700)).await;
+    let told = stage.vpa(&other, "web").await.to_string();
+    assert!(told.contains("containerRecommendations") && !told.contains(&after_use(700)), "{told}");
+    play.stop().await;
+}
+
+/// Has an updater that looks after all namespaces evict the first pod of the only VPA, and no other one.
+async fn evict(stage: &Stage, namespace: &str) {
+    aged(&stage.bed, namespace, "web", 6).await;
+    let leases = format!("--leader-elect-resource-namespace={namespace}");
+    let flags = [
+        "--address=127.0.0.1:0",
+        "--updater-interval=500ms",
+        "--use-admission-controller-status=false",
+        "--recommender-heartbeat=ignore",
+        &leases,
+    ];
+    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let running = updater::start(config, stage.client(), Clock::wall()).await.expect("starts");
+    // No webhook sizes the pod that comes in its place.
+    held_by(&stage.bed, namespace, "web", "BreakerOpen").await;
+    passes(&running, 4).await;
+    running.stop().await;
+}
