@@ -64,7 +64,7 @@ pub fn overview(boards: &Boards<'_>) {
     let held = boards.latest(board, "Vertical: requests that would be others", "A", "name");
     assert!(held.contains_key("capped"), "its maximum is below what it uses: {held:?}");
     let of = |letter| boards.latest(board, "Largest gaps: CPU, in cores", letter, "name")["capped"];
-    assert_eq!((of("A"), of("B")), (0.1, 0.2), "its request, and its maximum");
+    assert_eq!((of("A"), of("B"), of("C")), (0.1, 0.1, 0.2), "its requests, and its maximum");
     // The first eviction is what the series begins with.
     let evictions = boards.all((board, "Changes of pods", "A"), "action", "evict");
     let sum = evictions.iter().sum::<f64>();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use plimsoll::{
     metrics::{
-        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, Registry, VpaRow,
-        objects::PAGE,
+        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, PodRequests, Registry,
+        VpaRow, objects::PAGE,
     },
     recommend::{Figures, Reason, estimate::Resource},
 };
@@ -77,7 +77,10 @@ impl Objects for Fleet {
                         reason: if restricted { Reason::MaxAllowed } else { Reason::Usage },
                     },
                     kills: if restricted { 2 } else { 0 },
-                    request: &|_| (!restricted).then_some(0.1),
+                    requests: &|_| {
+                        let (largest, smallest, sum) = (Some(0.5), 0.1, 0.7);
+                        (!restricted).then_some(PodRequests { largest, smallest, sum })
+                    },
                 });
             }
         })
@@ -101,7 +104,14 @@ fn what_is_not_known_has_no_series() {
     let text = text(200, Cardinality::All);
     let of_cpu = "resource=\"cpu\"";
     assert_eq!(count(&text, "plimsoll_target", of_cpu), 200);
-    assert_eq!(count(&text, "plimsoll_request", of_cpu), 180);
+    for (family, value) in [
+        ("plimsoll_request", "} 0.5"),
+        ("plimsoll_request_min", "} 0.1"),
+        ("plimsoll_request_all_pods", "} 0.7"),
+    ] {
+        assert_eq!(count(&text, family, of_cpu), 180, "{family}");
+        assert_eq!(count(&text, family, value), 360, "{family}");
+    }
     assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
     assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is nothing that is known");
     let wanted = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
