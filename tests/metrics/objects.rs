@@ -9,6 +9,7 @@ use plimsoll::{
         VpaRow, objects::PAGE,
     },
     recommend::{Figures, Reason, estimate::Resource},
+    update::Skip,
 };
 use plimsoll_storage::VpaKey;
 
@@ -141,6 +142,46 @@ fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
 #[test]
 fn objects_can_be_left_out() {
     assert_eq!(text(200, Cardinality::Off).matches("kind=\"vpa\"").count(), 0);
+}
+
+/// `1,234,567`.
+fn in_thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
+    let page = include_str!("../../docs/metrics.md");
+    let of_one = |cardinality| {
+        let text = text(2, cardinality);
+        let own: Vec<&str> =
+            text.lines().filter(|line| line.contains("name=\"vpa-000001\"")).collect();
+        let of_container = own.iter().filter(|line| line.contains("container=")).count();
+        (own.len() - of_container, of_container)
+    };
+    let (of_vpa, of_container) = of_one(Cardinality::All);
+    let reasons = Reason::RESTRICTIONS.len();
+    // For two resources each; kills are of memory alone.
+    let families = (of_container - 1) / 2 - reasons;
+    let words = ["six", "seven", "eight", "nine", "ten", "eleven"];
+    let (families, reasons_told) = (words[families - 6], words[reasons - 6]);
+    let updaters = 10_000 * Skip::reasons().count();
+    let recommenders = 10_000 * (of_vpa + 5 * of_container);
+    assert_eq!(of_one(Cardinality::Restricted), (of_vpa, 0));
+    for wanted in [
+        format!(
+            "{of_vpa} per VPA and {of_container} per container: {families} families and {reasons_told} reasons"
+        ),
+        format!("| {} |\n", in_thousands(2 * recommenders + updaters)),
+        format!("with one it is {} in place of", in_thousands(recommenders + updaters)),
+        format!("| `restricted` | {of_vpa} per VPA"),
+        format!("| {} and what is restricted |", in_thousands(2 * 10_000 * of_vpa)),
+        format!("{} per container of each recommender", 2 * reasons),
+    ] {
+        assert!(page.contains(&wanted), "docs/metrics.md does not say: {wanted}");
+    }
 }
 
 #[test]
