@@ -34,7 +34,9 @@ pub use definition::{Definition, Kind};
 pub use family::{Family, Series};
 pub use health::Health;
 pub use labels::{HistoryState, LabelSet};
-pub use objects::{Cardinality, ContainerRow, ObjectMetrics, Objects, UpdateRow, VpaRow};
+pub use objects::{
+    Cardinality, ContainerRow, ObjectMetrics, Objects, PodRequests, UpdateRow, VpaRow,
+};
 pub use pace::Pace;
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};

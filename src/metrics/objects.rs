@@ -1,6 +1,7 @@
 //! The series of single objects: rendered from the state of a role, a page at a time, and kept nowhere.
 
 mod passes;
+mod requests;
 mod scrape;
 
 use std::{fmt, str::FromStr, sync::Arc};
@@ -8,6 +9,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use plimsoll_storage::VpaKey;
 
 use self::passes::{OF_CONTAINER, OF_VPA, RESTRICTED, Rows, VPA_INFO};
+pub use self::requests::PodRequests;
 pub(super) use self::{
     passes::Pass,
     scrape::{ObjectScrape, definitions},
@@ -34,9 +36,9 @@ pub struct ContainerRow<'a> {
     pub figures: Figures,
     /// Out-of-memory kills that count, since this process knows of the container.
     pub kills: u64,
-    /// The request as pods have it now, in cores or bytes, if any is known. One family alone wants it, and it takes a
-    /// look at all pods.
-    pub request: &'a dyn Fn(Resource) -> Option<f64>,
+    /// The requests as live pods have them now; `None` if no such pod has the container. Three families alone want
+    /// them, and it takes a look at all pods.
+    pub requests: &'a dyn Fn(Resource) -> Option<PodRequests>,
 }
 
 /// What is told of one VPA.

@@ -42,7 +42,7 @@ async fn answers(release: Release) {
         assert!(!picture.svg.contains(">No data<"), "{}", picture.board);
     }
     for (board, panel, wanted) in [
-        // Three pods ask for two cores each, and half a core would do.
+        // Three pods ask for six cores together, and half a core each would do.
         ("overview", "Cores that can be saved", 4.5),
         ("overview", "Cores that are lacking", 0.0),
         ("overview", "Memory that can be saved", 4.5e9),

@@ -86,7 +86,10 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
     let (is_cpu, is_wpa) = (has(labels, "resource", "cpu"), has(labels, "kind", "wpa"));
     let scale = if is_wpa || is_cpu { 1.0 } else { 1e9 };
     match family {
-        "plimsoll_request" => 2.0 * scale,
+        // Three pods, of which one is raised and another is not yet.
+        "plimsoll_request" => 3.0 * scale,
+        "plimsoll_request_min" => scale,
+        "plimsoll_request_all_pods" => 6.0 * scale,
         "plimsoll_target" => 0.5 * scale,
         "plimsoll_low" if is_wpa => 90.0,
         "plimsoll_high" if is_wpa => 120.0,

@@ -63,6 +63,24 @@ impl Record {
         self.scrapes += 1;
     }
 
+    /// The only series of a family that has all of this in its text.
+    pub fn only(&self, family: &str, parts: &[&str]) -> &str {
+        let start = format!("{family}{{");
+        let mut found = self.series.keys().filter(|series| {
+            series.starts_with(&start) && parts.iter().all(|part| series.contains(part))
+        });
+        let one = found.next().unwrap_or_else(|| panic!("there is no {family} of {parts:?}"));
+        assert!(found.next().is_none(), "there are several {family} of {parts:?}");
+        one
+    }
+
+    /// What a series told last, which is at the end.
+    pub fn last(&self, series: &str) -> f64 {
+        let (scrape, value) = self.series[series].last_key_value().expect("a value");
+        assert_eq!(scrape + 1, self.scrapes, "{series} has ended");
+        *value
+    }
+
     /// From which scrape to before which a series was like that, by its text.
     pub fn times(&self, series: &str, is_so: impl Fn(f64) -> bool) -> Vec<(usize, usize)> {
         let values = self.series.get(series).unwrap_or_else(|| panic!("there is no {series}"));

@@ -13,9 +13,10 @@ use plimsoll::{
 };
 use plimsoll_storage::Time;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use xtask::parts::Release;
 
-use super::record::Record;
+use super::{births::by_the_clock, record::Record};
 use crate::{
     scaling::stage::METRIC,
     storage::objects::defined,
@@ -46,6 +47,7 @@ pub struct Stage {
     pub prometheus: Prometheus,
     clock: Clock,
     running: Running,
+    advice_waits: watch::Sender<bool>,
     day: Record,
     nodes: Standing,
     _port: Port,
@@ -54,7 +56,7 @@ pub struct Stage {
 impl Stage {
     /// With all roles, and nothing to look after.
     pub async fn new() -> Option<Self> {
-        // Ahead of the wall's: whatever the API server stamps is of the past.
+        // Ahead of the wall's: whatever the API server stamps, but for the creation of pods, is of the past.
         let start = Timestamp::from_second(wall_now().as_second() + 3_600).expect("in range");
         let nodes = Standing::standing_at(start);
         let bed = Bed::private_with(&[], nodes.clone()).await.filter(Bed::is_complete)?;
@@ -95,9 +97,22 @@ impl Stage {
         let config = several_config(&flags, |_| String::new()).expect("flags that make sense");
         let clock = Clock::stepped(Time::from_secs(start.as_second()));
         usage.at(start);
-        let running = several::start(config, bed.client(), clock.clone()).await.expect("it starts");
+        let (advice_waits, held) = watch::channel(false);
+        let client = by_the_clock(bed.client(), clock.clone(), held);
+        let running = several::start(config, client, clock.clone()).await.expect("it starts");
         let day = Record::new(start + SCRAPE, SCRAPE);
-        Some(Self { bed, usage, namespace, prometheus, clock, running, day, nodes, _port: port })
+        Some(Self {
+            bed,
+            usage,
+            namespace,
+            prometheus,
+            clock,
+            running,
+            advice_waits,
+            day,
+            nodes,
+            _port: port,
+        })
     }
 
     /// What the clock says.
@@ -186,10 +201,12 @@ impl Stage {
         // In between nobody has a pass, and replicas are looked at all the same.
         self.go_by(SCRAPE);
         self.scrape().await;
+        self.advice_waits.send_replace(true);
         self.go_by(STEP - SCRAPE);
         let done = async {
-            advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
             evictions.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
+            self.advice_waits.send_replace(false);
+            advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
         };
         tokio::time::timeout(wait::PATIENCE, done).await.expect("passes in time");
         self.scrape().await;
@@ -230,7 +247,9 @@ impl Stage {
                 .filter_map(|line| line.rsplit_once(' ')?.1.parse::<i32>().ok());
             let told: Vec<i32> = told.collect();
             let is_told = !told.is_empty() && told.iter().all(|told| *told == wanted);
-            if usize::try_from(wanted) == Ok(found) && is_told {
+            let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
+            let is_synced = feeds.all(|line| line.ends_with(" 1"));
+            if usize::try_from(wanted) == Ok(found) && is_told && is_synced {
                 return Ok(());
             }
             Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))

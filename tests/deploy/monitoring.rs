@@ -1,6 +1,6 @@
 //! As much of the Prometheus operator's kinds as is used here, and what of it is shipped.
 
-use std::path::Path;
+use std::{fs, path::Path, time::Duration};
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ContainerPort},
@@ -9,7 +9,10 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ROOT, documents};
+use super::{
+    ROOT, documents,
+    rendered::{self, templated},
+};
 
 /// Scrapes pods.
 #[derive(Deserialize, Serialize)]
@@ -114,6 +117,76 @@ fn each_monitor_finds_the_port_of_its_roles_pods_and_keeps_their_labels() {
             assert!(endpoint.honor_labels, "{role}");
         }
     }
+}
+
+fn seconds(text: &str) -> Duration {
+    let number = |rest: &str| rest.parse().unwrap_or_else(|why| panic!("{text}: {why}"));
+    match text.strip_suffix('m') {
+        Some(minutes) => Duration::from_mins(number(minutes)),
+        None => Duration::from_secs(number(text.trim_end_matches('s'))),
+    }
+}
+
+/// The shortest time between scrapes that any of these boards counts on.
+fn counted_on(boards: &[&str]) -> Duration {
+    let of = |board: &&str| {
+        let file = Path::new(ROOT).join("grafana").join(format!("{board}.json"));
+        let text = fs::read_to_string(&file).expect("a board");
+        let intervals =
+            text.lines().filter_map(|line| line.trim().strip_prefix("\"interval\": \""));
+        let told: Vec<Duration> =
+            intervals.map(|rest| seconds(rest.trim_end_matches(['"', ',']))).collect();
+        told.into_iter().min().expect("panels say it")
+    };
+    boards.iter().map(of).min().expect("a board")
+}
+
+/// Longer, and `$__rate_interval` has fewer than two scrapes in it: rates would have no data.
+#[test]
+fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
+    let of_all = counted_on(&["overview", "vertical", "controller", "history"]);
+    let of_watermark = counted_on(&["watermark"]).min(of_all);
+    assert_eq!((of_all.as_secs(), of_watermark.as_secs()), (60, 15));
+    let look = |whose: &str, monitor: &Value, has_watermark: bool| {
+        let limit = if has_watermark { of_watermark } else { of_all };
+        let spec = &monitor["spec"];
+        let endpoints = spec["podMetricsEndpoints"].as_array().or(spec["endpoints"].as_array());
+        for endpoint in endpoints.expect("endpoints") {
+            let interval = endpoint["interval"].as_str().expect("an interval");
+            assert!(seconds(interval) <= limit, "{whose}: {interval} is more than {limit:?}");
+        }
+    };
+    let bases = ["recommender", "updater", "admission-controller", "watermark"];
+    for role in bases.into_iter().chain(["overlays/all-in-one"]) {
+        let file = Path::new(ROOT).join("deploy").join(role).join("monitor.yaml");
+        let has_watermark = matches!(role, "watermark" | "overlays/all-in-one");
+        look(role, &documents(&file)[0], has_watermark);
+    }
+    let mut seen = 0;
+    for (kind, extra) in [
+        ("PodMonitor", None),
+        ("ServiceMonitor", None),
+        ("PodMonitor", Some("allInOne.enabled=true")),
+    ] {
+        let kind = format!("monitoring.kind={kind}");
+        let values: Vec<&str> =
+            [&*kind, "watermark.enabled=true"].into_iter().chain(extra).collect();
+        let Some(objects) = templated(&values) else { return };
+        for kind in ["PodMonitor", "ServiceMonitor"] {
+            for monitor in rendered::of_kind(&objects, kind) {
+                let component = &monitor["metadata"]["labels"]["app.kubernetes.io/component"];
+                let has_watermark = component == "watermark" || component == "all-in-one";
+                look(&format!("chart, {component}"), monitor, has_watermark);
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 4 + 4 + 1);
+    // Without the watermark controller one process is scraped as rarely as the other roles.
+    let values = ["monitoring.kind=PodMonitor", "allInOne.enabled=true"];
+    let Some(objects) = templated(&values) else { return };
+    let monitor = rendered::of_kind(&objects, "PodMonitor")[0];
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["interval"], "60s");
 }
 
 #[test]

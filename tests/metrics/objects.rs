@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use plimsoll::{
     metrics::{
-        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, Registry, VpaRow,
-        objects::PAGE,
+        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, PodRequests, Registry,
+        VpaRow, objects::PAGE,
     },
     recommend::{Figures, Reason, estimate::Resource},
+    update::Skip,
 };
 use plimsoll_storage::VpaKey;
 
@@ -77,7 +78,10 @@ impl Objects for Fleet {
                         reason: if restricted { Reason::MaxAllowed } else { Reason::Usage },
                     },
                     kills: if restricted { 2 } else { 0 },
-                    request: &|_| (!restricted).then_some(0.1),
+                    requests: &|_| {
+                        let (largest, smallest, sum) = (Some(0.5), 0.1, 0.7);
+                        (!restricted).then_some(PodRequests { largest, smallest, sum })
+                    },
                 });
             }
         })
@@ -101,7 +105,14 @@ fn what_is_not_known_has_no_series() {
     let text = text(200, Cardinality::All);
     let of_cpu = "resource=\"cpu\"";
     assert_eq!(count(&text, "plimsoll_target", of_cpu), 200);
-    assert_eq!(count(&text, "plimsoll_request", of_cpu), 180);
+    for (family, value) in [
+        ("plimsoll_request", "} 0.5"),
+        ("plimsoll_request_min", "} 0.1"),
+        ("plimsoll_request_all_pods", "} 0.7"),
+    ] {
+        assert_eq!(count(&text, family, of_cpu), 180, "{family}");
+        assert_eq!(count(&text, family, value), 360, "{family}");
+    }
     assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
     assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is nothing that is known");
     let wanted = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
@@ -131,6 +142,46 @@ fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
 #[test]
 fn objects_can_be_left_out() {
     assert_eq!(text(200, Cardinality::Off).matches("kind=\"vpa\"").count(), 0);
+}
+
+/// `1,234,567`.
+fn in_thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
+    let page = include_str!("../../docs/metrics.md");
+    let of_one = |cardinality| {
+        let text = text(2, cardinality);
+        let own: Vec<&str> =
+            text.lines().filter(|line| line.contains("name=\"vpa-000001\"")).collect();
+        let of_container = own.iter().filter(|line| line.contains("container=")).count();
+        (own.len() - of_container, of_container)
+    };
+    let (of_vpa, of_container) = of_one(Cardinality::All);
+    let reasons = Reason::RESTRICTIONS.len();
+    // For two resources each; kills are of memory alone.
+    let families = (of_container - 1) / 2 - reasons;
+    let words = ["six", "seven", "eight", "nine", "ten", "eleven"];
+    let (families, reasons_told) = (words[families - 6], words[reasons - 6]);
+    let updaters = 10_000 * Skip::reasons().count();
+    let recommenders = 10_000 * (of_vpa + 5 * of_container);
+    assert_eq!(of_one(Cardinality::Restricted), (of_vpa, 0));
+    for wanted in [
+        format!(
+            "{of_vpa} per VPA and {of_container} per container: {families} families and {reasons_told} reasons"
+        ),
+        format!("| {} |\n", in_thousands(2 * recommenders + updaters)),
+        format!("with one it is {} in place of", in_thousands(recommenders + updaters)),
+        format!("| `restricted` | {of_vpa} per VPA"),
+        format!("| {} and what is restricted |", in_thousands(2 * 10_000 * of_vpa)),
+        format!("{} per container of each recommender", 2 * reasons),
+    ] {
+        assert!(page.contains(&wanted), "docs/metrics.md does not say: {wanted}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A Prometheus that scrapes a recommender as our monitor has it done.
 
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::ResourceExt as _;
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use super::start::{passed, start};
 use crate::deploy::monitor;
 use crate::storage::objects::defined;
 use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
 use crate::support::nodes::is_ready;
 use crate::support::prometheus::{Prometheus, Target};
 use crate::support::{Bed, objects, wait};
@@ -83,4 +84,69 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 
 fn is_renamed(labels: &Value) -> bool {
     labels.as_object().expect("labels").keys().any(|name| name.starts_with("exported_"))
+}
+
+/// A pod of the Deployment `web` beside those that it has itself: its labels are those that the VPA goes by.
+fn beside(name: &str, requests: &str) -> String {
+    format!(
+        "
+metadata: {{name: {name}, labels: {{app: web}}}}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: example/{name}
+    resources: {{requests: {requests}}}
+"
+    )
+}
+
+#[tokio::test]
+async fn of_pods_that_differ_the_largest_request_the_smallest_and_all_together_are_told() {
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    let namespace = bed.namespace("mixed").await;
+    let client = || bed.client();
+    let web = objects::deployment("web", 3, "10m", "64Mi");
+    objects::create::<Deployment>(client(), &namespace, &web).await;
+    let vpa = "
+metadata: {name: web}
+spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+";
+    objects::create::<VerticalPodAutoscaler>(client(), &namespace, vpa).await;
+    // One is raised, and asks for no memory. Another asks for more than all, and has ended.
+    objects::create::<Pod>(client(), &namespace, &beside("raised", "{cpu: 100m}")).await;
+    let ended = beside("ended", "{cpu: 400m, memory: 1Gi}");
+    objects::create::<Pod>(client(), &namespace, &ended).await;
+    let nodes = bed.nodes();
+    let pods = nodes.pods(&namespace, "web-", 3, "are ready", is_ready).await;
+    for name in ["raised", "ended"] {
+        nodes.pod(&namespace, name, "is ready", is_ready).await;
+    }
+    nodes.end(&namespace, "ended", "main", 0, "Completed").await;
+    let has_ended =
+        |pod: &Pod| pod.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Succeeded"));
+    nodes.pod(&namespace, "ended", "has ended", has_ended).await;
+    nodes.oom_kill(&namespace, &pods[0].name_any(), "main").await;
+    let only = format!("--vpa-object-namespace={namespace}");
+    let running = start(&bed, &Clock::stepped(wall_now().into()), &[&only]).await;
+    passed(&running, 1).await;
+
+    let page = fetch(&format!("http://{}/metrics", running.address())).await.expect("it is served");
+    let page = String::from_utf8_lossy(&page).into_owned();
+    let value = |family: &str, resource: &str| {
+        let start = format!("{family}{{");
+        let mut lines = page.lines().filter(|line| line.starts_with(&start));
+        let line = lines.find(|line| line.contains(resource))?;
+        line.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    let told = |resource: &str| {
+        ["plimsoll_request", "plimsoll_request_min", "plimsoll_request_all_pods"]
+            .map(|family| value(family, &format!("resource=\"{resource}\"")))
+    };
+    let memory = f64::from(64 << 20);
+    assert_eq!(value("plimsoll_replicas", ""), Some(4.0), "{page}");
+    assert_eq!(told("cpu"), [Some(0.1), Some(0.01), Some(0.13)], "{page}");
+    assert_eq!(told("memory"), [Some(memory), Some(0.0), Some(3.0 * memory)], "{page}");
+    running.stop().await;
 }

@@ -111,3 +111,27 @@ fn every_flag_that_a_runbook_names_is_one() {
     }
     assert!(named > 20, "only {named} flags are named");
 }
+
+#[test]
+fn what_the_page_about_metrics_would_have_dropped_is_in_no_rule() {
+    let page = page("docs/metrics.md");
+    let dropped =
+        page.split("    regex: plimsoll_(").nth(1).and_then(|rest| rest.split(')').next());
+    let dropped: Vec<&str> = dropped.expect("an example").split('|').collect();
+    assert!(dropped.contains(&"confidence"), "{dropped:?}");
+    for rule in rules() {
+        for word in &dropped {
+            let family = format!("plimsoll_{word}");
+            let name = rule.alert.as_ref().or(rule.record.as_ref());
+            assert!(!rule.expr.contains(&family), "{name:?} asks for {family}");
+        }
+    }
+    // And what the page says of those that are asked for is so.
+    for (alert, families) in [
+        ("VpaUnderRequested", ["plimsoll_low", "plimsoll_request_min"]),
+        ("VpaCappedByMaxAllowed", ["plimsoll_proposal", "plimsoll_target"]),
+    ] {
+        let expr = &alerts()[alert].expr;
+        assert!(families.iter().all(|family| expr.contains(family)), "{alert}: {expr}");
+    }
+}

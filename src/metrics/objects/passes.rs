@@ -57,9 +57,11 @@ const fn of_wpa(name: &'static str, help: &'static str) -> Definition {
     gauge(name, help).labels(OF_WPA, PER_WPA).unit("replicas")
 }
 
+/// A request is of a pod, and what no pod has is not 0.
+const NO_POD: &str = "no pod has the container, or it has no recommendation";
 const AMOUNT: &str = "cores or bytes; of a WPA what the metric counts";
 
-pub(in crate::metrics) static PASSES: [Pass; 17] = [
+pub(in crate::metrics) static PASSES: [Pass; 19] = [
     Pass {
         definition: gauge(
             "plimsoll_object_info",
@@ -95,7 +97,7 @@ pub(in crate::metrics) static PASSES: [Pass; 17] = [
     Pass {
         definition: gauge(
             "plimsoll_replicas",
-            "How many pods there are of an object, without those that have ended: a container's request counts as often.",
+            "How many pods there are of an object, without those that have ended: a container's target counts as often.",
         )
         .labels(OF_VPA, "1 per VPA")
         .unit("pods"),
@@ -193,10 +195,28 @@ pub(in crate::metrics) static PASSES: [Pass; 17] = [
     Pass {
         definition: of_container(
             "plimsoll_request",
-            "The request of a container as its pods have it.",
+            "The largest request that a container has in any pod of a VPA, of pods that have not ended.",
         )
-        .absent("no pod with a request is known"),
-        vpas: Some(Rows::Container(|row| (row.request)(row.resource))),
+        .absent("no pod has a request for it"),
+        vpas: Some(Rows::Container(|row| (row.requests)(row.resource)?.largest)),
+        watermarks: None,
+    },
+    Pass {
+        definition: of_container(
+            "plimsoll_request_min",
+            "The smallest request that a container has in any pod of a VPA, of pods that have not ended. One that states none has 0.",
+        )
+        .absent(NO_POD),
+        vpas: Some(Rows::Container(|row| Some((row.requests)(row.resource)?.smallest))),
+        watermarks: None,
+    },
+    Pass {
+        definition: of_container(
+            "plimsoll_request_all_pods",
+            "What a container requests in all pods of a VPA together, of pods that have not ended. One that states none adds 0.",
+        )
+        .absent(NO_POD),
+        vpas: Some(Rows::Container(|row| Some((row.requests)(row.resource)?.sum))),
         watermarks: None,
     },
     Pass {

@@ -6,8 +6,9 @@ use plimsoll_storage::VpaKey;
 
 use super::Role;
 use crate::{
-    metrics::{ContainerRow, HistoryState as Progress, Objects, VpaRow, objects::PAGE},
-    observe::pod::Requests,
+    metrics::{
+        ContainerRow, HistoryState as Progress, Objects, PodRequests, VpaRow, objects::PAGE,
+    },
     recommend::{HistoryState, estimate::Resource},
     units::{Bytes, MilliCpu},
 };
@@ -57,16 +58,14 @@ impl Objects for Rows {
             last = Some(key.clone());
             let Some(watched) = core.fleet.get(key) else { continue };
             for advice in watched.advice() {
-                let has = || {
-                    core.index.pods_of(key).filter_map(|(_, pod)| pod.container(&advice.container))
-                };
-                // Replicas may differ while they are replaced; the largest is what has to be paid for.
-                let largest = |of: fn(&Requests) -> Option<f64>| {
-                    has().filter_map(|container| of(&container.requests)).reduce(f64::max)
-                };
-                let request = |resource| match resource {
-                    Resource::Cpu => largest(|it| it.cpu.map(MilliCpu::as_cores)),
-                    Resource::Memory => largest(|it| it.memory.map(Bytes::as_f64)),
+                let requests = |resource| {
+                    let live = core.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
+                    let containers = live.filter_map(|(_, pod)| pod.container(&advice.container));
+                    let stated = containers.map(|it| match resource {
+                        Resource::Cpu => it.requests.cpu.map(|MilliCpu(milli)| milli),
+                        Resource::Memory => it.requests.memory.map(|Bytes(bytes)| bytes),
+                    });
+                    PodRequests::of(resource, stated)
                 };
                 for resource in [Resource::Cpu, Resource::Memory] {
                     let Some(figures) = advice.of(resource) else { continue };
@@ -76,7 +75,7 @@ impl Objects for Rows {
                         resource,
                         figures: *figures,
                         kills: watched.kills(&advice.container),
-                        request: &request,
+                        requests: &requests,
                     });
                 }
             }

@@ -31,6 +31,8 @@ pub const APPEAR: &[(&str, &str)] = &[
     ),
     ("plimsoll_proposal", "a container has a recommendation, or a metric of a WPA a value"),
     ("plimsoll_request", "a pod of a VPA asks for CPU or memory"),
+    ("plimsoll_request_all_pods", "a container has a recommendation and a pod"),
+    ("plimsoll_request_min", "a container has a recommendation and a pod"),
     ("plimsoll_restricted_scaling", "a container has a recommendation, or a WPA was decided about"),
     ("plimsoll_samples_total", "usage was read once"),
     ("plimsoll_staleness_seconds", "a sample of an object was seen"),

@@ -130,6 +130,9 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
     upper.push(("custom.fillOpacity", json!(12)));
     let mut request = line("dark-red", 2);
     request.push(("custom.lineInterpolation", json!("stepAfter")));
+    let mut least = line("dark-red", 1);
+    least.push(("custom.lineInterpolation", json!("stepAfter")));
+    least.push(("custom.lineStyle", json!({"fill": "dash", "dash": [2, 4]})));
     let mut uncapped = line("purple", 1);
     uncapped.push(("custom.lineStyle", json!({"fill": "dash", "dash": [8, 6]})));
     Panel::new(Kind::TimeSeries, title, description, unit)
@@ -140,6 +143,7 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
         .set("options.legend.placement", "right")
         .set("options.legend.calcs", json!(["lastNotNull", "max"]))
         .only("request", &request)
+        .only("least request", &least)
         .only("target", &line("green", 3))
         .only("without limits", &uncapped)
         .only("upper bound", &upper)
@@ -151,10 +155,11 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
         .ask(over_time(&figure("plimsoll_proposal"), "without limits"))
         .ask(over_time(&figure("plimsoll_request"), "request"))
         .ask(over_time(&figure("plimsoll_value"), "use"))
+        .ask(over_time(&figure("plimsoll_request_min"), "least request"))
 }
 
-const ABOUT_LINES: &str = "Use is the largest of late over all pods; the request is what pods have. While it lies within the \
-     bounds, a pod is left alone until it is old or the difference is large; outside, it is changed as soon as nothing holds \
+const ABOUT_LINES: &str = "Use is the largest of late over all pods; the request is the largest that a pod has, and the least \
+     request lies below it while pods differ. While a request lies within the bounds, a pod is left alone until it is old or the difference is large; outside, it is changed as soon as nothing holds \
      that back. Where the target lies apart from what it would be without limits, something caps it: the reasons are below. \
      While little is known of a workload, its upper bound is very large: it is drawn from where it is less than five times the \
      target.";
@@ -167,9 +172,9 @@ fn container() -> Row {
         Panel::new(
             Kind::Table,
             title,
-            "All containers as they are now: what pods ask for, what they should ask for and \
-             between which bounds, and the largest use of late. The name of a container has the \
-             panels above show it.",
+            "All containers as they are now: the most and the least that pods ask for, what they \
+             should ask for and between which bounds, and the largest use of late. The name of a \
+             container has the panels above show it.",
             unit,
         )
         .size(12, 6)
@@ -177,6 +182,7 @@ fn container() -> Row {
         .columns(&[
             ("container", "container"),
             ("Value #A", "request"),
+            ("Value #F", "least"),
             ("Value #B", "target"),
             ("Value #C", "lower bound"),
             ("Value #D", "upper bound"),
@@ -189,6 +195,7 @@ fn container() -> Row {
         .ask(ask("plimsoll_low"))
         .ask(ask("plimsoll_high"))
         .ask(ask("plimsoll_value"))
+        .ask(ask("plimsoll_request_min"))
     };
     row(
         "Use, request, bounds and target of container $container",

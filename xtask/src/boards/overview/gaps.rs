@@ -16,18 +16,30 @@ fn figure(family: &str, resource: &str) -> String {
 /// How many pods a VPA is about.
 const PODS: &str = "max by (cluster, namespace, name) (plimsoll_replicas{@vpa})";
 
+/// What all pods of a container ask for. Not one pod's request times their number: pods differ while they are changed.
+fn requested(resource: &str) -> String {
+    figure("plimsoll_request_all_pods", resource)
+}
+
+/// What all pods of a container should ask for.
+fn needed(resource: &str) -> String {
+    let target = figure("plimsoll_target", resource);
+    format!("{target} * on (cluster, namespace, name) group_left () {PODS}")
+}
+
 /// What all pods of a container would ask for more than they do; below 0 is what they ask for and do not need.
 fn gap(resource: &str) -> String {
-    let (target, request) =
-        (figure("plimsoll_target", resource), figure("plimsoll_request", resource));
-    format!("({target} - {request}) * on (cluster, namespace, name) group_left () {PODS}")
+    format!("({} - {})", needed(resource), requested(resource))
 }
 
 fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
     let gap = gap(resource);
     let largest = format!("topk(12, abs({gap}))");
-    let (request, target) =
-        (figure("plimsoll_request", resource), figure("plimsoll_target", resource));
+    let (smallest, largest_request, target) = (
+        figure("plimsoll_request_min", resource),
+        figure("plimsoll_request", resource),
+        figure("plimsoll_target", resource),
+    );
     let range = [
         ("custom.cellOptions", json!({"type": "color-text"})),
         (
@@ -40,9 +52,9 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
     Panel::new(
         Kind::Table,
         title,
-        "Where requests and need are furthest apart: what one pod asks for, what it should ask \
-         for, and the difference of all its pods together. Below 0 it is asked for and not needed; \
-         above 0 it is needed and not asked for. A name leads to its board.",
+        "Where requests and need are furthest apart: the least and the most that a pod asks for, \
+         what each should ask for, and the difference of all pods together. Below 0 it is asked for \
+         and not needed; above 0 it is needed and not asked for. A name leads to its board.",
         unit,
     )
     .empty("Needs --object-metrics=all")
@@ -51,9 +63,10 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
         ("namespace", "namespace"),
         ("name", "name"),
         ("container", "container"),
-        ("Value #A", "request"),
-        ("Value #B", "target"),
-        ("Value #C", "gap of all pods"),
+        ("Value #A", "least request"),
+        ("Value #B", "most"),
+        ("Value #C", "target"),
+        ("Value #D", "gap of all pods"),
         ("cluster", "cluster"),
     ])
     .only(
@@ -64,7 +77,8 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
         )],
     )
     .only("gap of all pods", &range)
-    .ask(column(&format!("{request} and {largest}")))
+    .ask(column(&format!("{smallest} and {largest}")))
+    .ask(column(&format!("{largest_request} and {largest}")))
     .ask(column(&format!("{target} and {largest}")))
     .ask(column(&format!("{gap} and {largest}")))
 }
@@ -79,10 +93,6 @@ fn saving(title: &str, description: &str, expression: &str, unit: &str, color: &
 }
 
 fn total(title: &str, resource: &str, unit: &str) -> Panel {
-    let sum = |family: &str| {
-        let each = figure(family, resource);
-        format!("sum({each} * on (cluster, namespace, name) group_left () {PODS})")
-    };
     Panel::new(
         Kind::TimeSeries,
         title,
@@ -96,8 +106,8 @@ fn total(title: &str, resource: &str, unit: &str) -> Panel {
     .field("custom.lineWidth", 2)
     .only("requested", &[("color", json!({"mode": "fixed", "fixedColor": "blue"}))])
     .only("needed", &[("color", json!({"mode": "fixed", "fixedColor": "green"}))])
-    .ask(over_time(&sum("plimsoll_request"), "requested"))
-    .ask(over_time(&sum("plimsoll_target"), "needed"))
+    .ask(over_time(&format!("sum({})", requested(resource)), "requested"))
+    .ask(over_time(&format!("sum({})", needed(resource)), "needed"))
 }
 
 pub(super) fn gaps() -> Row {
