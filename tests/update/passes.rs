@@ -1,6 +1,6 @@
 //! Golden vectors 234 to 243, and what ours does in whole passes: refusals, dead pods, guards, boosts, surges.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use plimsoll::{
     compat::Compat,
@@ -13,7 +13,7 @@ use plimsoll::{
 };
 use serde_json::json;
 
-use super::{Case, NOW, ago, recommended, steps};
+use super::{Case, NOW, ago, pod, recommended, steps};
 
 /// With as much tolerance as the stubs of upstream's tests.
 fn tolerant(mode: &str) -> Case {
@@ -283,6 +283,44 @@ fn a_resize_that_came_through_is_not_taken_for_somebody_elses() {
     let decision = case.decide();
     assert!(!decision.rewritten);
     assert!(matches!(decision.verdicts[0], Verdict::Skipped(Skip::NearTarget { .. })));
+}
+
+#[test]
+fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
+    let one_at_a_time = || {
+        let mut case = ours("Recreate", 4);
+        case.settings.eviction_tolerance = 0.25;
+        case
+    };
+    let mut case = one_at_a_time();
+    // Admission gives each pod that takes the place of another what is recommended at that time.
+    let replace = |case: &mut Case, minutes: u64, request: &str| {
+        case.now = NOW.later(Duration::from_mins(minutes));
+        let decision = case.decide();
+        assert_eq!(steps(&decision, "evict"), 1, "{minutes}: {:?}", decision.verdicts);
+        let place = decision.steps[0].0.pod;
+        case.recall = decision.recall;
+        let mut new = pod(10 + place, &[request]);
+        new.size.annotations = Some(BTreeMap::from([("vpaUpdates".into(), "c1".into())]));
+        let made = case.now.later(Duration::from_secs(1));
+        new.life.created = made;
+        new.life.readiness = Readiness::Ready(made);
+        new.size.ready_since = Some(made);
+        case.pods[place] = new;
+        decision.rewritten
+    };
+    assert!(!replace(&mut case, 0, "cpu 2, memory 200M"));
+    case.recommendation = Some(recommended(&["cpu 4, memory 400M"]));
+    assert!(!replace(&mut case, 5, "cpu 4, memory 400M"));
+    case.now = NOW.later(Duration::from_mins(10));
+    let decision = case.decide();
+    assert!(!decision.rewritten, "the first one has what was recommended when it was made");
+    // Of a wave that wants the same all the time, it is seen who writes something else.
+    let mut case = one_at_a_time();
+    assert!(!replace(&mut case, 0, "cpu 2, memory 200M"));
+    assert!(!replace(&mut case, 5, "cpu 8, memory 800M"));
+    case.now = NOW.later(Duration::from_mins(10));
+    assert!(case.decide().rewritten);
 }
 
 #[test]

@@ -76,6 +76,21 @@ pub fn is_lower(now: &[Wanted], before: &[Wanted]) -> bool {
     })
 }
 
+/// Whether the same is wanted of the same containers, but for a twentieth.
+pub fn is_close(now: &[Wanted], before: &[Wanted]) -> bool {
+    let close = |is: Quantity, was: Quantity| {
+        let (is, was) = (is.as_f64(), was.as_f64());
+        (is - was).abs() <= was.abs() / 20.0
+    };
+    now.len() == before.len()
+        && now.iter().zip(before).all(|(now, before)| {
+            let mut amounts = now.target.iter();
+            now.container == before.container
+                && now.target.iter().count() == before.target.iter().count()
+                && amounts.all(|(name, is)| before.target.get(name).is_some_and(|it| close(is, it)))
+        })
+}
+
 impl Refusals {
     /// None.
     pub const NONE: Self = Self(Vec::new());

@@ -13,7 +13,7 @@ use super::{
     super::skip::Skip,
     harm::{Condition, Harm},
     memory::{Memory, Opened},
-    refusals::Wanted,
+    refusals::{Wanted, is_close},
     settings::{BreakerSettings, CoolDown, GuardSettings},
 };
 
@@ -46,7 +46,8 @@ pub struct Rollout {
     pub evicted: u32,
     /// How well pods were at that time.
     pub before: Condition,
-    /// What they were to have.
+    /// What all of them were to have, as the first was; nothing where that became something else meanwhile, and nobody can
+    /// tell any more what each was given.
     pub target: Vec<Wanted>,
 }
 
@@ -173,7 +174,11 @@ impl Memory {
                 last: now,
                 touched: known.touched.saturating_add(1),
                 evicted: known.evicted.saturating_add(evicted),
-                target: wave.target,
+                target: if is_close(&wave.target, &known.target) {
+                    known.target
+                } else {
+                    Vec::new()
+                },
                 ..known
             },
         });
@@ -201,6 +206,10 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        api::ResourceList,
+        quantity::{Format, Quantity},
+    };
 
     const NOW: Time = Time::from_secs(1_800_000_000);
     const SETTLED: Progress = Progress {
@@ -247,6 +256,26 @@ mod tests {
         assert!(begun(&mut memory, old, SETTLED, later).is_err(), "one goes first again");
         let rollout = memory.rollout.expect("is there");
         assert_eq!((rollout.began, rollout.streak), (NOW, 0), "it is still the same rollout");
+    }
+
+    #[test]
+    fn what_a_wave_wants_is_known_only_as_long_as_it_stays_the_same() {
+        let settings = GuardSettings::default();
+        let wanted = |milli: i64| {
+            let cpu = Quantity::milli(milli, Format::DecimalSi);
+            vec![Wanted { container: "main".into(), target: ResourceList::of(Some(cpu), None) }]
+        };
+        let mut memory = Memory::default();
+        let mut begin = |entry, milli| {
+            let condition = Condition::default();
+            memory.begin(entry, true, condition, wanted(milli), &settings, NOW);
+            memory.rollout.clone().expect("begun").target
+        };
+        assert_eq!(begin(Entry::Begins, 1_000), wanted(1_000));
+        assert_eq!(begin(Entry::Follows, 1_040), wanted(1_000), "of the first pod");
+        assert_eq!(begin(Entry::Follows, 1_200), [], "of either, and of pods in between");
+        assert_eq!(begin(Entry::Follows, 1_200), []);
+        assert_eq!(begin(Entry::Resumes, 1_200), wanted(1_200));
     }
 
     #[test]
