@@ -131,7 +131,8 @@ mod tests {
         standing[0].abort();
         wait_until_gone(&standing[0]).await;
         let refused = async { Err::<i32, _>(Unknown::Failed("503".into())) };
-        assert_eq!(waits.ask("a", LIMIT, refused).await, Err(Unknown::Failed("503".into())));
+        let soon = waits.ask("a", Duration::from_mins(1), refused).await;
+        assert_eq!(soon, Err(Unknown::Failed("503".into())));
         let again = wait();
         tokio::task::yield_now().await;
         assert_eq!(waits.ask("a", LIMIT, async { Ok(1) }).await, Ok(1));
