@@ -99,6 +99,8 @@ pub async fn drifting_bounds_are_not_written_unless_upstreams_writes_are_wanted(
         let mut changed = 0;
         for _ in 0..15 {
             changed += play.on(stage).await.changed;
+            // A status says what is known when it is written: what still waits would take the next minute with it.
+            written(stage, &play, &namespace, name).await;
         }
         let last = written(stage, &play, &namespace, name).await;
         let version = |vpa: &serde_json::Value| vpa["metadata"]["resourceVersion"].clone();
