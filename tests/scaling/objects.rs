@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::stage::{Stage, begin_as, object};
+use super::stage::{Stage, object};
 use crate::support::{
     proxy::{Proxy, pass, refuse},
     wait,
@@ -54,18 +54,13 @@ async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_whose_finalizer_may_not_be_taken_away_is_followed_all_the_same() {
     let alone = "--enable-leader-election=false";
-    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("kept", &[alone]).await
-    else {
-        return;
-    };
-    role.stop().await;
+    let Some(stage) = Stage::new("kept", &[alone]).await else { return };
     let is_change = |method: &Method, path: &str| method == Method::PATCH && path.ends_with("/web");
-    let proxy = Proxy::start(bed.client(), move |method, path| {
+    let proxy = Proxy::start(stage.bed.client(), move |method, path| {
         if is_change(method, path) { refuse(403, None) } else { pass() }
     })
     .await;
-    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[alone]).await;
-    let stage = Stage { bed, usage, namespace, clock, role };
+    let stage = stage.again_as(proxy.client.clone(), &[alone]).await;
     stage.deployment("web", 2).await;
     stage.metric("web", 150.0);
     let mut with = object("web", json!({}));
@@ -276,13 +271,9 @@ async fn a_mere_value_is_written_once_a_minute_at_most() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
     let alone = "--enable-leader-election=false";
-    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("unsaid", &[alone]).await
-    else {
-        return;
-    };
-    role.stop().await;
+    let Some(stage) = Stage::new("unsaid", &[alone]).await else { return };
     let busy = Arc::new(AtomicBool::new(false));
-    let proxy = Proxy::start(bed.client(), {
+    let proxy = Proxy::start(stage.bed.client(), {
         let busy = Arc::clone(&busy);
         move |method, path| {
             let is_said = method == Method::PATCH && path.ends_with("/status");
@@ -290,8 +281,7 @@ async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
         }
     })
     .await;
-    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[alone]).await;
-    let stage = Stage { bed, usage, namespace, clock, role };
+    let stage = stage.again_as(proxy.client.clone(), &[alone]).await;
     stage.deployment("web", 2).await;
     stage.metric("web", 150.0);
     stage.create(&object("web", json!({}))).await;

@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::stage::{Stage, begin_as, object};
+use super::stage::{Stage, object};
 use crate::support::{
     proxy::{Proxy, hang, pass, refuse},
     wait,
@@ -21,16 +21,14 @@ const ALONE: &str = "--enable-leader-election=false";
 /// A stage whose role goes through a proxy, on which no watch of Deployments begins while `deaf` is set.
 async fn stage(name: &str, deaf: &Arc<AtomicBool>, flags: &[&str]) -> Option<(Stage, Proxy)> {
     let all: Vec<&str> = flags.iter().copied().chain([ALONE]).collect();
-    let Stage { bed, usage, namespace, clock, role } = Stage::new(name, &all).await?;
-    role.stop().await;
+    let stage = Stage::new(name, &all).await?;
     let deaf = Arc::clone(deaf);
-    let proxy = Proxy::start(bed.client(), move |method, path| {
+    let proxy = Proxy::start(stage.bed.client(), move |method, path| {
         let is_watch = method == Method::GET && path.ends_with("/deployments");
         if is_watch && deaf.load(Ordering::Acquire) { hang() } else { pass() }
     })
     .await;
-    let role = begin_as(proxy.client.clone(), &namespace, &clock, &all).await;
-    Some((Stage { bed, usage, namespace, clock, role }, proxy))
+    Some((stage.again_as(proxy.client.clone(), &all).await, proxy))
 }
 
 fn asked(proxy: &Proxy) -> usize {
@@ -113,11 +111,7 @@ async fn whoever_wants_upstreams_ways_has_the_scale_asked_for_at_each_look() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_again() {
-    let Some(Stage { bed, usage, namespace, clock, role }) = Stage::new("late", &[ALONE]).await
-    else {
-        return;
-    };
-    role.stop().await;
+    let Some(stage) = Stage::new("late", &[ALONE]).await else { return };
     let (late, broken) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicBool>::default());
     let stuck = Arc::<AtomicBool>::default();
     let is_change = |method: &Method, path: &str| method == Method::PUT && path.ends_with("/scale");
@@ -138,9 +132,8 @@ async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_aga
             if is_late { refuse(504, None) } else { pass() }
         }
     };
-    let proxy = Proxy::start_both(bed.client(), before, after).await;
-    let role = begin_as(proxy.client.clone(), &namespace, &clock, &[ALONE]).await;
-    let stage = Stage { bed, usage, namespace, clock, role };
+    let proxy = Proxy::start_both(stage.bed.client(), before, after).await;
+    let stage = stage.again_as(proxy.client.clone(), &[ALONE]).await;
     stage.deployment("web", 2).await;
     stage.metric("web", 10_000.0);
     let windows =

@@ -71,8 +71,16 @@ impl Stage {
         // Ahead of the wall's: whatever the bed stamps is of the past, and no pod is younger than it should be.
         let start = Time::from_secs(wall_now().as_second() + 3_600);
         let clock = Clock::stepped(start);
-        let role = begin(&bed, &namespace, &clock, flags).await;
+        let role = begin(bed.client(), &namespace, &clock, flags).await;
         Some(Self { bed, usage, namespace, clock, role })
+    }
+
+    /// The same stage with another role in place of its own, which is stopped first.
+    pub async fn again_as(self, client: Client, flags: &[&str]) -> Self {
+        let Self { bed, usage, namespace, clock, role } = self;
+        role.stop().await;
+        let role = begin(client, &namespace, &clock, flags).await;
+        Self { bed, usage, namespace, clock, role }
     }
 
     /// A Deployment whose pods are ready.
@@ -207,13 +215,8 @@ impl Stage {
     }
 }
 
-/// Starts a role on a namespace.
-pub async fn begin(bed: &Bed, namespace: &str, clock: &Clock, more: &[&str]) -> Running {
-    begin_as(bed.client(), namespace, clock, more).await
-}
-
-/// The same with a client of its own.
-pub async fn begin_as(client: Client, namespace: &str, clock: &Clock, more: &[&str]) -> Running {
+/// Starts a role on a namespace, with a client of its own.
+async fn begin(client: Client, namespace: &str, clock: &Clock, more: &[&str]) -> Running {
     let lease = format!("--leader-elect-resource-namespace={namespace}");
     let mut flags = vec!["--metrics-addr=127.0.0.1:0", "--health-port=0", "--client-qps=0", &lease];
     flags.extend(more);

@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use plimsoll::run::{cluster::Cluster, watermark::explained::explain};
 use serde_json::json;
 
-use super::stage::{Stage, begin, object};
+use super::stage::{Stage, object};
 use crate::support::{
     fetch::fetch,
     log,
@@ -109,10 +109,8 @@ async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_i
     }
     assert_eq!(stage.replicas("web").await, 6);
     // Who takes over meanwhile knows from the object how long ago it was changed.
-    let Stage { bed, usage, namespace, clock, role } = stage;
-    role.stop().await;
-    let role = begin(&bed, &namespace, &clock, &[]).await;
-    let stage = Stage { bed, usage, namespace, clock, role };
+    let client = stage.bed.client();
+    let stage = stage.again_as(client, &[]).await;
     wait::until_ok("the time left is told", || async {
         let found = all(&stage, "web").await;
         let down = found.get("transition_countdown downscale").copied();
