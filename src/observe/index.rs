@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_storage::VpaKey;
 
 use self::namespace::{Entry, Namespace};
 pub use self::{
@@ -30,12 +30,8 @@ use super::{
     pod::{Kill, KillSource, Names, Pod, Sources},
     selector::Selector,
     slim::SlimPod,
-    startup::Boosts,
 };
-use crate::{
-    api::vpa::VerticalPodAutoscaler,
-    recommend::{annotation, scope::Scope, status::Reported},
-};
+use crate::{api::vpa::VerticalPodAutoscaler, recommend::scope::Scope};
 
 /// The index.
 #[derive(Debug)]
@@ -73,6 +69,8 @@ pub enum Put {
     },
     /// It is none of ours.
     Ignored,
+    /// It is older than what is known, so nothing of it was taken.
+    Old,
 }
 
 impl Index {
@@ -138,26 +136,15 @@ impl Index {
             self.vpas += 1;
             Vpa::default()
         });
+        // A watch tells later of what was read or written by ourselves. A list begins anew, whatever its versions.
+        if entry.list == list.max(1) && entry.is_newer_than(vpa) {
+            return (key, Put::Old);
+        }
         if entry.list != 0 {
             put = Put::Changed { retargeted: entry.target_ref != vpa.spec.target_ref };
         }
         entry.list = list.max(1);
-        entry.uid = vpa.metadata.uid.as_deref().unwrap_or_default().into();
-        entry.resource_version =
-            vpa.metadata.resource_version.as_deref().unwrap_or_default().into();
-        entry.generation = vpa.metadata.generation;
-        entry.created =
-            vpa.metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into());
-        if entry.target_ref != vpa.spec.target_ref {
-            entry.target_ref = vpa.spec.target_ref.clone();
-            entry.target = Target::Unknown;
-        }
-        entry.mode = vpa.spec.update_policy.as_ref().and_then(|policy| policy.update_mode);
-        entry.boosts = Boosts::new(vpa);
-        entry.reported = Reported::new(vpa.status.as_ref());
-        let annotations = vpa.metadata.annotations.as_ref();
-        let explanation = annotations.and_then(|all| all.get(annotation::KEY));
-        entry.explained = explanation.and_then(|text| annotation::belongs_to(text));
+        entry.take(vpa);
         (key, put)
     }
 

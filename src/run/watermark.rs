@@ -65,6 +65,8 @@ use crate::{
     metrics::{Pace, PrometheusCalls, Traffic, WatermarkMetrics, WatermarkObjects},
     observe::{
         scale::{Lifetimes, Scales},
+        scaled_pod::KeptPod,
+        selector::Selector,
         watch::Reader,
     },
 };
@@ -206,7 +208,15 @@ impl Running {
 
     /// Whether nobody has a turn that has come.
     pub fn is_idle(&self) -> bool {
-        self.role.book.late(self.role.clock.now()) == 0 && self.role.book.under_way() == 0
+        self.role.book.is_idle(self.role.clock.now())
+    }
+
+    /// How many pods of a namespace are ready and not on their way out, as the watch tells.
+    pub fn ready_pods(&self, namespace: &str) -> usize {
+        let counts =
+            |kept: &KeptPod| matches!(kept.pod.ready, Some((true, _))) && !kept.pod.is_leaving;
+        let all = self.role.workloads.scopes.pods(namespace, &Selector::everything(), counts);
+        all.into_iter().filter(|counted| *counted).count()
     }
 
     /// How the election stands, if there is one.

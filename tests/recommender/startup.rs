@@ -6,7 +6,8 @@ use kube::api::{Api, Patch, PatchParams};
 use plimsoll::api::VerticalPodAutoscaler;
 use serde_json::json;
 
-use super::faults::stage::{MEBIBYTE, MINUTE, Said, Stage, metric, targets};
+use super::faults::stage::{MEBIBYTE, MINUTE, Said, Stage, metric, metric_is, targets};
+use crate::support::nodes::is_ready;
 use crate::support::objects;
 use crate::support::usage::Use;
 
@@ -53,7 +54,8 @@ async fn cpu_that_is_used_with_a_startup_boost_is_left_out_until_the_boost_is_ov
     let yaml = objects::pod("solo", "Always", "100m", "64Mi");
     let yaml = yaml.replacen("{name: solo}", "{name: solo, labels: {app: front}}", 1);
     objects::create::<Pod>(stage.client(), &stage.namespace, &yaml).await;
-    stage.bed.nodes().pods(&stage.namespace, "solo", 1, "is ready", |_| true).await;
+    stage.bed.nodes().pods(&stage.namespace, "solo", 1, "is ready", is_ready).await;
+    metric_is(address, "plimsoll_feed_objects", &["feed=\"pods\""], |pods| pods == 3.0).await;
     let modest = Use { cpu: 0.5, memory: 100 * MEBIBYTE };
     stage.usage.set_all(&stage.namespace, "solo", "main", modest);
     stage.live(&running, &clock, 4, MINUTE).await;

@@ -62,7 +62,9 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     assert!(leases.get_opt("vpa-recommender-lease").await.expect("readable").is_some(), "leads");
     let heartbeat = leases.get_opt("plimsoll-default").await.expect("readable");
     assert_eq!(heartbeat, None, "none is made that could not be renewed");
-    let said = words.lines(&["heartbeat", "leases", "plimsoll-default", "kube-system"]);
+    let told = || words.lines(&["heartbeat", "leases", "plimsoll-default", "kube-system"]);
+    wait::until("it says what is off", || async { (!told().is_empty()).then_some(()) }).await;
+    let said = told();
     assert_eq!(said.len(), 1, "one line says what is off, and the rule to add: {said:?}");
     for verb in ["get", "update"] {
         assert!(said[0].contains(&format!("verbs: [{verb:?}]")), "{said:?}");

@@ -16,7 +16,7 @@ use plimsoll::api::wpa::WatermarkPodAutoscaler;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::stage::{METRIC, object};
+use super::stage::{METRIC, object, settled};
 use crate::{
     storage::objects::defined,
     support::{Bed, fetch::fetch, not_run::not_run, objects, usage::Usage, wait},
@@ -108,6 +108,8 @@ impl Scene {
         let usage = Usage::serve(&bed).await;
         usage.set_external(&namespace, METRIC, &[("app", "web")], 10_000.0);
         deployment(&bed, &namespace, "web", 2).await;
+        // A status that is written meanwhile makes a change of the scale one that is tried again.
+        settled(&bed, &namespace, "web", 2).await;
         let wanted = object(
             "web",
             json!({"upscaleForbiddenWindowSeconds": 3600, "downscaleForbiddenWindowSeconds": 3600}),

@@ -157,11 +157,19 @@ async fn what_makes_no_sense_is_not_looked_at_again_before_it_changes() {
         let first = stage.status(name).await["conditions"][0].clone();
         assert_eq!((&first["type"], &first["reason"]), (&json!("AbleToScale"), &json!("FailedSpecCheck")));
         assert_eq!(first["message"], format!("Invalid WPA specification: {text}"), "{name}");
-        assert_eq!(stage.events(name).await, ["FailedSpecCheck"], "{name}");
+        // An event is sent after the look.
+        wait::until_ok("it is told", || async {
+            let events = stage.events(name).await;
+            if events == ["FailedSpecCheck"] { Ok(()) } else { Err(format!("{name}: {events:?}")) }
+        })
+        .await;
     }
     let looks = stage.role.looks();
     stage.seconds(1_200).await;
     assert_eq!(stage.role.looks(), looks);
+    for name in ["f3", "f4", "f5"] {
+        assert_eq!(stage.events(name).await, ["FailedSpecCheck"], "{name}: once");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
@@ -90,7 +93,7 @@ impl Stage {
         self.ready(name, replicas as usize).await;
     }
 
-    /// Waits until a workload has so many ready pods and no other.
+    /// Waits until a workload has so many ready pods and no other, its status is settled, and the role has seen it.
     pub async fn ready(&self, name: &str, replicas: usize) {
         let api = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
         wait::until(&format!("{name} has {replicas} ready pods"), || async {
@@ -99,6 +102,15 @@ impl Stage {
             let told = usize::try_from(status.replicas.unwrap_or(0)).ok()?;
             let all = pods.iter().filter(|pod| is_ready(pod)).count();
             (all == replicas && pods.len() == replicas && told == replicas).then_some(())
+        })
+        .await;
+        settled(&self.bed, &self.namespace, name, replicas).await;
+        let pods = Api::<Pod>::namespaced(self.bed.client(), &self.namespace);
+        wait::until_ok("the role has seen all pods that are ready", || async {
+            let all = pods.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
+            let all = all.iter().filter(|pod| is_ready(pod)).count();
+            let seen = self.role.ready_pods(&self.namespace);
+            if seen == all { Ok(()) } else { Err(format!("{seen} of {all}")) }
         })
         .await;
     }
@@ -213,6 +225,19 @@ impl Stage {
         let value = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
         text.lines().filter(of).filter_map(value).collect()
     }
+}
+
+/// Waits until a Deployment tells of so many ready pods: from then on its controller writes nothing more of its own.
+pub async fn settled(bed: &Bed, namespace: &str, name: &str, replicas: usize) {
+    let api = Api::<Deployment>::namespaced(bed.client(), namespace);
+    wait::until_ok("the status is settled", || async {
+        let found = api.get(name).await.map_err(|why| why.to_string())?;
+        let status = found.status.unwrap_or_default();
+        let told = usize::try_from(status.ready_replicas.unwrap_or(0)).unwrap_or(0);
+        let is_so = told == replicas && status.observed_generation == found.metadata.generation;
+        if is_so { Ok(()) } else { Err(format!("{told} of {replicas}")) }
+    })
+    .await;
 }
 
 /// Starts a role on a namespace, with a client of its own.

@@ -189,7 +189,7 @@ async fn every_request_is_counted_by_its_method_and_status() {
     })
     .await;
     let counts = Arc::<Counts>::default();
-    let pace = Pace { limit: Duration::from_millis(500), ..Pace::default() };
+    let pace = Pace { limit: Duration::from_secs(3), ..Pace::default() };
     let recommenders = Recommenders::new("test", Arc::clone(&counts) as _, pace);
     let consult = async |path: &str| {
         let tls = TlsConfig::default();

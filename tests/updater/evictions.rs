@@ -20,7 +20,8 @@ async fn upstreams_way_takes_as_many_as_the_budget_lets_and_no_more() {
     deployment(&bed, &namespace, "web", 4).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
-    let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
+    // A pass has as long as its interval, and two evictions are to be made in one.
+    let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=10s"];
     let running = stage::start(bed.client(), &namespace, &flags).await;
     let mut summaries = running.passes();
     let acted = summaries.wait_for(|(_, summary)| summary.evicted > 0);

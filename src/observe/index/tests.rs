@@ -267,3 +267,33 @@ fn an_unreadable_vpa_or_pod_stays_as_it_was_through_a_list() {
     assert_eq!((index.vpa_count(), index.pod_count()), (1, 1));
     assert!(index.has_any_vpa(&key("one", 1)), "its history is no orphan");
 }
+
+#[test]
+fn what_a_watch_tells_late_does_not_undo_what_was_read_since() {
+    let at = |version: &str, kind: &str, uid: &str| -> VerticalPodAutoscaler {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "one", "name": "v0", "uid": uid, "resourceVersion": version},
+            "spec": {"targetRef": {"kind": kind, "name": "d"}},
+        }))
+        .expect("a VPA")
+    };
+    let mut index = Index::new(Scope::default(), "default");
+    index.restart_vpas();
+    assert_eq!(index.put_vpa(&at("9", "Deployment", "a")).1, Put::New);
+    index.complete_vpas();
+    let newer = index.put_vpa(&at("11", "StatefulSet", "a")).1;
+    assert_eq!(newer, Put::Changed { retargeted: true });
+    assert_eq!(index.put_vpa(&at("10", "DaemonSet", "a")).1, Put::Old);
+    let known = |index: &Index| index.vpa(&key("one", 0)).expect("known").target_ref.kind.clone();
+    assert_eq!(known(&index), "StatefulSet");
+    // Another object of the name, a version that is no number, and a list of a server that was set back are taken.
+    index.put_vpa(&at("8", "DaemonSet", "b"));
+    assert_eq!(known(&index), "DaemonSet");
+    index.put_vpa(&at("x", "Job", "b"));
+    assert_eq!(known(&index), "Job");
+    index.put_vpa(&at("8", "DaemonSet", "b"));
+    index.restart_vpas();
+    index.put_vpa(&at("7", "ReplicaSet", "b"));
+    assert_eq!(index.complete_vpas(), []);
+    assert_eq!(known(&index), "ReplicaSet");
+}

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use plimsoll_storage::Time;
 
 use crate::{
-    api::vpa::{TargetRef, UpdateMode},
+    api::vpa::{TargetRef, UpdateMode, VerticalPodAutoscaler},
     observe::{selector::Selector, startup::Boosts},
-    recommend::status::Reported,
+    recommend::{annotation, status::Reported},
 };
 
 /// A VPA of this recommender.
@@ -69,6 +69,33 @@ impl Vpa {
     /// Number of pods that match.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
+    }
+
+    /// Whether this is the same object at an earlier time. Versions are numbers that rise.
+    pub(super) fn is_newer_than(&self, object: &VerticalPodAutoscaler) -> bool {
+        let version = |text: &str| text.parse::<u64>().ok();
+        let told = object.metadata.resource_version.as_deref().and_then(version);
+        let known = version(&self.resource_version);
+        object.metadata.uid.as_deref() == Some(&*self.uid)
+            && known.zip(told).is_some_and(|(known, told)| told < known)
+    }
+
+    /// Takes over what an object says.
+    pub(super) fn take(&mut self, object: &VerticalPodAutoscaler) {
+        let (metadata, spec) = (&object.metadata, &object.spec);
+        self.uid = metadata.uid.as_deref().unwrap_or_default().into();
+        self.resource_version = metadata.resource_version.as_deref().unwrap_or_default().into();
+        self.generation = metadata.generation;
+        self.created = metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into());
+        if self.target_ref != spec.target_ref {
+            self.target_ref = spec.target_ref.clone();
+            self.target = Target::Unknown;
+        }
+        self.mode = spec.update_policy.as_ref().and_then(|policy| policy.update_mode);
+        self.boosts = Boosts::new(object);
+        self.reported = Reported::new(object.status.as_ref());
+        let explanation = metadata.annotations.as_ref().and_then(|all| all.get(annotation::KEY));
+        self.explained = explanation.and_then(|text| annotation::belongs_to(text));
     }
 }
 

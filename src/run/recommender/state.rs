@@ -125,10 +125,14 @@ impl Core {
     /// Takes in a VPA as it is now. Answers whether its workload or its history is to be found.
     pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> bool {
         let (key, put) = self.index.put_vpa(vpa);
-        if put == Put::Ignored {
-            self.fleet.untrack(&key);
-            self.sent.remove(&key);
-            return false;
+        match put {
+            Put::Ignored => {
+                self.fleet.untrack(&key);
+                self.sent.remove(&key);
+                return false;
+            }
+            Put::Old => return false,
+            Put::New | Put::Changed { .. } => {}
         }
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);

@@ -182,9 +182,11 @@ impl Book {
         (pages.len(), unknown, latest)
     }
 
-    /// How many of them somebody looks at.
-    pub fn under_way(&self) -> usize {
-        self.lock().entries.values().filter(|entry| entry.seat.is_none()).count()
+    /// Whether nobody looks at any, and nobody waits for a turn that has come.
+    pub fn is_idle(&self, now: Time) -> bool {
+        let pages = self.lock();
+        pages.due.first().is_none_or(|(at, _)| *at > now)
+            && pages.entries.values().all(|entry| entry.seat.is_some())
     }
 
     /// How many of them have waited for their turn at this time.

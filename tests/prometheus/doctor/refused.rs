@@ -62,7 +62,7 @@ async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
     let history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
     let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
     let way = Way::to(&server.url()).await;
-    let flags = ["--deadline=4s", "--history-length=20h"];
+    let flags = ["--deadline=15s", "--history-length=20h"];
     for (answers, known, unknown) in [
         // It lets us in, and no more.
         (1, &[][..], "what the server is and keeps; what its series are called"),
@@ -73,9 +73,9 @@ async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
         way.then(fine.chain(std::iter::repeat_n(Fault::Hang, 200)));
         let begun = Instant::now();
         let (report, exit) = examine(way.url(), &flags).await;
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
         let (level, words) = finding(&report, "deadline").expect("it is told");
-        assert!(level == "problem" && words.starts_with("After 4 s"), "{words}");
+        assert!(level == "problem" && words.starts_with("After 15 s"), "{words}");
         assert!(words.contains(unknown), "{words}");
         for code in known {
             assert!(finding(&report, code).is_some(), "{code}: {report:#}");

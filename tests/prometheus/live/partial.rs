@@ -132,7 +132,7 @@ async fn a_server_that_is_silent_is_given_up_in_time() {
     for (faults, pods) in [
         (vec![Fault::Hang], 0),
         // Half of it comes, and then no more.
-        (vec![Fault::Slow(200, 10 * second)], 0),
+        (vec![Fault::Slow(200, 30 * second)], 0),
         (vec![Fault::None, Fault::None, Fault::Hang], 1),
         (vec![Fault::None, Fault::Hang], 1),
     ] {
@@ -140,7 +140,7 @@ async fn a_server_that_is_silent_is_given_up_in_time() {
         let before = stage.way.seen();
         let wanted = stage.wanted();
         let read =
-            fetch_within(stage.way.url(), &stage.schema, &wanted, stage.end, 2 * second).await;
+            fetch_within(stage.way.url(), &stage.schema, &wanted, stage.end, 8 * second).await;
         let (report, found) = read;
         let failure = match report {
             Ok(report) => report.failures.into_iter().next(),

@@ -29,7 +29,7 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_a
     stage.clock = plimsoll::clock::Clock::stepped(end.earlier(Duration::from_hours(5)));
     stage.usage.at(stage.clock.now().into());
     let running = stage.start(FLAGS).await;
-    passed(&running, 1).await;
+    stage.remembers(&running).await;
     stage.vpa("web", "has a recommendation", |vpa| said(vpa).is_some()).await;
     wait::until("it is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
     let asked = stage.way.asked();
@@ -62,7 +62,7 @@ async fn while_the_server_is_away_checkpoints_stand_in_and_the_gap_is_filled_whe
     stage.clock = plimsoll::clock::Clock::stepped(end.earlier(Duration::from_hours(5)));
     stage.usage.at(stage.clock.now().into());
     let running = stage.start(FLAGS).await;
-    passed(&running, 1).await;
+    stage.remembers(&running).await;
     stage.vpa("web", "has a recommendation", |vpa| said(vpa).is_some()).await;
     running.stop().await;
     let before = samples(&stage).await;

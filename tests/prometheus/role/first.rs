@@ -3,13 +3,13 @@
 use kube::ResourceExt as _;
 
 use super::stage::{CORES, Stage, cores, has, history_is, said};
-use crate::recommender::start::{passed, written};
+use crate::recommender::start::written;
 
 #[tokio::test]
 async fn days_of_history_are_in_the_first_recommendation_and_nothing_is_saved_beside_them() {
     let Some(stage) = Stage::new(4 * 24).await else { return };
-    let running = stage.start(&[]).await;
-    passed(&running, 1).await;
+    let running = stage.start(&["--bounds-dead-band=0"]).await;
+    stage.remembers(&running).await;
     let vpa = stage.vpa("web", "has a recommendation", |vpa| said(vpa).is_some()).await;
     let bounds = cores(said(&vpa).expect("it has"));
     let [lower, target, upper] = bounds;

@@ -2,7 +2,6 @@
 
 use super::stage::{CORES, Stage, cores, lived, said};
 use crate::prometheus::flavors::OPERATOR;
-use crate::recommender::start::passed;
 
 /// Nobody could tell by its name whose it was.
 const LEGACY: &str = "legacy";
@@ -23,7 +22,7 @@ async fn a_vpa_gets_the_history_of_the_pods_that_its_target_selects_whatever_the
         (&["--metric-for-pod-labels=kube_pod_annotations"], CORES),
     ] {
         let running = stage.start(flags).await;
-        passed(&running, 1).await;
+        stage.remembers(&running).await;
         let what = format!("{usual} cores are known of with {flags:?}");
         let vpa = stage
             .vpa("web", &what, |vpa| {

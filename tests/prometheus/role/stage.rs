@@ -109,6 +109,13 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
         start::step(running, &self.clock, MINUTE).await;
     }
 
+    /// Waits until the past is loaded, and makes a pass with it: the first one waits only so long.
+    pub async fn remembers(&self, running: &Running) {
+        start::passed(running, 1).await;
+        self.is_ready(running, true).await;
+        self.step(running).await;
+    }
+
     /// Waits until a VPA is as wanted.
     pub async fn vpa(
         &self,

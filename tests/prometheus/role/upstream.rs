@@ -1,5 +1,7 @@
 //! Upstream's recommender and ours read the same history out of the same server, and recommend the same at first.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
 use plimsoll_storage::Time;
@@ -9,8 +11,9 @@ use serde_json::json;
 use crate::differential::compare;
 use crate::prometheus::flavors::CHART;
 use crate::prometheus::way::Way;
-use crate::recommender::start::{passed, start};
+use crate::recommender::start::{passed, start, step};
 use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
 use crate::support::fleet::{self, Kind, Workload, Write, collection};
 use crate::support::noise::{self, Noise};
 use crate::support::prometheus::{History, Prometheus, Release};
@@ -90,6 +93,13 @@ async fn with_the_weighting_of_upstream_the_first_recommendation_is_upstreams_to
     flags.extend(more);
     let running = start(&bed, &clock, &flags).await;
     passed(&running, 1).await;
+    // All that is loaded is judged by then, however long it took.
+    let ready = format!("http://{}/readyz", running.address());
+    wait::until("the past is loaded", || async {
+        (!String::from_utf8_lossy(&fetch(&ready).await?).contains("not loaded yet")).then_some(())
+    })
+    .await;
+    step(&running, &clock, Duration::from_millis(500)).await;
     let same = || async {
         let found = compare::statuses(&client).await;
         if found.differences.is_empty() { Ok(found.fields) } else { Err(found.report()) }

@@ -114,6 +114,16 @@ impl Process<'_> {
         self.stage.bed.keeper().signal(self.name, signal);
     }
 
+    /// Whether a signal has stopped it.
+    pub fn is_frozen(&self) -> bool {
+        let Some(State::Running(id)) = self.stage.bed.keeper().state(self.name) else {
+            return false;
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // The name of the program may have anything in it.
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    }
+
     /// Ends it, and answers its exit code.
     pub async fn end(&self, signal: &str) -> i32 {
         self.signal(signal);

@@ -113,7 +113,8 @@ pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does
     stage.uses(&namespace, "heavy-", 0.5, 3000);
     stage.uses(&namespace, "light-", 0.1, 300);
     stage.autoscale(&namespace, "first", "heavy").await;
-    let play = stage.play(&namespace, &[]).await;
+    // Nobody collects what it leaves before there is an heir.
+    let play = stage.play(&namespace, &["--checkpoints-gc-interval=1000h"]).await;
     for _ in 0..5 {
         play.on(stage).await;
     }
@@ -121,7 +122,9 @@ pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does
 
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &namespace);
     vpas.delete("first", &kube::api::DeleteParams::default()).await.expect("deleted");
+    play.tells("plimsoll_feed_objects{feed=\"verticalpodautoscalers\"} 0").await;
     stage.autoscale(&namespace, "second", "heavy").await;
+    play.tells("plimsoll_feed_objects{feed=\"verticalpodautoscalers\"} 1").await;
     // Nobody uses much from here on: what is recommended is remembered.
     stage.uses(&namespace, "heavy-", 0.1, 50);
     wait::until("the new VPA has samples", || async {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::stage::{Stage, after_use};
 use crate::{
-    support::{clock::wall_now, objects},
+    support::{clock::wall_now, objects, wait},
     updater::stage::{aged, held_by, passes, pods, ready, uids},
 };
 
@@ -70,8 +70,12 @@ pub async fn a_vpa_reaches_neither_pods_nor_histories_of_a_namespace_that_looks_
     let own = stage.counts(&ours, "web-main", 5).await;
     assert!(own < 100 && known < 10_200, "{own} of its own, and {known}");
     stage.says(&ours, "web", "main", "memory", &after_use(700)).await;
-    let told = stage.vpa(&other, "web").await.to_string();
-    assert!(told.contains("containerRecommendations") && !told.contains(&after_use(700)), "{told}");
+    let told = wait::until("the other one is recommended for", || async {
+        let told = stage.vpa(&other, "web").await.to_string();
+        told.contains("containerRecommendations").then_some(told)
+    })
+    .await;
+    assert!(!told.contains(&after_use(700)), "{told}");
     play.stop().await;
 }
 

@@ -84,7 +84,7 @@ fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_wai
     book.apply(0, gone("a"), NOW);
     book.give_back(&key, seat, Some(NOW), NOW);
     assert!(taken(&book, NOW).is_none());
-    assert_eq!(book.under_way(), 0);
+    assert!(book.is_idle(NOW));
 }
 
 #[test]
