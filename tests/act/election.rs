@@ -160,7 +160,7 @@ async fn at_most_one_leads_through_crashes_handovers_and_meddling() {
     .await;
     let took = crashed.elapsed();
     // What the server takes for it comes on top of the lease.
-    assert!(took <= LEASE + LEASE / 2, "a takeover took {took:?}");
+    assert!(took <= LEASE + LEASE / 6, "a takeover took {took:?}");
     assert!(took > LEASE / 2, "the lease of the crashed one was not respected: {took:?}");
     assert!(!first.fence.is_held(), "its fence ran out by itself");
 
@@ -208,7 +208,6 @@ async fn a_graceful_handover_with_upstreams_times_takes_less_than_two_seconds() 
     };
     let mut leader = start("0");
     leader.leads().await;
-    let mut best = MINUTE;
     for next in ["1", "2"] {
         let standby = start(next);
         assert_eq!(standby.state.decided().await, Standing::Standby);
@@ -217,8 +216,7 @@ async fn a_graceful_handover_with_upstreams_times_takes_less_than_two_seconds() 
         leader.end().await;
         standby.leads().await;
         let took = asked.elapsed();
-        assert!(took < Duration::from_secs(10), "a handover took {took:?}");
-        best = best.min(took);
+        assert!(took < Duration::from_secs(2), "a handover took {took:?}");
         wait::until("the referee has looked", || async {
             (referee.looks.load(Ordering::Relaxed) > 500).then_some(())
         })
@@ -226,8 +224,6 @@ async fn a_graceful_handover_with_upstreams_times_takes_less_than_two_seconds() 
         referee.saw_never_two();
         leader = standby;
     }
-    // The better of two: others use the same server.
-    assert!(best < Duration::from_secs(2), "a handover took {best:?}");
     assert_eq!(leader.state.transitions(), 2);
     leader.end().await;
     let spec = leases(&bed, &namespace).get(NAME).await.expect("readable").spec;

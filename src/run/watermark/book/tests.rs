@@ -75,8 +75,10 @@ fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_wai
     book.apply(0, Change::Put(anew), NOW);
     assert_eq!(book.len(), 1);
     assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
+    assert!(!book.is_idle(NOW), "somebody looks at it");
     // The look at the old one ends with nothing more to do until it changes.
     book.give_back(&key, seat, None, NOW);
+    assert!(!book.is_idle(NOW), "the new one waits");
     let (_, seat) = taken(&book, NOW).expect("it has its turn");
     assert_eq!(seat.object.uid().as_deref(), Some("another"));
     assert_eq!(seat.object.spec.max_replicas, 7);
