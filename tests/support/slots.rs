@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-const SLOTS: usize = 3;
+const SLOTS: usize = 8;
 /// Processes that hold a shared bed and wait for a private one may wait for each other, so such a process goes ahead
 /// after a while, with one bed more than there are slots for.
 const HOLDERS_WAIT: Duration = Duration::from_secs(10);
