@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::{Context as _, Result, bail, ensure};
 use xtask::say::say;
 
-use crate::run::root;
+use crate::workspace::root;
 
 /// Where in the target folder it is built.
 const FOLDER: &str = "image";

@@ -1,17 +1,20 @@
 //! Set-up, tests and benchmarks of the project: reads the command line and turns the outcome into an exit code.
 
+mod deep;
 mod image;
-mod outcome;
-mod run;
 mod scratch;
+mod suite;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::pictures::{self, Options, Prometheus};
+use xtask::pictures::{self, Prometheus};
 use xtask::{boards, cache, parts, say};
+
+use crate::suite::Options;
 
 /// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
 const BENCHES: [&str; 8] =
@@ -27,12 +30,53 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Set up what is missing, run every test and print a count
+    /// Set up what is missing, run every test of the gate and print a count
     Test {
-        /// Arguments for `cargo test`: a part of a test's name, or `-p PACKAGE`, or what follows `--`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
+        /// Parts of names of tests [default: all]
+        filters: Vec<String>,
+        /// Keep the cores busy, and have processes of the testbed stand still at random
+        #[arg(long)]
+        noise: bool,
+        /// Go on to the tests on a cluster after a pure test has failed
+        #[arg(long)]
+        keep_going: bool,
     },
+    /// Run every test at its full size, upstream's programs live beside ours, and build the images
+    Deep {
+        /// A part of names of tests, or `image`, or `docs` [default: all]
+        part: Option<String>,
+        /// What all random inputs are drawn from [default: another one in every run]
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Have live tests record what upstream's programs do, for the gate to compare ours with
+    Record {
+        /// `recommender`, `updater`, `webhook` or another part of names of tests [default: all]
+        part: Option<String>,
+    },
+    /// Lint the crates, and run the unit and pure tests of the areas, that a change touches
+    Quick {
+        /// Areas of tests/suite.toml [default: those that differ from the main branch]
+        areas: Vec<String>,
+    },
+    /// Run all tests of an area, those on a cluster too
+    Area {
+        /// A name in tests/suite.toml
+        name: String,
+    },
+    /// Run a test again and again, to see whether it fails though nothing is wrong
+    Flaky {
+        /// A part of its name
+        name: String,
+        /// How often
+        #[arg(long, default_value_t = 20)]
+        times: usize,
+        /// Keep the cores busy, and have processes of the testbed stand still at random
+        #[arg(long)]
+        noise: bool,
+    },
+    /// Print the slowest tests, the time of each area, and what the last runs took
+    Times,
     /// Build and fetch the real parts that tests run against, without running any
     Setup,
     /// Run the benchmarks, or the one of that name
@@ -104,7 +148,18 @@ fn main() -> ExitCode {
 /// Whether all went well.
 fn perform(task: Task) -> Result<bool> {
     match task {
-        Task::Test { arguments } => run::tests(&arguments),
+        Task::Test { filters, noise, keep_going } => {
+            suite::run(&Options { filters, noise, keep_going, ..Options::default() })
+        }
+        Task::Deep { part, seed } => deep::deep(part.as_deref(), seed),
+        Task::Record { part } => deep::record(part.as_deref()),
+        Task::Quick { areas } => suite::quick(&areas),
+        Task::Area { name } => suite::area(&name),
+        Task::Flaky { name, times, noise } => suite::flaky(&name, times, noise),
+        Task::Times => {
+            suite::times();
+            Ok(true)
+        }
         Task::Setup => Ok(set_up().iter().all(|(_, outcome)| outcome.is_none())),
         Task::Bench { name, arguments } => {
             let all = BENCHES.map(str::to_owned).to_vec();
@@ -114,7 +169,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Replay { arguments } => bench(&["replay".to_owned()], &arguments),
         Task::Image { twice } => image::image(twice),
         Task::Boards => {
-            let changed = boards::write(&run::root())?;
+            let changed = boards::write(&workspace::root())?;
             let unchanged = boards::all().len() - changed.len();
             for path in &changed {
                 say::say(format_args!("written: {path}"));
@@ -136,10 +191,10 @@ fn perform(task: Task) -> Result<bool> {
 }
 
 /// Draws boards and says which panels had no data; whether all had some.
-fn draw(url: &str, options: &Options, out: &Path, names: &[String]) -> Result<bool> {
+fn draw(url: &str, options: &pictures::Options, out: &Path, names: &[String]) -> Result<bool> {
     let prometheus = Prometheus::at(url)?;
     let mut complete = true;
-    for (name, board) in pictures::boards(&run::root(), names)? {
+    for (name, board) in pictures::boards(&workspace::root(), names)? {
         let picture = pictures::draw(&name, &board, &prometheus, options)?;
         let path = picture.write(out)?;
         say::say(format_args!("drawn: {}", path.display()));
@@ -158,7 +213,7 @@ fn pair(text: &str) -> std::result::Result<(String, String), String> {
 
 /// Runs benchmarks in release builds.
 fn bench(names: &[String], arguments: &[String]) -> Result<bool> {
-    let mut cargo = Command::new(run::cargo());
+    let mut cargo = Command::new(workspace::cargo());
     // By name: `--benches` would run the unit tests of every library too.
     cargo.args(["bench", "--workspace"]);
     cargo.args(names.iter().flat_map(|name| ["--bench", name.as_str()]));

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::suite::Events;
+
 /// Processes of a bed end a moment after the test that held it.
 const TIME_TO_VANISH: Duration = Duration::from_secs(15);
 
@@ -56,6 +58,16 @@ impl Scratch {
     /// For the files of tests.
     pub fn files(&self) -> PathBuf {
         self.folder.join("files")
+    }
+
+    /// Where the testbed notes what it does.
+    pub fn events_file(&self) -> PathBuf {
+        self.folder.join("events")
+    }
+
+    /// What it has noted.
+    pub fn events(&self) -> Events {
+        Events::parse(&fs::read_to_string(self.events_file()).unwrap_or_default())
     }
 
     /// For the reasons of tests that could not run.

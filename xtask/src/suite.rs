@@ -1,0 +1,319 @@
+//! Owns a run of the test suite: what is built, in which phases it runs, what is run again, and the report.
+//!
+//! ```text
+//!   build ──▶ list ──▶ plan ──▶ pure ──▶ cluster (lanes beside each other) ──▶ alone ──▶ again, alone ──▶ report
+//! ```
+
+mod areas;
+mod binary;
+mod config;
+mod event;
+mod lane;
+mod noise;
+mod plan;
+mod report;
+mod times;
+mod verdict;
+
+use std::env;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use xtask::say::{say, seconds};
+
+use self::areas::Selection;
+use self::binary::Binary;
+use self::config::{Phase, Suite};
+use self::event::Test;
+use self::lane::{Environment, Finished, Lane};
+use self::noise::{Noise, System};
+use self::plan::Plan;
+use self::report::{Part, Report};
+use self::verdict::Verdict;
+use crate::scratch::Scratch;
+
+pub use self::areas::{area, quick};
+pub use self::report::Events;
+pub use self::times::print as times;
+
+/// What property tests take their random numbers from.
+pub const PROPTEST_SEED: &str = "PROPTEST_RNG_SEED";
+/// What differentials and other generated scenarios take theirs from.
+pub const SEED: &str = "PLIMSOLL_SEED";
+/// Tells tests which tier they run in.
+const TIER: &str = "PLIMSOLL_TIER";
+/// Has live tests write recordings of what they saw.
+const RECORD: &str = "PLIMSOLL_RECORD";
+
+/// In CI a change is judged by the same cases as the one before it; everywhere else each run draws new ones.
+const SEED_IN_CI: &str = "20261122";
+
+/// Which tests run, and with what sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// What every change has to pass.
+    Gate,
+    /// All tests, at their full size.
+    Deep,
+    /// Only the live tests that record what they see.
+    Record,
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct Options {
+    /// The tier.
+    pub tier: Tier,
+    /// Only tests of some areas.
+    pub selection: Selection,
+    /// Only tests whose name contains one of these; all if empty.
+    pub filters: Vec<String>,
+    /// Seed of everything that is drawn.
+    pub seed: Option<u64>,
+    /// Keep both cores busy, and stop processes of control planes at random.
+    pub noise: bool,
+    /// Go on to the cluster after a pure test has failed.
+    pub keep_going: bool,
+    /// Run every selected test this often, in the same run.
+    pub times: usize,
+    /// Build and fetch all parts before the first test.
+    pub set_up: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tier: Tier::Gate,
+            selection: Selection::default(),
+            filters: Vec::new(),
+            seed: None,
+            noise: false,
+            keep_going: false,
+            times: 1,
+            set_up: true,
+        }
+    }
+}
+
+// === impl Tier ===
+
+impl Tier {
+    /// Whether a test of that name belongs to the tier.
+    fn has(self, name: &str) -> bool {
+        let is_deep = name.split("::").any(|module| module == "deep");
+        match self {
+            Self::Gate => !is_deep,
+            Self::Deep => true,
+            Self::Record => is_deep,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Deep => "deep",
+            Self::Record => "record",
+        }
+    }
+
+    /// How long a test may go without an end before it is stopped: longer than any wait in it has patience.
+    fn watchdog(self) -> Duration {
+        match self {
+            Self::Gate => Duration::from_mins(8),
+            Self::Deep | Self::Record => Duration::from_hours(1),
+        }
+    }
+}
+
+/// Whether this is a run of CI.
+pub fn is_ci() -> bool {
+    env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+/// Runs tests and reports; whether all is well.
+pub fn run(options: &Options) -> Result<bool> {
+    let started = Instant::now();
+    let mut report = Report::default();
+    let parts = if options.set_up { crate::set_up() } else { Vec::new() };
+    report.missing = parts.into_iter().filter_map(|(name, why)| Some((name, why?))).collect();
+    report.parts.push(Part::of("set-up", started.elapsed()));
+
+    let suite = Suite::load()?;
+    let building = Instant::now();
+    let binaries = binary::build(&[])?;
+    report.parts.push(Part::of("build", building.elapsed()));
+
+    let tests = select(&binaries, options)?;
+    ensure!(!tests.is_empty(), "no test of this tier has a name like {:?}", options.filters);
+    let known = times::last_durations();
+    let plan = Plan::of(&suite, &tests, &known, cores());
+
+    let scratch = Scratch::new()?;
+    let environment = environment(options, &scratch);
+    let noise = options.noise.then(|| Noise::start(scratch.files()));
+    let mut finished = Vec::new();
+    let mut started_tests = Vec::new();
+    for phase in [Phase::Pure, Phase::Cluster, Phase::Alone] {
+        let lanes = plan.lanes(phase);
+        if lanes.is_empty() {
+            continue;
+        }
+        if phase != Phase::Pure && !options.keep_going && finished.iter().any(Finished::is_failure)
+        {
+            let left: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
+            report.not_started += left;
+            continue;
+        }
+        started_tests.extend(lanes.iter().flat_map(|lane| lane.tests.iter().cloned()));
+        let begun = (Instant::now(), System::now());
+        for _ in 0..options.times {
+            finished.extend(run_phase(phase, lanes, &binaries, &environment, options.tier));
+        }
+        let busy = System::now().busy_since(&begun.1);
+        report.parts.push(Part { busy, ..Part::of(phase.name(), begun.0.elapsed()) });
+    }
+    drop(noise);
+
+    let mut verdict = Verdict::of(&started_tests, finished, Suite::flaky()?);
+    if options.times > 1 {
+        verdict = verdict.without_repetition();
+    }
+    let again = verdict.to_repeat();
+    if !again.is_empty() {
+        let begun = Instant::now();
+        say(format_args!(
+            "{} waits had no end: each of these tests runs once more, alone",
+            again.len()
+        ));
+        let lanes: Vec<_> = again.into_iter().map(Lane::alone).collect();
+        let repeated = run_phase(Phase::Alone, &lanes, &binaries, &environment, options.tier);
+        verdict.repeated(&repeated);
+        report.parts.push(Part::of("again", begun.elapsed()));
+    }
+    report.left_behind = scratch.left_behind();
+    report.not_run = scratch.reasons()?;
+    report.events = scratch.events();
+    report.total = started.elapsed();
+    drop(scratch);
+    times::keep(options, &report, &verdict)?;
+    Ok(report.print(&verdict))
+}
+
+/// All tests that are wanted, by binary.
+fn select(binaries: &[Binary], options: &Options) -> Result<Vec<Test>> {
+    let mut tests = Vec::new();
+    for (number, binary) in binaries.iter().enumerate() {
+        let listed = binary.list()?.into_iter().map(|name| {
+            let full = binary.full_name(&name);
+            Test { binary: number, name, full }
+        });
+        tests.extend(listed.filter(|test| {
+            let is_named = options.filters.is_empty()
+                || options.filters.iter().any(|filter| test.full.contains(filter.as_str()));
+            options.tier.has(&test.name) && is_named && options.selection.has(&test.full)
+        }));
+    }
+    Ok(tests)
+}
+
+fn environment(options: &Options, scratch: &Scratch) -> Environment {
+    let mut variables = vec![
+        (TIER.to_owned(), options.tier.name().to_owned()),
+        ("TMPDIR".to_owned(), scratch.files().display().to_string()),
+        ("PLIMSOLL_NOT_RUN".to_owned(), scratch.not_run().display().to_string()),
+        ("PLIMSOLL_EVENTS".to_owned(), scratch.events_file().display().to_string()),
+    ];
+    if options.tier == Tier::Record {
+        variables.push((RECORD.to_owned(), "1".to_owned()));
+    }
+    let draw = |name: &str, value: String| {
+        say(format_args!("{name}={value}"));
+        (name.to_owned(), value)
+    };
+    if let Some(seed) = options.seed {
+        variables.push(draw(PROPTEST_SEED, seed.to_string()));
+        variables.push(draw(SEED, seed.to_string()));
+    } else if env::var_os(PROPTEST_SEED).is_none() {
+        if is_ci() && options.tier == Tier::Gate {
+            variables.push(draw(PROPTEST_SEED, SEED_IN_CI.to_owned()));
+        } else if options.tier == Tier::Deep {
+            let seed = std::process::id().wrapping_mul(2_654_435_761) % 1_000_000;
+            variables.push(draw(PROPTEST_SEED, seed.to_string()));
+            if env::var_os(SEED).is_none() {
+                variables.push(draw(SEED, seed.to_string()));
+            }
+        }
+    }
+    Environment { variables }
+}
+
+/// Runs the lanes of a phase: side by side, those of the last phase one after the other.
+fn run_phase(
+    phase: Phase,
+    lanes: &[Lane],
+    binaries: &[Binary],
+    environment: &Environment,
+    tier: Tier,
+) -> Vec<Finished> {
+    let count: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
+    say(format_args!("== {}: {count} tests", phase.name()));
+    let (sender, receiver) = channel();
+    let at_once = if phase == Phase::Cluster { lanes.len() } else { 1 };
+    thread::scope(|scope| {
+        let mut left = lanes.iter();
+        let mut running = Vec::new();
+        let printer = scope.spawn(move || {
+            let mut all = Vec::new();
+            for finished in receiver {
+                report::line(&finished, phase);
+                all.push(finished);
+            }
+            all
+        });
+        loop {
+            while running.len() < at_once
+                && let Some(lane) = left.next()
+            {
+                let sender = sender.clone();
+                running.push(scope.spawn(move || {
+                    lane.run(&binaries[lane.binary], environment, tier.watchdog(), &sender);
+                }));
+            }
+            if running.is_empty() {
+                break;
+            }
+            // A lane that panicked has sent nothing for its tests, which then count as missing.
+            let _ = running.remove(0).join();
+        }
+        drop(sender);
+        printer.join().unwrap_or_default()
+    })
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Where a file of the tests is.
+fn in_tests(name: &str) -> PathBuf {
+    crate::workspace::root().join("tests").join(name)
+}
+
+/// Runs tests again and again; whether none failed.
+pub fn flaky(name: &str, times: usize, noise: bool) -> Result<bool> {
+    let started = Instant::now();
+    let options = Options {
+        filters: vec![name.to_owned()],
+        times,
+        noise,
+        set_up: false,
+        ..Options::default()
+    };
+    let is_well = run(&options)?;
+    say(format_args!("{times} times in {}", seconds(started.elapsed())));
+    Ok(is_well)
+}

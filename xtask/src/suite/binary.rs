@@ -1,0 +1,101 @@
+//! Owns the test binaries of the workspace: how they are built, and which tests are in them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::workspace::{cargo, root};
+
+/// An executable with tests.
+#[derive(Debug)]
+pub struct Binary {
+    /// The package for unit tests; nothing for the integration tests, whose names say what they are about.
+    prefix: String,
+    /// The executable.
+    pub path: PathBuf,
+    /// The folder of its package, in which cargo would start it.
+    pub folder: PathBuf,
+}
+
+/// Builds all test binaries, or those that the arguments select.
+pub fn build(arguments: &[String]) -> Result<Vec<Binary>> {
+    let mut command = Command::new(cargo());
+    command.current_dir(root()).args(["test", "--no-run", "--locked"]);
+    // Not json-diagnostic-rendered-ansi: errors go to stderr as for everybody who builds.
+    command.arg("--message-format=json-render-diagnostics");
+    if arguments.is_empty() {
+        command.arg("--workspace");
+    }
+    let output = command
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo cannot be started")?;
+    ensure!(output.status.success(), "the tests cannot be built");
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| found(&serde_json::from_str(line).ok()?)).collect())
+}
+
+/// The test binary that a message of cargo's is about.
+fn found(message: &Value) -> Option<Binary> {
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let target = message["target"]["name"].as_str()?;
+    let is_integration = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
+    let prefix =
+        if is_integration { String::new() } else { format!("{}::", target.replace('-', "_")) };
+    Some(Binary { prefix, path, folder })
+}
+
+// === impl Binary ===
+
+impl Binary {
+    /// The names of its tests.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let output = Command::new(&self.path)
+            .current_dir(&self.folder)
+            .args(["--list", "--format", "terse"])
+            .output()
+            .with_context(|| self.path.display().to_string())?;
+        ensure!(output.status.success(), "{} does not list its tests", self.path.display());
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    }
+
+    /// The name of a test in reports and filters: unit tests begin with their crate.
+    pub fn full_name(&self, test: &str) -> String {
+        format!("{}{test}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(kind: &str, is_test: bool) -> Value {
+        json!({
+            "reason": "compiler-artifact",
+            "manifest_path": "/src/storage/Cargo.toml",
+            "target": {"kind": [kind], "name": "plimsoll-storage"},
+            "profile": {"test": is_test},
+            "executable": "/target/debug/deps/plimsoll_storage-1",
+        })
+    }
+
+    #[test]
+    fn unit_tests_are_named_after_their_crate_and_integration_tests_are_not() {
+        let unit = found(&message("lib", true)).expect("a test binary");
+        assert_eq!(unit.full_name("key::works"), "plimsoll_storage::key::works");
+        assert_eq!(unit.folder, Path::new("/src/storage"));
+        let integration = found(&message("test", true)).expect("a test binary");
+        assert_eq!(integration.full_name("key::works"), "key::works");
+        assert!(found(&message("bin", false)).is_none());
+    }
+}

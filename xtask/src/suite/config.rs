@@ -1,0 +1,216 @@
+//! Owns tests/suite.toml: which tests run in which phase and lane, and which sources belong to which area.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::in_tests;
+
+/// When tests run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// First, as many at once as there are cores: no cluster, no server.
+    #[default]
+    Pure,
+    /// Then, many at once: they wait most of the time.
+    Cluster,
+    /// Last, one at a time, each in a process of its own: real time counts in them.
+    Alone,
+}
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    lane: Vec<LaneRule>,
+    area: Vec<Area>,
+}
+
+/// Tests that run in one process, beside other lanes of their phase. What no lane names is pure.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaneRule {
+    /// Its name in the report.
+    pub name: String,
+    /// When it runs.
+    pub phase: Phase,
+    /// How many of its tests run at once.
+    #[serde(default = "one")]
+    pub threads: usize,
+    /// Beginnings of names of tests; the longest that fits counts.
+    pub tests: Vec<String>,
+}
+
+/// What belongs together: sources, and the tests that are run when one of them changes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Area {
+    /// What it is called on the command line.
+    pub name: String,
+    /// Beginnings of paths.
+    pub sources: Vec<String>,
+    /// Beginnings of names of tests, as `plimsoll::act::` or `updater::`.
+    pub tests: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Flaky {
+    #[serde(default)]
+    test: Vec<FlakyTest>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlakyTest {
+    name: String,
+    #[expect(dead_code, reason = "for readers of the file")]
+    seen: String,
+}
+
+fn one() -> usize {
+    1
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// Its name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pure => "pure tests",
+            Self::Cluster => "cluster tests",
+            Self::Alone => "tests alone",
+        }
+    }
+}
+
+// === impl Suite ===
+
+impl Suite {
+    /// Reads the file.
+    pub fn load() -> Result<Self> {
+        let path = in_tests("suite.toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// The lane of a test, by the name that it has in reports; none if it is pure.
+    pub fn lane(&self, name: &str) -> Option<&LaneRule> {
+        let fits = |lane: &LaneRule| longest(&lane.tests, name);
+        let best = self.lane.iter().filter_map(|lane| Some((fits(lane)?, lane)));
+        best.max_by_key(|(length, _)| *length).map(|(_, lane)| lane)
+    }
+
+    /// The areas of a source file: those with the longest beginning of its path.
+    pub fn areas_of(&self, path: &str) -> Vec<&Area> {
+        let fitting: Vec<_> = self
+            .area
+            .iter()
+            .filter_map(|area| Some((longest(&area.sources, path)?, area)))
+            .collect();
+        let best = fitting.iter().map(|(length, _)| *length).max();
+        fitting
+            .into_iter()
+            .filter(|(length, _)| Some(*length) == best)
+            .map(|(_, area)| area)
+            .collect()
+    }
+
+    /// The area of that name.
+    pub fn area(&self, name: &str) -> Option<&Area> {
+        self.area.iter().find(|area| area.name == name)
+    }
+
+    /// Names of all areas.
+    pub fn area_names(&self) -> impl Iterator<Item = &str> {
+        self.area.iter().map(|area| area.name.as_str())
+    }
+
+    /// Names of tests that were flaky in an earlier run, from tests/flaky.toml.
+    pub fn flaky() -> Result<Vec<String>> {
+        let path = in_tests("flaky.toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let file: Flaky = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        Ok(file.test.into_iter().map(|test| test.name).collect())
+    }
+}
+
+impl Area {
+    /// Whether a test of that name belongs to it.
+    pub fn has(&self, name: &str) -> bool {
+        longest(&self.tests, name).is_some()
+    }
+}
+
+fn longest(beginnings: &[String], name: &str) -> Option<usize> {
+    let fitting = beginnings.iter().filter(|beginning| name.starts_with(beginning.as_str()));
+    fitting.map(String::len).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        [[lane]]
+        name = "cluster"
+        phase = "cluster"
+        threads = 6
+        tests = ["updater::", "scaling::"]
+
+        [[lane]]
+        name = "heavy"
+        phase = "cluster"
+        tests = ["updater::storm::"]
+
+        [[area]]
+        name = "updater"
+        sources = ["src/update/", "src/run/updater/"]
+        tests = ["update::", "updater::", "plimsoll::update::"]
+
+        [[area]]
+        name = "run"
+        sources = ["src/run/", "src/update/plan.rs"]
+        tests = ["several::"]
+    "#;
+
+    #[test]
+    fn the_longest_beginning_of_a_tests_name_decides_about_its_lane() {
+        let suite = Suite::parse(TEXT).expect("it is TOML");
+        let lane = |name: &str| suite.lane(name).map(|lane| (lane.name.as_str(), lane.threads));
+        assert_eq!(lane("updater::kinds::one"), Some(("cluster", 6)));
+        assert_eq!(lane("updater::storm::one"), Some(("heavy", 1)));
+        assert_eq!(lane("update::passes::one"), None);
+    }
+
+    #[test]
+    fn the_longest_beginning_of_a_path_decides_about_its_areas() {
+        let suite = Suite::parse(TEXT).expect("it is TOML");
+        let areas = |path: &str| -> Vec<String> {
+            suite.areas_of(path).iter().map(|area| area.name.clone()).collect()
+        };
+        assert_eq!(areas("src/update/pass.rs"), ["updater"]);
+        assert_eq!(areas("src/update/plan.rs"), ["run"]);
+        assert_eq!(areas("src/run/several.rs"), ["run"]);
+        assert!(areas("README.md").is_empty());
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused() {
+        assert!(Suite::parse("[[lane]]\nnam = 'x'\n").is_err());
+    }
+
+    #[test]
+    fn the_files_of_this_repository_can_be_read() {
+        let suite = Suite::load().expect("tests/suite.toml");
+        Suite::flaky().expect("tests/flaky.toml");
+        assert!(suite.area_names().count() > 5);
+    }
+}
