@@ -1,34 +1,40 @@
-//! Proof that the control plane of the beds is real, and that it goes away.
+//! That a bed starts, runs pods and serves their usage, and that tests which find none say so. What a bed is made of is
+//! tested in deep.
 
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+mod deep;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PostParams};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
-use xtask::parts;
+use std::{fs, process::Command};
 
-use crate::support::keeper::State;
-use crate::support::not_run::{self, not_run};
-use crate::support::{Bed, wait};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use serde_json::Value;
 
-/// Set for a process that is to hold a bed until it is killed.
-const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
-/// How long another process may wait for the beds of others to end, and then start one.
-const A_SLOT_AND_A_BED: Duration = Duration::from_mins(3);
+use crate::support::nodes::is_ready;
+use crate::support::usage::Use;
+use crate::support::{Bed, Usage, not_run, objects};
 
 #[tokio::test]
-async fn a_bed_starts_and_answers() {
-    let Some(bed) = Bed::shared().await else { return };
-    let version = bed.client().apiserver_version().await.expect("the server answers");
-    assert_eq!(version.major, "1", "{}", version.git_version);
-    if let Some(built) = parts::control_plane().expect("it runs").version {
-        assert_eq!(version.git_version, built);
-    }
+async fn a_bed_starts_and_runs_pods_and_serves_their_usage() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let web = objects::deployment("web", 1, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    let pods = bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.25, memory: 64 << 20 });
+    let noon: Timestamp = "2026-03-01T12:00:00Z".parse().expect("a time");
+    usage.at(noon);
+
+    let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let list: Value = bed.client().request(request).await.expect("answered");
+    let items = list["items"].as_array().expect("items");
+    assert_eq!(items.len(), 1, "{list}");
+    assert_eq!(items[0]["metadata"]["name"], pods[0].name_any());
+    assert_eq!(items[0]["timestamp"], "2026-03-01T12:00:00Z");
+    assert_eq!(items[0]["containers"][0]["usage"]["cpu"], "250000000n");
 }
 
 #[test]
@@ -37,8 +43,8 @@ fn every_test_that_finds_no_bed_says_so() {
     for threads in ["1", "4"] {
         let reasons = folder.path().join(threads);
         fs::create_dir(&reasons).expect("the folder is writable");
-        let output = std::process::Command::new(std::env::current_exe().expect("this program"))
-            .args(["bed_nodes::", &format!("--test-threads={threads}")])
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(["bed::deep::nodes::", &format!("--test-threads={threads}")])
             .env("KUBEBUILDER_ASSETS", folder.path())
             .env(not_run::FOLDER, &reasons)
             .output()
@@ -50,125 +56,4 @@ fn every_test_that_finds_no_bed_says_so() {
         assert!(passed > 10, "{passed} tests were started");
         assert_eq!(notes, passed, "with {threads} threads:\n{said}");
     }
-}
-
-#[tokio::test]
-async fn tests_on_the_shared_bed_have_namespaces_of_their_own() {
-    let Some(bed) = Bed::shared().await else { return };
-    let (one, two) = (bed.namespace("twin").await, bed.namespace("twin").await);
-    assert_ne!(one, two);
-}
-
-#[tokio::test]
-async fn a_service_account_may_do_only_what_rbac_gives_it() {
-    let Some(bed) = Bed::shared().await else { return };
-    let namespace = bed.namespace("rbac").await;
-    let account = bed.account(&namespace, "nobody").await;
-    let maps = Api::<ConfigMap>::namespaced(account.client, &namespace);
-    let refusal = maps.create(&PostParams::default(), &ConfigMap::default()).await;
-    let Err(kube::Error::Api(status)) = refusal else { panic!("not refused: {refusal:?}") };
-    assert_eq!(status.code, 403, "{}", status.message);
-}
-
-#[tokio::test]
-async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
-    let Some(bed) = Bed::private().await else { return };
-    let namespace = bed.namespace("outage").await;
-    bed.control_plane().kill_api_server().await;
-    bed.client().apiserver_version().await.expect_err("nobody answers");
-    bed.control_plane().restart_api_server().await;
-    let maps = Api::<ConfigMap>::namespaced(bed.client(), &namespace);
-    let map = ConfigMap { metadata: named("kept"), ..ConfigMap::default() };
-    maps.create(&PostParams::default(), &map).await.expect("the namespace is still there");
-}
-
-#[tokio::test]
-async fn nothing_of_a_dropped_bed_is_left() {
-    let Some(bed) = Bed::private().await else { return };
-    let folder = bed.keeper().folder().to_owned();
-    let processes = processes(&bed);
-    drop(bed);
-    assert!(!folder.exists());
-    assert!(processes.iter().all(|id| !runs(*id)));
-}
-
-#[tokio::test]
-async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted() {
-    if std::env::var_os(HOLD).is_some() {
-        return hold_until_killed().await;
-    }
-    if let Err(reason) = parts::control_plane() {
-        return not_run(format!("{reason:#}"));
-    }
-    for signal in ["KILL", "INT"] {
-        // What runs the tests may ignore interrupts, and that would be inherited.
-        let mut holder = Command::new("env")
-            .arg("--default-signal=INT")
-            .arg(std::env::current_exe().expect("this program"))
-            .args(["--exact", "--nocapture", "--test-threads=1"])
-            .arg("bed::nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted")
-            .env(HOLD, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("this program starts again");
-        let mut lines = BufReader::new(holder.stdout.take().expect("piped")).lines();
-        let held = async {
-            while let Some(line) = lines.next_line().await.expect("text") {
-                if let Some((_, held)) = line.split_once("holds ") {
-                    return held.to_owned();
-                }
-            }
-            panic!("the other process ended without a bed");
-        };
-        let held = tokio::time::timeout(A_SLOT_AND_A_BED, held).await.expect("it holds a bed soon");
-        let (folder, ids) = held.split_once(' ').expect("a folder and processes");
-        let ids: Vec<u32> = ids.split(' ').map(|id| id.parse().expect("a number")).collect();
-        assert!(Path::new(folder).exists() && ids.iter().all(|id| runs(*id)));
-
-        let id = holder.id().expect("nobody has waited for it").to_string();
-        let killed = Command::new("kill").args(["-s", signal, &id]).status().await;
-        assert!(killed.expect("kill starts").success());
-        wait::until(&format!("all is gone after {signal}"), || {
-            let ended = holder.try_wait().expect("it can be asked").is_some();
-            let gone = ended && !Path::new(folder).exists() && ids.iter().all(|id| !runs(*id));
-            std::future::ready(gone.then_some(()))
-        })
-        .await;
-    }
-}
-
-/// Holds a bed until it is killed, or until the test that started it is gone.
-async fn hold_until_killed() {
-    let bed = Bed::private().await.expect("the parts are there");
-    let ids: Vec<_> = processes(&bed).iter().map(ToString::to_string).collect();
-    let held = format!("{} {}", bed.keeper().folder().display(), ids.join(" "));
-    std::mem::forget(bed);
-    writeln!(std::io::stdout(), "holds {held}").expect("the other process listens");
-    // The other end is closed by the kernel, whatever becomes of the other process.
-    tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await.expect("readable");
-}
-
-/// The processes of a bed.
-fn processes(bed: &Bed) -> Vec<u32> {
-    let mut names = vec!["etcd", "kube-apiserver"];
-    if bed.control_plane().complete {
-        names.extend(["kube-controller-manager", "kube-scheduler"]);
-    }
-    let id = |name: &&str| match bed.keeper().state(name) {
-        Some(State::Running(id)) => id,
-        state => panic!("{name} does not run: {state:?}"),
-    };
-    names.iter().map(id).collect()
-}
-
-/// Whether a process runs. One that has ended and that nobody asked after does not.
-fn runs(id: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-}
-
-fn named(name: &str) -> kube::api::ObjectMeta {
-    kube::api::ObjectMeta { name: Some(name.to_owned()), ..Default::default() }
 }

@@ -15,6 +15,7 @@ use plimsoll_storage::{Storage, local::Local};
 use serde_json::Value;
 
 use crate::schema::{faults, schema};
+use crate::support::tier;
 
 /// The program, cut off from what this machine would tell it.
 fn plimsoll(arguments: &[&str]) -> Command {
@@ -61,7 +62,9 @@ fn a_pipe_gets_at_most_eighty_columns_and_no_escape_codes() {
         &[("TERM", "dumb")],
         &[("LANG", "C"), ("CARGO_MANIFEST_DIR", "/somewhere")],
     ] {
-        let output = plimsoll(&["demo", "--days", "3"]).envs(variables.iter().copied()).output();
+        let output = plimsoll(&["demo", "--days", tier::cases("1", "3")])
+            .envs(variables.iter().copied())
+            .output();
         let printed = text(&output.expect("the program starts"));
         assert!(printed.lines().count() > 40, "{printed}");
         for line in printed.lines() {

@@ -6,6 +6,8 @@ use plimsoll::{
 };
 use proptest::prelude::*;
 
+use crate::support::tier;
+
 fn quantity(text: &str) -> Quantity {
     text.parse().expect("a quantity")
 }
@@ -171,6 +173,8 @@ fn any_quantity() -> impl Strategy<Value = Quantity> {
 }
 
 proptest! {
+    #![proptest_config(tier::properties(256, 50_000))]
+
     #[test]
     fn what_is_printed_reads_as_the_same_amount(text in any_text()) {
         let read = quantity(&text);

@@ -3,10 +3,6 @@
 mod act;
 mod admit;
 mod bed;
-mod bed_nodes;
-mod bed_peers;
-mod bed_processes;
-mod bed_usage;
 mod boards;
 mod command_line;
 mod crds;

@@ -33,8 +33,10 @@ fn value(pictures: &[Picture], board: &str, panel: &str) -> f64 {
     value
 }
 
-async fn answers(release: Release) {
-    let Some(server) = Prometheus::with_history(release, world::history()).await else { return };
+async fn answers(release: Release, hours: i64) {
+    let Some(server) = Prometheus::with_history(release, world::history(hours)).await else {
+        return;
+    };
     let pictures = drawn(&server).await;
     for picture in &pictures {
         let empty: Vec<_> = picture.empty().collect();
@@ -76,12 +78,21 @@ async fn answers(release: Release) {
 
 #[tokio::test]
 async fn every_query_of_every_board_has_data_where_every_family_has() {
-    answers(Release::Three).await;
+    answers(Release::Three, 6).await;
 }
 
-#[tokio::test]
-async fn an_older_prometheus_answers_the_same() {
-    answers(Release::Two).await;
+mod deep {
+    use super::{Release, answers};
+
+    #[tokio::test]
+    async fn every_query_of_every_board_has_data_where_every_family_has_through_a_day() {
+        answers(Release::Three, 24).await;
+    }
+
+    #[tokio::test]
+    async fn an_older_prometheus_answers_the_same() {
+        answers(Release::Two, 24).await;
+    }
 }
 
 #[tokio::test]

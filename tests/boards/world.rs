@@ -1,11 +1,11 @@
-//! A day in which every family of docs/metrics.md has series, with a few figures that can be worked out by hand.
+//! Hours in which every family of docs/metrics.md has series, with a few figures that can be worked out by hand.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::families::documented;
 use crate::support::prometheus::History;
 
-/// The end of the day.
+/// The end of these hours.
 pub const END: &str = "2026-11-22T00:00:00Z";
 
 /// Scrapes are a minute apart.
@@ -115,9 +115,10 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
     }
 }
 
-/// The history of that day.
-pub fn history() -> History {
-    let mut history = History::new(end() - SignedDuration::from_hours(24), end(), STEP);
+/// The history of so many hours, at least three.
+pub fn history(hours: i64) -> History {
+    let start = end() - SignedDuration::from_hours(hours);
+    let mut history = History::new(start, end(), STEP);
     for (family, documented) in documented() {
         for labels in series(&family, &documented.labels) {
             let (name, of, kind) = (family.clone(), labels.clone(), documented.kind.clone());
@@ -125,8 +126,7 @@ pub fn history() -> History {
                 labels.iter().map(|(name, value)| (&**name, &**value)).collect();
             let rising = |share: f64| {
                 move |at: Timestamp| {
-                    let minutes =
-                        (at - (end() - SignedDuration::from_hours(24))).total(jiff::Unit::Minute);
+                    let minutes = (at - start).total(jiff::Unit::Minute);
                     minutes.ok().map(|minutes| minutes * share)
                 }
             };

@@ -2,16 +2,17 @@
 
 use std::{
     fs,
+    future::ready,
     io::{BufRead as _, BufReader, Read as _},
     path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    process::{Child, Command, Stdio},
 };
 
 use plimsoll_storage::local::Local;
 use serde_json::Value;
 
 use super::{plimsoll, refused, run, text};
+use crate::support::{tier, wait};
 
 #[test]
 fn bad_flags_get_one_line_and_exit_code_two() {
@@ -124,9 +125,9 @@ fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
     assert!(said.contains("7 records") && said.contains("empty"), "{said}");
 }
 
-#[test]
+#[tokio::test]
 #[cfg(unix)]
-fn two_demos_do_not_share_a_store() {
+async fn two_demos_do_not_share_a_store() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
     let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
@@ -135,11 +136,7 @@ fn two_demos_do_not_share_a_store() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the program starts");
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while entries_if_there(&place) == 0 {
-        assert!(Instant::now() < deadline, "no history appeared");
-        std::thread::yield_now();
-    }
+    wait::until("a history appears", || ready((entries_if_there(&place) > 0).then_some(()))).await;
     let said = refused(&run(&kept("1")), 1);
     assert!(said.contains("own directory"), "{said}");
     assert!(first.try_wait().expect("can be asked").is_none(), "the first goes on");
@@ -165,9 +162,9 @@ fn nothing_is_left_on_disk_after_a_run() {
     assert_eq!(entries(directory.path()), 0);
 }
 
-#[test]
+#[tokio::test]
 #[cfg(unix)]
-fn nothing_is_left_on_disk_after_an_interrupt() {
+async fn nothing_is_left_on_disk_after_an_interrupt() {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = plimsoll(&["demo", "--days", "90"])
@@ -177,15 +174,11 @@ fn nothing_is_left_on_disk_after_an_interrupt() {
             .spawn()
             .expect("the program starts");
         // Its directory is made before its signals are heard, so wait until a history is in it.
-        let deadline = Instant::now() + Duration::from_mins(1);
         let filled = || {
             let place = fs::read_dir(directory.path()).ok()?.next()?.ok()?.path();
             fs::read_dir(place).ok()?.next()
         };
-        while filled().is_none() {
-            assert!(Instant::now() < deadline, "no history appeared");
-            std::thread::yield_now();
-        }
+        wait::until("a history appears", || ready(filled().map(drop))).await;
         let id = child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.expect("kill runs").success());
@@ -198,20 +191,38 @@ fn nothing_is_left_on_disk_after_an_interrupt() {
 }
 
 #[test]
+fn it_speaks_before_it_computes() {
+    // So many days that they are not over by the time that its first line is read.
+    let mut child = plimsoll(&["demo", "--days", "90"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let first = first_line(&mut child);
+    let is_computing = child.try_wait().expect("can be asked").is_none();
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    assert!(first.starts_with("Plimsoll demo"), "{first}");
+    assert!(is_computing, "it computed before it spoke");
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let mut child = plimsoll(&["demo", "--days", "30"])
+    let mut child = plimsoll(&["demo", "--days", tier::cases("2", "30")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let first = lines.next().expect("a line").expect("reads");
-    assert!(first.starts_with("Plimsoll demo"), "{first}");
-    // The two lives are still to come: it speaks before it computes.
-    assert!(child.try_wait().expect("can be asked").is_none(), "it computed before it spoke");
-    drop(lines);
+    // The two lives are still to come when its reader leaves.
+    first_line(&mut child);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+/// The first line of its output, of which no more is read.
+fn first_line(child: &mut Child) -> String {
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    lines.next().expect("a line").expect("reads")
 }
 
 #[test]

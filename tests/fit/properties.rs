@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{pod, ranges, vpa};
+use crate::support::tier;
 
 /// An amount of CPU and one of memory, or not; mostly of a size that matters.
 fn amounts() -> impl Strategy<Value = ResourceList> {
@@ -153,7 +154,7 @@ fn document(pod: &Pod) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(64, 5_000))]
 
     #[test]
     fn nothing_is_ever_negative_and_no_limit_is_below_its_request(case in cases()) {

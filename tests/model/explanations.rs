@@ -11,6 +11,7 @@ use plimsoll::{
 use proptest::prelude::*;
 
 use super::{minute, properties};
+use crate::support::tier;
 
 /// An amount that a float stands for, by the model's documented rule.
 fn cut(value: f64) -> i64 {
@@ -148,7 +149,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
     fn target_and_bounds_follow_from_the_explanation_alone(

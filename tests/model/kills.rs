@@ -16,6 +16,7 @@ use crate::storage::{
     kill::{child_directory, kill_during_saves, save_until_killed},
     place::place,
 };
+use crate::support::tier;
 
 const VPAS: usize = 12;
 /// CPU samples of each container between two saves.
@@ -114,16 +115,17 @@ fn live_until_killed(directory: &Path) {
 }
 
 #[test]
-fn after_each_of_200_kills_the_recommendation_is_that_of_the_last_completed_save() {
+fn after_each_kill_the_recommendation_is_that_of_the_last_completed_save() {
     if let Some(directory) = child_directory() {
         return live_until_killed(&directory);
     }
     let directory = place();
     let mut uninterrupted = Life::new();
+    let kills = tier::cases(25, 500);
     let completed = kill_during_saves(
         directory.path(),
-        "model::kills::after_each_of_200_kills_the_recommendation_is_that_of_the_last_completed_save",
-        200,
+        "model::kills::after_each_kill_the_recommendation_is_that_of_the_last_completed_save",
+        kills,
         |remembered, completed| {
             let life = Life::restored(&remembered);
             assert!(life.lived >= completed, "save {completed} had completed, not {}", life.lived);
@@ -135,5 +137,8 @@ fn after_each_of_200_kills_the_recommendation_is_that_of_the_last_completed_save
             life.lived
         },
     );
-    assert!(completed > 200, "{completed} saves in 200 lives: the kills came too early to tell");
+    assert!(
+        completed > u64::from(kills),
+        "{completed} saves in {kills} lives: the kills came too early to tell"
+    );
 }

@@ -15,6 +15,7 @@ use plimsoll_storage::{Scheme, Snapshot, Time, Weights, checkpoint};
 use proptest::prelude::*;
 
 use super::{HOUR, START, minute};
+use crate::support::tier;
 
 /// A day's worth of samples: value in cores, weight, minute.
 fn samples() -> impl Strategy<Value = Vec<(f64, f64, u32)>> {
@@ -142,7 +143,7 @@ pub fn events() -> impl Strategy<Value = Vec<EventBox>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
     fn the_order_of_samples_does_not_matter(

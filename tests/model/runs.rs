@@ -11,6 +11,7 @@ use plimsoll_storage::{Gauge, Key, Run, Snapshot, Time, VpaKey};
 use proptest::prelude::*;
 
 use super::{MINUTE, START, minute};
+use crate::support::tier;
 
 /// Of one pod and gauge.
 #[derive(Clone, Debug)]
@@ -140,7 +141,7 @@ fn snapshot(fleet: &Fleet, now: Time) -> Option<Snapshot> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
     fn a_run_counts_as_its_samples_one_by_one(

@@ -12,6 +12,7 @@ use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY, Origin, Schema}
 
 use super::flavors::{ALL, Flavor, MANAGED, OLD, OPERATOR};
 use super::gather::{client, hasty};
+use super::releases::by_turns;
 use super::way::Way;
 use crate::support::clock::wall_now;
 use crate::support::log;
@@ -64,8 +65,7 @@ async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_af
 
 #[tokio::test]
 async fn names_are_found_however_an_installation_labels_its_series() {
-    for (flavor, release) in ALL.into_iter().zip([Release::Three, Release::Two].into_iter().cycle())
-    {
+    for (flavor, release) in by_turns(ALL) {
         let (history, end) = hour(SignedDuration::from_secs(30));
         let history = web(&flavor, history);
         let Some(server) = Prometheus::with_history(release, history).await else { return };

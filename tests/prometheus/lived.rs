@@ -14,16 +14,18 @@ use plimsoll_storage::{Key, Sample, Sink, Snapshot, VpaKey};
 
 use crate::model::lived::scraped::Scraper;
 use crate::model::lived::world::{Pod, Run, SPAN, Story};
-use crate::model::lived::{Figures, MANNERS, live, read, time};
+use crate::model::lived::{Figures, MANNERS, Read, live, read, story_seeds, time};
 use crate::prometheus::flavors::CHART;
 use crate::prometheus::gather::{client, hasty};
+use crate::prometheus::releases::releases;
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const EVERY: i64 = 15;
 /// Scrapes are spread over their interval, and seldom at full minutes.
 const OFFSET: i64 = 5;
-const SEEDS: std::ops::Range<u64> = 1..4;
 const CONTAINER: &str = "app";
+
+type Stories = BTreeMap<VpaKey, Arc<Story>>;
 
 /// Single samples into histories, and those into a fleet.
 struct Fill {
@@ -57,56 +59,62 @@ impl Sink for Fill {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_real_server_has_recommends_what_was_lived() {
-    let seeds =
-        SEEDS.flat_map(|seed| (0..).zip(&MANNERS).map(move |(kind, manner)| (seed, kind, manner)));
-    let stories: BTreeMap<VpaKey, Arc<Story>> = seeds
-        .map(|(seed, kind, manner)| {
-            let story = manner.live(seed * 100 + kind);
-            (VpaKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(story))
-        })
-        .collect();
-    let lived: BTreeMap<_, _> = stories
-        .iter()
-        .map(|(key, story)| {
-            let server = Scraper { every: 15, offset: 5, fails: 200 };
-            (key.clone(), read(&live(story, server, 23)))
-        })
-        .collect();
-    for release in [Release::Three, Release::Two] {
-        let at = |second: i64| Timestamp::from_nanosecond(i128::from(time(second).as_nanos()));
-        let (from, to) = (at(0).expect("a time"), at(SPAN).expect("a time"));
-        let first = from + SignedDuration::from_secs(OFFSET);
-        let mut past = History::new(first, to, SignedDuration::from_secs(EVERY));
-        for (key, story) in &stories {
-            past = scraped(past, &key.namespace, story, from);
+    for seeds in story_seeds() {
+        let seeds = seeds
+            .flat_map(|seed| (0..).zip(&MANNERS).map(move |(kind, manner)| (seed, kind, manner)));
+        let stories: Stories = seeds
+            .map(|(seed, kind, manner)| {
+                let story = manner.live(seed * 100 + kind);
+                (VpaKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(story))
+            })
+            .collect();
+        let lived: BTreeMap<_, _> = stories
+            .iter()
+            .map(|(key, story)| {
+                let server = Scraper { every: 15, offset: 5, fails: 200 };
+                (key.clone(), read(&live(story, server, 23)))
+            })
+            .collect();
+        for release in releases() {
+            read_back(release, &stories, &lived).await;
         }
-        let Some(server) = Prometheus::with_history(release, past).await else { return };
-        let mut fleet = Fleet::new(Settings::default(), Compat::Plimsoll);
-        for key in stories.keys() {
-            fleet.track(key, Directives::default(), time(0));
-        }
-        let bootstrap = Bootstrap::new(fleet.settings(), time(SPAN));
-        let mut fill = Fill { fleet, bootstrap };
-        let owner = |key: &VpaKey| (key.clone(), Some("apps/Deployment/web".into()));
-        let wanted: HashMap<VpaKey, Option<Box<str>>> = stories.keys().map(owner).collect();
-        let settings =
-            Asked { length: Duration::from_secs(SPAN.unsigned_abs()), ..Asked::default() };
-        let now = Wall::new(|| time(SPAN));
-        let storage =
-            PrometheusHistory::new(server.url(), client(&server.url(), hasty()), settings, now);
-        let (mut loading, skipped) = storage.begin(&wanted, None, None).await.expect("a schema");
-        assert_eq!(skipped, []);
-        loading.advance(&mut fill).await.expect("all of it");
-
-        let mut figures = Figures::default();
-        for (key, story) in &stories {
-            fill.fleet.see_container(key, CONTAINER, time(SPAN));
-            let said = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
-            assert!(!said.containers.is_empty(), "nothing of {key}: {}", story.name);
-            figures.take(story, &lived[key], &read(&said));
-        }
-        figures.are_good_enough(stories.len() as u32, &format!("{release:?}"));
     }
+}
+
+/// Has a server scrape the stories, reads its history, and compares what it recommends with what was lived.
+async fn read_back(release: Release, stories: &Stories, lived: &BTreeMap<VpaKey, Read>) {
+    let at = |second: i64| Timestamp::from_nanosecond(i128::from(time(second).as_nanos()));
+    let (from, to) = (at(0).expect("a time"), at(SPAN).expect("a time"));
+    let first = from + SignedDuration::from_secs(OFFSET);
+    let mut past = History::new(first, to, SignedDuration::from_secs(EVERY));
+    for (key, story) in stories {
+        past = scraped(past, &key.namespace, story, from);
+    }
+    let Some(server) = Prometheus::with_history(release, past).await else { return };
+    let mut fleet = Fleet::new(Settings::default(), Compat::Plimsoll);
+    for key in stories.keys() {
+        fleet.track(key, Directives::default(), time(0));
+    }
+    let bootstrap = Bootstrap::new(fleet.settings(), time(SPAN));
+    let mut fill = Fill { fleet, bootstrap };
+    let owner = |key: &VpaKey| (key.clone(), Some("apps/Deployment/web".into()));
+    let wanted: HashMap<VpaKey, Option<Box<str>>> = stories.keys().map(owner).collect();
+    let settings = Asked { length: Duration::from_secs(SPAN.unsigned_abs()), ..Asked::default() };
+    let now = Wall::new(|| time(SPAN));
+    let storage =
+        PrometheusHistory::new(server.url(), client(&server.url(), hasty()), settings, now);
+    let (mut loading, skipped) = storage.begin(&wanted, None, None).await.expect("a schema");
+    assert_eq!(skipped, []);
+    loading.advance(&mut fill).await.expect("all of it");
+
+    let mut figures = Figures::default();
+    for (key, story) in stories {
+        fill.fleet.see_container(key, CONTAINER, time(SPAN));
+        let said = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
+        assert!(!said.containers.is_empty(), "nothing of {key}: {}", story.name);
+        figures.take(story, &lived[key], &read(&said));
+    }
+    figures.are_good_enough(stories.len() as u32, &format!("{release:?}"));
 }
 
 /// Adds what a server scrapes from the pods of a story, and from kube-state-metrics about them.

@@ -11,6 +11,7 @@ mod history;
 mod live;
 mod lived;
 mod memory;
+mod releases;
 mod role;
 mod selector;
 mod stream;

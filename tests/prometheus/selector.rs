@@ -12,8 +12,10 @@ use promql_parser::util::{ExprVisitor, walk_expr};
 use proptest::prelude::*;
 
 use super::gather::{client, hasty};
+use super::releases::releases;
 use crate::support::clock::wall_now;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::prometheus::{History, Prometheus};
+use crate::support::tier;
 
 /// All selectors of a query.
 #[derive(Default)]
@@ -56,7 +58,7 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
     fn a_selector_says_exactly_what_it_was_built_from(
@@ -140,7 +142,7 @@ async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
         " ",
     ];
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let start = end - SignedDuration::from_hours(1);
         let mut history = History::new(start, end, SignedDuration::from_mins(1));
         for value in worst.into_iter().chain(["aXb", "azzz", "d"]) {

@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::gather::{Gather, Gathered};
+use crate::support::tier;
 
 type Read = (Result<Summary, AnswerError>, Gather);
 
@@ -228,7 +229,7 @@ fn print(answer: &Generated) -> (String, Gathered) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
     fn any_answer_is_read_as_it_was_meant_in_pieces_of_any_size(

@@ -5,6 +5,8 @@ use plimsoll_storage::prometheus::schema::Dialect;
 use promql_parser::parser::{self, value::ValueType};
 use proptest::prelude::*;
 
+use crate::support::tier;
+
 /// Some that people write.
 const FINE: [&str; 31] = [
     "up",
@@ -170,7 +172,7 @@ fn piece() -> impl Strategy<Value = &'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(tier::properties(256, 50_000))]
 
     /// A text that others read is never refused, but for what it answers.
     #[test]

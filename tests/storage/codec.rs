@@ -6,6 +6,8 @@ use plimsoll_storage::{
 };
 use proptest::{collection::vec, option, prelude::*};
 
+use crate::support::tier;
+
 fn time() -> impl Strategy<Value = Time> {
     any::<i64>().prop_map(Time::from_nanos)
 }
@@ -111,6 +113,8 @@ fn without_floats(mut snapshot: Snapshot) -> Snapshot {
 }
 
 proptest! {
+    #![proptest_config(tier::properties(48, 4_000))]
+
     #[test]
     fn a_snapshot_survives_encoding_to_the_last_bit(snapshot in snapshot()) {
         let bytes = encode_snapshot(&snapshot);

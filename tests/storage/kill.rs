@@ -18,6 +18,7 @@ use std::{
 use plimsoll_storage::{Key, Local, Record, Snapshot};
 
 use super::place::{Seeded, assert_same, by_key, load, place, records, save};
+use crate::support::{noise, tier};
 
 /// Tells a child where to save.
 const DIRECTORY: &str = "PLIMSOLL_TEST_SAVES_IN";
@@ -63,7 +64,7 @@ pub fn kill_during_saves(
     kills: u32,
     mut check: impl FnMut(BTreeMap<Key, Snapshot>, u64) -> u64,
 ) -> u64 {
-    let mut seeded = Seeded(9);
+    let mut seeded = Seeded(noise::seed(9));
     let mut completed = 0;
     for kill in 0..kills {
         let mut child = Killed(
@@ -118,17 +119,18 @@ fn generation(loaded: &BTreeMap<Key, Snapshot>) -> u64 {
 }
 
 #[test]
-fn two_hundred_kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
+fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
     if let Some(directory) = child_directory() {
         return save_until_killed(&directory, generation, |generation| {
             records(RECORDS, generation)
         });
     }
     let directory = place();
+    let kills = tier::cases(25, 500);
     let completed = kill_during_saves(
         directory.path(),
-        "storage::kill::two_hundred_kills_during_saves_never_cost_a_completed_save_nor_mix_two",
-        200,
+        "storage::kill::kills_during_saves_never_cost_a_completed_save_nor_mix_two",
+        kills,
         |loaded, completed| {
             let found = generation(&loaded);
             assert!(found >= completed, "save {completed} had completed, {found} is there");
@@ -139,7 +141,10 @@ fn two_hundred_kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
             found
         },
     );
-    assert!(completed > 400, "{completed} saves in 200 lives: the kills came too early to tell");
+    assert!(
+        completed > 2 * u64::from(kills),
+        "{completed} saves in {kills} lives: the kills came too early to tell"
+    );
     let files = fs::read_dir(directory.path()).expect("the directory can be read").count();
     assert!(files <= 3, "nothing was kept aside as damaged");
 }

@@ -1,4 +1,6 @@
-//! Owns random numbers that are the same everywhere for the same seed, and where a test's seed comes from.
+//! Owns random numbers that are the same everywhere for the same seed, and where a test's seeds come from.
+
+use std::path::{Path, PathBuf};
 
 /// Replays a run: its value is the seed that the run printed.
 pub const SEED: &str = "PLIMSOLL_SEED";
@@ -59,4 +61,50 @@ impl Noise {
 pub fn seed(usual: u64) -> u64 {
     let named = std::env::var(SEED).ok();
     named.map_or(usual, |text| text.parse().expect("PLIMSOLL_SEED is a whole number"))
+}
+
+/// The seeds that a test plays: that of [`seed`], and then those of `tests/regressions/NAME.seed`, with which it once
+/// failed.
+pub fn seeds(name: &str, usual: u64) -> Vec<u64> {
+    let first = seed(usual);
+    let kept = kept(&regressions().join(format!("{name}.seed")));
+    std::iter::once(first).chain(kept.into_iter().filter(|seed| *seed != first)).collect()
+}
+
+fn regressions() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions")
+}
+
+/// The seeds of a file: one a line, and after a `#` the reason. No file, no seeds.
+fn kept(path: &Path) -> Vec<u64> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => panic!("{}: {error}", path.display()),
+    };
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let numbers = lines.filter(|line| !line.is_empty());
+    let seed = |line: &str| {
+        line.parse().unwrap_or_else(|_| panic!("{}: {line} is not a seed", path.display()))
+    };
+    numbers.map(seed).collect()
+}
+
+#[test]
+fn seeds_that_failed_once_are_read_from_a_file_with_their_reasons() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("any.seed");
+    assert_eq!(kept(&path), Vec::<u64>::new());
+    std::fs::write(&path, "# found in deep\n7\n\n 9 # a carry was lost\n").expect("writable");
+    assert_eq!(kept(&path), [7, 9]);
+}
+
+#[test]
+fn every_file_of_seeds_can_be_read() {
+    for entry in std::fs::read_dir(regressions()).expect("there is a folder of regressions") {
+        let path = entry.expect("a readable entry").path();
+        if path.extension().is_some_and(|extension| extension == "seed") {
+            assert_ne!(kept(&path), Vec::<u64>::new(), "{} has no seeds", path.display());
+        }
+    }
 }

@@ -11,6 +11,7 @@ use super::{
     Case, pod, steps,
     worlds::{Fate, Workload},
 };
+use crate::support::tier;
 
 /// What happens in a minute.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ fn hasty(mode: &str, pods: usize) -> Workload {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(tier::properties(32, 2_000))]
 
     #[test]
     fn never_more_pods_are_down_than_may_be(

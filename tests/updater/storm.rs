@@ -1,4 +1,4 @@
-//! 500 pods that need an update at once: how many of them move, and whether each moves once.
+//! Many pods that need an update at once: how many of them move, and whether each moves once. The gate has 40, deep 500.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,12 +16,23 @@ use crate::{
     support::{Bed, nodes::is_ready, objects, wait},
 };
 
-const WORKLOADS: usize = 10;
-const REPLICAS: usize = 50;
-const ALL: usize = WORKLOADS * REPLICAS;
+const SMALL: Size = Size { workloads: 5, replicas: 8 };
 const MINUTE: Duration = Duration::from_mins(1);
 /// 500 pods take a while on two cores.
 const PATIENCE: Duration = Duration::from_mins(6);
+
+/// How many workloads there are, and how many pods each of them has.
+#[derive(Clone, Copy)]
+struct Size {
+    workloads: usize,
+    replicas: usize,
+}
+
+impl Size {
+    fn all(self) -> usize {
+        self.workloads * self.replicas
+    }
+}
 
 /// Workloads whose pods are up and ask for 100m, and a VPA of each that wants 250m.
 struct Scene {
@@ -31,25 +42,25 @@ struct Scene {
 }
 
 impl Scene {
-    async fn set(name: &str, mode: &str) -> Option<Self> {
+    async fn set(name: &str, mode: &str, size: Size) -> Option<Self> {
         let bed = Bed::private().await.filter(Bed::is_complete)?;
         defined(&bed).await;
         bed.nodes().add("node", "1000", "1000Gi").await;
         let namespace = bed.namespace(name).await;
         let client = bed.client();
-        for number in 0..WORKLOADS {
+        for number in 0..size.workloads {
             let name = format!("web{number}");
-            let replicas = u32::try_from(REPLICAS).expect("some");
+            let replicas = u32::try_from(size.replicas).expect("some");
             let yaml = objects::deployment(&name, replicas, "100m", "64Mi");
             objects::create::<Deployment>(client.clone(), &namespace, &yaml).await;
         }
         let mut referees = Vec::new();
-        for number in 0..WORKLOADS {
+        for number in 0..size.workloads {
             let name = format!("web{number}");
             wait::within(PATIENCE, "its pods are up", || async {
                 let pods = stage::pods(&client, &namespace, &name).await;
                 let up = pods.iter().filter(|pod| is_ready(pod));
-                (up.count() == REPLICAS).then_some(())
+                (up.count() == size.replicas).then_some(())
             })
             .await;
             referees.push(Referee::watch(client.clone(), &namespace, &name).await);
@@ -72,8 +83,35 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
-    let Some(scene) = Scene::set("storm", "Recreate").await else { return };
+async fn one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
+    evict_all(SMALL).await;
+}
+
+#[tokio::test]
+async fn with_all_guards_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
+    resize_all(SMALL, 12).await;
+}
+
+mod deep {
+    use super::{Size, evict_all, resize_all};
+
+    const LARGE: Size = Size { workloads: 10, replicas: 50 };
+
+    #[tokio::test]
+    async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
+        evict_all(LARGE).await;
+    }
+
+    #[tokio::test]
+    async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
+        resize_all(LARGE, 150).await;
+    }
+}
+
+/// Evictions of all pods: first with all guards, and then as upstream does it.
+async fn evict_all(size: Size) {
+    let Some(scene) = Scene::set("storm", "Recreate", size).await else { return };
+    let (workloads, replicas, all) = (size.workloads, size.replicas, size.all());
     let (bed, namespace) = (&scene.bed, &scene.namespace);
     let _webhook = Webhook::start(bed, namespace, "web0", "250m").await;
 
@@ -81,18 +119,18 @@ async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_
     let guarded = Way::to(bed, "guarded").await;
     let running = stage::start(guarded.client(), namespace, &[]).await;
     wait::within(PATIENCE, "one of each has gone", || async {
-        (guarded.done(What::Eviction).len() >= WORKLOADS).then_some(())
+        (guarded.done(What::Eviction).len() >= workloads).then_some(())
     })
     .await;
     stage::passes(&running, 10).await;
-    assert_eq!(guarded.done(What::Eviction).len(), WORKLOADS, "and no other one");
+    assert_eq!(guarded.done(What::Eviction).len(), workloads, "and no other one");
     running.stop().await;
-    wait::within(PATIENCE, "all are up again", || async { (scene.up() == ALL).then_some(()) })
+    wait::within(PATIENCE, "all are up again", || async { (scene.up() == all).then_some(()) })
         .await;
-    let first = scene.ever() - ALL;
-    assert_eq!(first, WORKLOADS);
+    let first = scene.ever() - all;
+    assert_eq!(first, workloads);
     for referee in &scene.referees {
-        assert!(referee.least() >= REPLICAS - 1, "{} of {REPLICAS} were up", referee.least());
+        assert!(referee.least() >= replicas - 1, "{} of {replicas} were up", referee.least());
     }
 
     // Without: half of each workload may be away, and nobody goes twice.
@@ -100,7 +138,7 @@ async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_
     let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
     let running = stage::start(way.client(), namespace, &flags).await;
     wait::within(PATIENCE, "all have more, and are up", || async {
-        (scene.with("250m") == ALL && scene.up() == ALL).then_some(())
+        (scene.with("250m") == all && scene.up() == all).then_some(())
     })
     .await;
     stage::passes(&running, 5).await;
@@ -108,20 +146,20 @@ async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_
     // The last one of a pass may be asked to go once more by the first look of the next, which is made while the watch has
     // not told of the first: without guards nobody remembers it. It replaces nothing.
     let gone: BTreeSet<String> = way.done(What::Eviction).into_iter().collect();
-    assert_eq!(gone.len(), ALL - first, "all of the others went");
-    assert_eq!(scene.ever(), 2 * ALL, "and each was replaced once");
+    assert_eq!(gone.len(), all - first, "all of the others went");
+    assert_eq!(scene.ever(), 2 * all, "and each was replaced once");
     for referee in &scene.referees {
-        assert!(referee.least() >= REPLICAS / 2, "{} of {REPLICAS} were up", referee.least());
+        assert!(referee.least() >= replicas / 2, "{} of {replicas} were up", referee.least());
     }
 }
 
-#[tokio::test]
-async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
-    const AN_HOUR: usize = 150;
-    let Some(scene) = Scene::set("tide", "InPlaceOrRecreate").await else { return };
+/// Resizes of all pods, of which the budget allows so many an hour. It takes more than three hours.
+async fn resize_all(size: Size, an_hour: usize) {
+    let Some(scene) = Scene::set("tide", "InPlaceOrRecreate", size).await else { return };
+    let (workloads, all) = (size.workloads, size.all());
     let way = Way::to(&scene.bed, "tide").await;
     let clock = Clock::stepped(Clock::wall().now().later(MINUTE * 5));
-    let budget = format!("--max-namespace-resizes-per-hour={AN_HOUR}");
+    let budget = format!("--max-namespace-resizes-per-hour={an_hour}");
     let more = [
         "--updater-interval=1s",
         "--leader-elect=false",
@@ -134,7 +172,7 @@ async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_worklo
     // How many had been resized by each minute.
     let mut resized = Vec::new();
     let mut made = running.passes();
-    while resized.last() != Some(&ALL) {
+    while resized.last() != Some(&all) {
         assert!(resized.len() < 10 * 60, "not done after ten hours: {resized:?}");
         let before = made.borrow_and_update().0;
         clock.step(MINUTE);
@@ -145,16 +183,16 @@ async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_worklo
     let done = way.done(What::Resize);
     // `/api/v1/namespaces/NAMESPACE/pods/WORKLOAD-…`
     let workload = |path: &String| path.split('/').nth(6)?.split('-').next().map(str::to_owned);
-    let first: BTreeSet<String> = done.iter().take(WORKLOADS).filter_map(workload).collect();
-    assert_eq!(first.len(), WORKLOADS, "one of each first: {done:?}");
+    let first: BTreeSet<String> = done.iter().take(workloads).filter_map(workload).collect();
+    assert_eq!(first.len(), workloads, "one of each first: {done:?}");
     for (minute, count) in resized.iter().enumerate() {
         let hour_ago = minute.checked_sub(60).map_or(0, |minute| resized[minute]);
-        assert!(count - hour_ago <= AN_HOUR, "until minute {minute}: {resized:?}");
+        assert!(count - hour_ago <= an_hour, "until minute {minute}: {resized:?}");
     }
-    assert!(resized.len() > 3 * 60, "500 at 150 an hour take more than three: {resized:?}");
-    wait::within(PATIENCE, "all have more", || async { (scene.with("250m") == ALL).then_some(()) })
+    assert!(resized.len() > 3 * 60, "{all} at {an_hour} an hour take more than three: {resized:?}");
+    wait::within(PATIENCE, "all have more", || async { (scene.with("250m") == all).then_some(()) })
         .await;
     running.stop().await;
     assert_eq!(way.tried(What::Eviction), Vec::<String>::new());
-    assert_eq!(scene.ever(), ALL, "none was replaced");
+    assert_eq!(scene.ever(), all, "none was replaced");
 }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Case, ago, external, pods};
+use crate::support::tier;
 
 /// An object, what it has, and what its metric says.
 #[derive(Clone, Debug)]
@@ -115,7 +116,7 @@ fn forced(decision: &Decision) -> Option<Forced> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(tier::properties(64, 5_000))]
 
     #[test]
     fn above_the_high_mark_there_are_never_fewer_than_now(

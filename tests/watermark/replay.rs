@@ -1,4 +1,4 @@
-//! A thousand objects follow series of several shapes, step by step as the formulas have it.
+//! Objects follow series of several shapes, step by step as the formulas have it.
 
 mod follow;
 mod plain;
@@ -9,9 +9,11 @@ use self::{
     follow::{Start, follow},
     plain::Plain,
 };
-use crate::support::noise::{self, Noise};
+use crate::support::{
+    noise::{self, Noise},
+    tier,
+};
 
-const OBJECTS: u64 = 1_000;
 const STEPS: u64 = 240;
 const PERIOD: i64 = 15;
 const BEGIN: i64 = 1_800_000_000;
@@ -38,24 +40,26 @@ fn series(noise: &mut Noise, plain: &Plain) -> Vec<(i64, i64)> {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "the seed replays what failed, and how much there was")]
-fn a_thousand_objects_follow_their_series_as_the_formulas_have_it() {
-    let seed = noise::seed(7);
-    let mut changes = 0;
-    for (compat, exact) in [(Compat::Upstream, false), (Compat::Plimsoll, true)] {
-        for object in 0..OBJECTS {
-            let mut noise = Noise::of(seed, &[object]);
-            let plain = Plain::draw(&mut noise, exact);
-            let series = series(&mut noise, &plain);
-            let replicas = noise.between(1, 40) as i64;
-            let before = BEGIN - noise.below(700) as i64;
-            let last = noise.chance(50).then_some(before);
-            let followed = follow(&plain, &series, Start { compat, replicas, last });
-            match followed {
-                Ok(followed) => changes += followed.changes,
-                Err(why) => panic!("{}={seed} object {object}: {why}", noise::SEED),
+fn objects_follow_their_series_as_the_formulas_have_it() {
+    let objects = tier::cases(80, 5_000);
+    for seed in noise::seeds("watermark-replay", 7) {
+        let mut changes = 0;
+        for (compat, exact) in [(Compat::Upstream, false), (Compat::Plimsoll, true)] {
+            for object in 0..objects {
+                let mut noise = Noise::of(seed, &[object]);
+                let plain = Plain::draw(&mut noise, exact);
+                let series = series(&mut noise, &plain);
+                let replicas = noise.between(1, 40) as i64;
+                let before = BEGIN - noise.below(700) as i64;
+                let last = noise.chance(50).then_some(before);
+                let followed = follow(&plain, &series, Start { compat, replicas, last });
+                match followed {
+                    Ok(followed) => changes += followed.changes,
+                    Err(why) => panic!("{}={seed} object {object}: {why}", noise::SEED),
+                }
             }
         }
+        println!("{} steps, {changes} changes", 2 * objects * STEPS);
+        assert!(changes > 10 * objects, "only {changes} changes");
     }
-    println!("{} steps, {changes} changes", 2 * OBJECTS * STEPS);
-    assert!(changes > 10_000, "only {changes} changes");
 }

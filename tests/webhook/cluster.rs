@@ -24,6 +24,7 @@ use plimsoll::{
     serve::webhook::reach,
 };
 use serde_json::json;
+use tokio::time::MissedTickBehavior;
 
 use crate::support::{Bed, objects, ports::Port, wait};
 
@@ -168,18 +169,38 @@ pub async fn until_made(
     .await
 }
 
-/// Creates pods as fast as it can, until it is told to stop; answers how many, or the first that was refused.
-async fn load(
+/// How many pods are created while something happens: in so many lanes, in each of them one after the other, with this time
+/// from one to the next, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    lanes: usize,
+    pace: Option<Duration>,
+}
+
+/// Fifty a second, which leaves the machine to others.
+pub const PACED: Load = Load { lanes: 1, pace: Some(Duration::from_millis(20)) };
+/// As many as the machine can.
+pub const FULL: Load = Load { lanes: 4, pace: None };
+
+/// Creates pods until it is over; answers the first that was refused.
+async fn lane(
     bed: &Bed,
     namespace: &str,
     web: &Deployment,
     over: &AtomicBool,
     made: &AtomicUsize,
-    lane: usize,
+    (lane, pace): (usize, Option<Duration>),
 ) -> Result<(), String> {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let mut ticks = pace.map(tokio::time::interval);
+    if let Some(ticks) = &mut ticks {
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
     while !over.load(SeqCst) {
+        if let Some(ticks) = &mut ticks {
+            ticks.tick().await;
+        }
         let pod = pod(web, &format!("web-{lane}"));
         let made_one = pods.create(&dry, &pod).await.map_err(|why| why.to_string())?;
         if cpu(&made_one) != Some("250m") {
@@ -195,6 +216,7 @@ pub async fn under_load(
     bed: &Bed,
     namespace: &str,
     web: &Deployment,
+    load: Load,
     meanwhile: impl Future<Output = ()>,
 ) {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
@@ -205,7 +227,8 @@ pub async fn under_load(
     })
     .await;
     let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let lanes = (0..4).map(|lane| load(bed, namespace, web, &over, &made, lane));
+    let lanes =
+        (0..load.lanes).map(|number| lane(bed, namespace, web, &over, &made, (number, load.pace)));
     let lanes = futures::future::join_all(lanes);
     let end = async {
         meanwhile.await;

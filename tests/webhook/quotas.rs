@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{Api, api::PostParams};
 
-use super::cluster::{called, cpu, pod, ready, start, under_load, until_made, workload};
+use super::cluster::{PACED, called, cpu, pod, ready, start, under_load, until_made, workload};
 use crate::{
     deploy::shipped,
     recommender::upstream_rights::grant,
@@ -57,6 +57,6 @@ async fn who_may_not_read_quotas_sizes_pods_all_the_same() {
     let served = start(account.client.clone(), &["--webhook-failure-policy-fail"], |_| {}).await;
     ready(&served).await;
     called(&bed, &namespace).await;
-    under_load(&bed, &namespace, &web, async {}).await;
+    under_load(&bed, &namespace, &web, PACED, async {}).await;
     served.running.stop().await;
 }

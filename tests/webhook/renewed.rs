@@ -13,7 +13,9 @@ use plimsoll::{
     certificate::{Bundle, Pair, Wanted, make},
 };
 
-use super::cluster::{called, configurations, ready, shown, start, under_load, workload};
+use super::cluster::{
+    Load, PACED, called, configurations, ready, shown, start, under_load, workload,
+};
 use crate::{
     recommender::upstream_rights::grant,
     storage::objects::defined,
@@ -22,6 +24,30 @@ use crate::{
 
 #[tokio::test]
 async fn certificates_that_end_are_made_anew_and_every_pod_is_admitted() {
+    renewed(PACED).await;
+}
+
+#[tokio::test]
+async fn with_upstreams_rights_certificates_in_files_are_changed_under_load() {
+    changed(PACED).await;
+}
+
+mod deep {
+    use super::super::cluster::FULL;
+
+    #[tokio::test]
+    async fn certificates_that_end_are_made_anew_under_full_load_and_every_pod_is_admitted() {
+        super::renewed(FULL).await;
+    }
+
+    #[tokio::test]
+    async fn with_upstreams_rights_certificates_in_files_are_changed_under_full_load() {
+        super::changed(FULL).await;
+    }
+}
+
+/// The webhook's own certificates end twice.
+async fn renewed(load: Load) {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
@@ -37,7 +63,7 @@ async fn certificates_that_end_are_made_anew_and_every_pod_is_admitted() {
         let secret = secrets.get_opt("plimsoll-webhook-tls").await.ok()??;
         Some((secret.data.clone()?.get("tls.crt")?.0.clone(), secret))
     };
-    under_load(&bed, &namespace, &web, async {
+    under_load(&bed, &namespace, &web, load, async {
         let (mut before, _) = wait::until("there is a certificate", kept).await;
         for _ in 0..2 {
             before = wait::until("there is another certificate", || async {
@@ -97,8 +123,8 @@ fn on_loopback() -> Pair {
     make(&wanted, wall_now().into()).expect("made")
 }
 
-#[tokio::test]
-async fn with_upstreams_rights_certificates_in_files_are_changed_under_load() {
+/// Certificates of others, in files, are changed.
+async fn changed(load: Load) {
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     let found = tokio::task::spawn_blocking(xtask::parts::autoscaler_crds).await.expect("no panic");
     let Ok(definitions) = found.map_err(|why| not_run(format!("{why:#}"))) else { return };
@@ -116,7 +142,7 @@ async fn with_upstreams_rights_certificates_in_files_are_changed_under_load() {
     let served = start(account.client, &flags, |_| {}).await;
     ready(&served).await;
     called(&bed, &namespace).await;
-    under_load(&bed, &namespace, &web, async {
+    under_load(&bed, &namespace, &web, load, async {
         files.write(&two);
         shown(&served, &Bundle::read(&two.authority)).await;
     })
@@ -128,7 +154,7 @@ async fn with_upstreams_rights_certificates_in_files_are_changed_under_load() {
     let bundle = registered.webhooks.unwrap_or_default().remove(0).client_config.ca_bundle;
     let bundle = Bundle::read(&bundle.expect("a bundle").0);
     assert!(bundle.contains(&Bundle::read(&two.authority)));
-    under_load(&bed, &namespace, &web, async {}).await;
+    under_load(&bed, &namespace, &web, load, async {}).await;
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
     wait::until("the Lease is renewed", || async {
         leases.get_opt("vpa-admission-controller").await.ok()??.spec?.renew_time

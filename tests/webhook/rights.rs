@@ -7,7 +7,7 @@ use k8s_openapi::api::{
 use kube::Api;
 use plimsoll::act::{Rule, Verdict, may, registration::NAME};
 
-use super::cluster::{called, ready, start, under_load, workload};
+use super::cluster::{PACED, called, ready, start, under_load, workload};
 use crate::{
     deploy::shipped,
     recommender::upstream_rights::grant,
@@ -60,7 +60,7 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
     let served = start(account.client.clone(), &flags, |_| {}).await;
     ready(&served).await;
     called(&bed, &namespace).await;
-    under_load(&bed, &namespace, &web, async {}).await;
+    under_load(&bed, &namespace, &web, PACED, async {}).await;
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
     wait::until("the Lease is renewed", || async {
         leases.get_opt("vpa-admission-controller").await.ok()??.spec?.renew_time

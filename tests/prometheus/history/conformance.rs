@@ -13,6 +13,7 @@ use plimsoll_storage::{Error, LoadReport, Sink, Storage, Time, Wanted, Writer};
 use super::remember::{hours, storage};
 use crate::prometheus::flavors::{Flavor, MANAGED, OPERATOR};
 use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::by_turns;
 use crate::support::prometheus::{History, Prometheus, Release};
 
 /// A server, filled anew for each case.
@@ -89,7 +90,7 @@ impl Source for Filled {
 
 #[tokio::test]
 async fn history_from_a_prometheus_passes_every_case_of_what_only_reads() {
-    for (flavor, release) in [(OPERATOR, Release::Three), (MANAGED, Release::Two)] {
+    for (flavor, release) in by_turns([OPERATOR, MANAGED]) {
         let is_missing = AtomicBool::default();
         let filled = Filled { flavor, release, now: hours(1).1, is_missing };
         let outcomes = check_reading(&filled).await;

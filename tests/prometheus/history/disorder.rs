@@ -7,13 +7,14 @@ use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 
 use super::remember::{MINUTE, hours, last, nearly, read};
 use crate::prometheus::flavors::{CHART, OPERATOR};
+use crate::prometheus::releases::releases;
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const POD: &str = "db-0";
 
 #[tokio::test]
 async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (history, end) = hours(9);
         let before = move |hours: i64| end - SignedDuration::from_hours(hours);
         let minutes = SignedDuration::from_mins;
@@ -73,7 +74,7 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
 #[tokio::test]
 async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
     const DAYS: i64 = 15;
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (mut history, end) = hours(24 * DAYS + 1);
         for pod in ["db-0", "db-1", "db-2"] {
             let names = ["shop", pod, "app"];
@@ -160,7 +161,7 @@ async fn nodes_that_stamp_their_own_times_leave_no_step_empty() {
     let used = move |now: Timestamp| {
         is_sampled(now).then_some((now.as_second() - 1_700_000_000) as f64 * 0.5)
     };
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let start = end - SignedDuration::from_hours(5);
         let mut history = History::new(start, end, SignedDuration::from_secs(15));
         let names = ["shop", POD, "app"];

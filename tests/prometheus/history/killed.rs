@@ -8,7 +8,8 @@ use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 use super::remember::{MINUTE, Remember, hours, last, read, storage, wanted};
 use crate::prometheus::flavors::{AGENT, Flavor, OPERATOR};
 use crate::prometheus::gather::hasty;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::prometheus::releases::by_turns;
+use crate::support::prometheus::{History, Prometheus};
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 const RESTARTS: &str = "kube_pod_container_status_restarts_total";
@@ -16,7 +17,7 @@ const REASON: &str = "kube_pod_container_status_last_terminated_reason";
 
 #[tokio::test]
 async fn kills_count_once_each_with_what_was_asked_for_then() {
-    for (flavor, release) in [(OPERATOR, Release::Three), (AGENT, Release::Two)] {
+    for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (mut history, end) = hours(7);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
         // Killed, killed again, ended by itself, killed: each a few minutes off any step of memory.
@@ -84,7 +85,7 @@ fn doomed(
 
 #[tokio::test]
 async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
-    for (flavor, release) in [(OPERATOR, Release::Three), (AGENT, Release::Two)] {
+    for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (mut history, end) = hours(7);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
         let always = (ago(420), end);

@@ -13,6 +13,7 @@ use plimsoll_storage::{Key, VpaKey};
 use super::remember::{Remember, hours, last, storage, wanted};
 use crate::prometheus::flavors::{AGENT, CHART, Flavor, MANAGED, OPERATOR};
 use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::by_turns;
 use crate::prometheus::way::{Fault, Way};
 use crate::support::prometheus::{History, Prometheus, Release};
 
@@ -105,22 +106,19 @@ async fn labels_tell_whose_pods_there_were_however_they_are_asked_for() {
     const BARE: &str = "kube_pod_labels";
     const RANGE: &str = "kube_pod_labels[1d]";
     let own = BTreeSet::from([USUAL, DELETED, ODD]);
-    for flavor in [OPERATOR, CHART, AGENT, MANAGED] {
-        for release in [Release::Two, Release::Three] {
-            let (history, end) = hours(26);
-            let half = end - SignedDuration::from_hours(12);
-            let past = shop(&flavor, history, half);
-            let Some(server) = Prometheus::with_history(release, past).await else { return };
-            let [namespace, pod] =
-                ["namespace", "pod"].map(|name| flavor.exported.to_owned() + name);
-            let set = Some(["label_", &*namespace, &*pod]);
-            for (query, names) in [(BARE, None), (RANGE, None), (BARE, set), (RANGE, set)] {
-                let name = format!("{} on {release:?}: {query}, {names:?}", flavor.name);
-                let remember = read(&server.url(), told_by(query, names), end).await;
-                let pods: BTreeSet<_> = remember.pods("web").into_iter().collect();
-                assert_eq!(pods, own, "{name}");
-                assert_eq!(remember.pods("db"), [GIVEN_AWAY, DECOY], "{name}");
-            }
+    for (flavor, release) in by_turns([OPERATOR, CHART, AGENT, MANAGED]) {
+        let (history, end) = hours(26);
+        let half = end - SignedDuration::from_hours(12);
+        let past = shop(&flavor, history, half);
+        let Some(server) = Prometheus::with_history(release, past).await else { return };
+        let [namespace, pod] = ["namespace", "pod"].map(|name| flavor.exported.to_owned() + name);
+        let set = Some(["label_", &*namespace, &*pod]);
+        for (query, names) in [(BARE, None), (RANGE, None), (BARE, set), (RANGE, set)] {
+            let name = format!("{} on {release:?}: {query}, {names:?}", flavor.name);
+            let remember = read(&server.url(), told_by(query, names), end).await;
+            let pods: BTreeSet<_> = remember.pods("web").into_iter().collect();
+            assert_eq!(pods, own, "{name}");
+            assert_eq!(remember.pods("db"), [GIVEN_AWAY, DECOY], "{name}");
         }
     }
 }

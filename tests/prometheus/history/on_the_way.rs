@@ -12,6 +12,7 @@ use plimsoll_storage::{Time, VpaKey};
 use super::remember::{MINUTE, Remember, hours, last, read, storage, wanted};
 use crate::prometheus::flavors::CHART;
 use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::releases;
 use crate::prometheus::way::{Fault, Way};
 use crate::support::prometheus::{History, Prometheus, Release};
 use crate::support::wait;
@@ -141,7 +142,7 @@ async fn each_fault_is_one_line_and_is_forgotten_when_it_is_over() {
 
 #[tokio::test]
 async fn a_server_that_lets_little_be_loaded_at_once_is_asked_for_less() {
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (history, end) = day();
         let Some(server) = Prometheus::with_history(release, history).await else { return };
         let (undisturbed, report) = read(&server.url(), last(24), end, &VPAS).await;

@@ -7,6 +7,7 @@ use plimsoll_storage::{Storage as _, Time, Wanted};
 use super::remember::{MINUTE, Remember, hours, last, nearly, read, storage, wanted};
 use crate::prometheus::flavors::{ALL, Flavor, OPERATOR};
 use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::{by_turns, releases};
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
@@ -78,52 +79,49 @@ fn shop(flavor: &Flavor, mut history: History, half: Timestamp) -> History {
 
 #[tokio::test]
 async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
-    for flavor in ALL {
-        for release in [Release::Two, Release::Three] {
-            let (history, end) = hours(26);
-            let half = end - SignedDuration::from_hours(12);
-            let Some(server) =
-                Prometheus::with_history(release, shop(&flavor, history, half)).await
-            else {
-                return;
-            };
-            let vpas = [("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")];
-            let (remember, report) = read(&server.url(), last(24), end, &vpas).await;
-            let name = format!("{} on {release:?}", flavor.name);
-            let mut pods = vec![SECOND, FIRST];
-            if flavor.states.is_some() {
-                // Kube-state-metrics knows better than names do.
-                pods.push(ODD);
-            } else {
-                pods.push(ALIKE);
-            }
-            pods.sort_unstable();
-            assert_eq!(remember.pods("web"), pods, "{name}");
-            assert_eq!(remember.pods("again"), pods, "{name}: both VPAs have it");
-
-            let first = remember.of("web", "app", FIRST).expect("deleted since");
-            let second = remember.of("web", "app", SECOND).expect("alive");
-            // Two scrapes make a sample, and the last two do so for a minute more.
-            assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
-            assert_eq!((first.memory.len(), second.memory.len()), (144, 144), "{name}");
-            assert!(first.covers.iter().all(|covers| *covers == Some(MINUTE)));
-            assert!(first.cpu.iter().all(|(_, cores)| nearly(*cores, 0.25)), "{name}");
-            assert!(second.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
-            assert!(second.memory.iter().all(|(_, bytes)| *bytes == 2e8), "{name}");
-            let start = Time::from(end - SignedDuration::from_hours(24));
-            assert_eq!(first.cpu[0].0, start.later(MINUTE), "{name}");
-            assert_eq!(first.memory[0].0, start.later(5 * MINUTE), "{name}");
-            assert_eq!(second.cpu[718].0, Time::from(end), "{name}");
-            assert_eq!(report.passed.unlabelled, 0);
-            let all: usize = remember.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
-            assert_eq!(report.samples, all as u64);
+    for (flavor, release) in by_turns(ALL) {
+        let (history, end) = hours(26);
+        let half = end - SignedDuration::from_hours(12);
+        let Some(server) = Prometheus::with_history(release, shop(&flavor, history, half)).await
+        else {
+            return;
+        };
+        let vpas = [("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")];
+        let (remember, report) = read(&server.url(), last(24), end, &vpas).await;
+        let name = format!("{} on {release:?}", flavor.name);
+        let mut pods = vec![SECOND, FIRST];
+        if flavor.states.is_some() {
+            // Kube-state-metrics knows better than names do.
+            pods.push(ODD);
+        } else {
+            pods.push(ALIKE);
         }
+        pods.sort_unstable();
+        assert_eq!(remember.pods("web"), pods, "{name}");
+        assert_eq!(remember.pods("again"), pods, "{name}: both VPAs have it");
+
+        let first = remember.of("web", "app", FIRST).expect("deleted since");
+        let second = remember.of("web", "app", SECOND).expect("alive");
+        // Two scrapes make a sample, and the last two do so for a minute more.
+        assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
+        assert_eq!((first.memory.len(), second.memory.len()), (144, 144), "{name}");
+        assert!(first.covers.iter().all(|covers| *covers == Some(MINUTE)));
+        assert!(first.cpu.iter().all(|(_, cores)| nearly(*cores, 0.25)), "{name}");
+        assert!(second.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
+        assert!(second.memory.iter().all(|(_, bytes)| *bytes == 2e8), "{name}");
+        let start = Time::from(end - SignedDuration::from_hours(24));
+        assert_eq!(first.cpu[0].0, start.later(MINUTE), "{name}");
+        assert_eq!(first.memory[0].0, start.later(5 * MINUTE), "{name}");
+        assert_eq!(second.cpu[718].0, Time::from(end), "{name}");
+        assert_eq!(report.passed.unlabelled, 0);
+        let all: usize = remember.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
+        assert_eq!(report.samples, all as u64);
     }
 }
 
 #[tokio::test]
 async fn a_matcher_keeps_clusters_in_one_server_apart() {
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (mut history, end) = hours(3);
         let flavor = |cluster: &'static [(&'static str, &'static str)]| Flavor {
             usage: cluster,

@@ -14,6 +14,7 @@ use super::recorder::Recorder;
 use super::remember::{MINUTE, Remember, Replica, hours, last, nearly, read, wanted};
 use crate::prometheus::flavors::{AGENT, Flavor, OPERATOR};
 use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::{by_turns, releases};
 use crate::support::prometheus::{History, Prometheus, Release};
 
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/recommender/rules.yaml");
@@ -110,7 +111,7 @@ fn same(one: &Replica, other: &Replica) -> bool {
 
 #[tokio::test]
 async fn what_is_recorded_of_all_of_a_history_is_read_and_is_the_same() {
-    for (flavor, release) in [(OPERATOR, Release::Three), (AGENT, Release::Two)] {
+    for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (history, end, half) = usage(&flavor, 6);
         let always = end - SignedDuration::from_hours(6) + SignedDuration::from_mins(1);
         let history = recordings(history, (always, half, end));
@@ -164,7 +165,7 @@ async fn rules_that_are_younger_than_the_history_are_read_for_no_more_than_they_
 
 #[tokio::test]
 async fn the_rules_that_are_shipped_record_what_is_read_in_the_past_too() {
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (history, end, half) = usage(&OPERATOR, 6);
         let Some(server) = Prometheus::with_history(release, history).await else { return };
         let (raw, _) = read(&server.url(), last(5), end, &VPAS).await;
@@ -257,7 +258,7 @@ async fn the_rules_that_are_shipped_fold_copies_and_leave_sandboxes_out() {
     let file = folder.path().join("test.json");
     std::fs::write(&file, test.to_string()).expect("writes");
     let file = file.to_str().expect("UTF-8");
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (history, _) = hours(1);
         let history = history.series("up", &[], |_| Some(1.0));
         let Some(server) = Prometheus::with_history(release, history).await else { return };

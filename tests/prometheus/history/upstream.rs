@@ -13,14 +13,15 @@ use plimsoll_storage::prometheus::selector::Matchers;
 use super::remember::{hours, last, read};
 use crate::prometheus::flavors::CHART;
 use crate::prometheus::gather::{Gather, client, hasty};
-use crate::support::prometheus::{Prometheus, Release};
+use crate::prometheus::releases::releases;
+use crate::support::prometheus::Prometheus;
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
 #[tokio::test]
 async fn with_the_weighting_of_upstream_each_sample_is_one_that_upstream_reads() {
     let hour = Duration::from_hours(1);
-    for release in [Release::Two, Release::Three] {
+    for release in releases() {
         let (mut history, end) = hours(26);
         let names = ["shop", POD, "app"];
         let used = |now: Timestamp| Some((now.as_second() as f64 % 1e7).powf(1.1));

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
 
-use crate::bed_nodes::{main_container, phase};
+use super::nodes::{main_container, phase};
 use crate::support::nodes::{Behaviour, Run, Variable, is_ready};
 use crate::support::{Bed, objects, wait};
 
