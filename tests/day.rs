@@ -1,16 +1,18 @@
-//! A scripted day of one cluster, lived by the real roles on a stepped clock: what they tell on the way becomes the data of
-//! a real Prometheus, for every board and every alert.
+//! A scripted day of one cluster, lived by the real roles on a stepped clock: what they export on the way becomes the data
+//! of a real Prometheus, for every board and every alert. In deep it is lived in full, and recorded; the gate looks at the
+//! recording, and lives its first hour.
 
 mod alerts;
 mod births;
+mod deep;
 mod record;
+mod recording;
 mod script;
 mod stage;
 mod values;
 
 use std::{path::Path, time::Duration};
 
-use tokio::sync::OnceCell;
 use xtask::{
     parts::Release,
     pictures::{self, Options, Picture},
@@ -18,17 +20,10 @@ use xtask::{
 
 use self::{
     alerts::Expected,
-    script::{Day, live},
+    script::{Day, live_first_hour},
     values::Boards,
 };
 use crate::support::prometheus::Prometheus;
-
-/// Lived once for all tests.
-static DAY: OnceCell<Option<Day>> = OnceCell::const_new();
-
-async fn day() -> Option<&'static Day> {
-    DAY.get_or_init(live).await.as_ref()
-}
 
 /// All boards, drawn with what this server knows of the whole day.
 async fn drawn(server: &Prometheus, day: &Day) -> Vec<Picture> {
@@ -54,17 +49,12 @@ async fn drawn(server: &Prometheus, day: &Day) -> Vec<Picture> {
     tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
 }
 
-/// A server that knows the day, and all boards with its data.
-async fn shown() -> Option<(&'static Day, Vec<Picture>)> {
-    let day = day().await?;
-    let server = Prometheus::with_history(Release::Three, day.record.history()).await?;
-    Some((day, drawn(&server, day).await))
-}
-
-/// `PLIMSOLL_PICTURES=FOLDER` keeps the pictures: those in docs/pictures are such ones.
-#[tokio::test]
-async fn every_panel_of_every_board_has_data_of_a_day_that_the_real_roles_have_lived() {
-    let Some((_, pictures)) = shown().await else { return };
+/// Every panel has data, and those whose values the script decides show them.
+async fn boards_show_it(day: &Day) {
+    let Some(server) = Prometheus::with_history(Release::Three, day.record.history()).await else {
+        return;
+    };
+    let pictures = drawn(&server, day).await;
     if let Some(folder) = std::env::var_os("PLIMSOLL_PICTURES") {
         for picture in &pictures {
             picture.write(Path::new(&folder)).expect("it is written");
@@ -78,6 +68,12 @@ async fn every_panel_of_every_board_has_data_of_a_day_that_the_real_roles_have_l
     }
     assert!(empty.is_empty(), "{empty:#?}");
     assert!(pictures.len() >= 5, "only {} boards", pictures.len());
+    let boards = Boards(&pictures);
+    values::overview(&boards);
+    values::vertical(&boards);
+    values::watermark(&boards);
+    values::controller(&boards);
+    values::history(&boards);
 }
 
 /// When as much was evicted within an hour as may be.
@@ -88,9 +84,8 @@ fn spent(day: &Day) -> Vec<(Duration, Duration)> {
     times.map(|(from, to)| (minute(from), minute(to))).collect()
 }
 
-#[tokio::test]
-async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
-    let Some(day) = day().await else { return };
+/// Those that should, when they should, and no others.
+async fn alerts_wait_and_fire(day: &Day) {
     let mins = Duration::from_mins;
     let (growth, flapping) = (day.since(day.growth), day.since(day.flapping));
     let (outage, back) = (day.since(day.outage), day.since(day.back));
@@ -144,15 +139,12 @@ async fn alerts_wait_and_fire_on_that_day_as_they_should_and_no_others_do() {
     // It counts errors of the last quarter of an hour. The recommender asks no Prometheus, whatever others do in its process.
     let errors = (outage, back + mins(12));
     expected.extend(Expected::fires("WpaPrometheusQueryErrors", errors, mins(16)));
-    let checked = tokio::task::spawn_blocking(move || alerts::check(day, &expected));
-    checked.await.expect("as expected");
+    alerts::check(day, &expected).await;
 }
 
 /// Pods that are replaced are seen to be, so one eviction after the other has its effect, as far as the limit of an hour lets
 /// them.
-#[tokio::test]
-async fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_without_effect() {
-    let Some(day) = day().await else { return };
+fn all_pods_get_what_they_need(day: &Day) {
     let record = &day.record;
     let object = "name=\"grows\"";
     let unproven = record.only("plimsoll_restricted_scaling", &[object, "reason=\"unproven\""]);
@@ -177,13 +169,35 @@ async fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_wi
     assert!(raised[0].0 + 30 < all_raised[0].0, "{raised:?}, {all_raised:?}");
 }
 
+#[test]
+fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_without_effect() {
+    all_pods_get_what_they_need(&recording::read());
+}
+
 #[tokio::test]
-async fn panels_of_each_board_show_what_happened_on_that_day() {
-    let Some((_, pictures)) = shown().await else { return };
-    let boards = Boards(&pictures);
-    values::overview(&boards);
-    values::vertical(&boards);
-    values::watermark(&boards);
-    values::controller(&boards);
-    values::history(&boards);
+async fn alerts_wait_and_fire_on_the_recorded_day_as_they_should_and_no_others_do() {
+    alerts_wait_and_fire(&recording::read()).await;
+}
+
+#[tokio::test]
+async fn every_panel_of_every_board_has_data_of_the_recorded_day_and_shows_what_happened() {
+    boards_show_it(&recording::read()).await;
+}
+
+/// What boards and rules ask for is exported with the same labels as on the recorded day, so the recording is not stale.
+#[tokio::test]
+async fn what_the_real_roles_export_in_the_first_hour_of_the_day_is_what_was_recorded() {
+    let Some(record) = live_first_hour().await else { return };
+    let asked = |series: &&str| recording::is_asked_for(recording::family(series));
+    let lived = recording::shapes(record.all().map(|(series, _)| series).filter(asked));
+    let recorded = recording::read().record;
+    let all = recording::shapes(recorded.all().map(|(series, _)| series));
+    let new: Vec<_> = lived.difference(&all).collect();
+    assert!(new.is_empty(), "not recorded: {new:#?}\nrun `cargo xtask record day`");
+    // Half of the hour later all of it is there, but for what a slow machine may have been spared.
+    let half = record.scrapes() / 2;
+    let early = recorded.all().filter(|(_, values)| values.contains_key(&half));
+    let early = recording::shapes(early.map(|(series, _)| series));
+    let gone: Vec<_> = early.difference(&lived).collect();
+    assert!(gone.is_empty(), "not exported any more: {gone:#?}\nrun `cargo xtask record day`");
 }

@@ -125,7 +125,7 @@ fn query(which: &str, by: &str, at: Duration, samples: &[Value]) -> Value {
 }
 
 /// Has promtool compare the alerts of the whole day with those that are expected.
-pub fn check(day: &Day, expected: &[Expected]) {
+pub async fn check(day: &Day, expected: &[Expected]) {
     let tool = match parts::prometheus(Release::Three) {
         Ok(programs) => programs.tool,
         Err(why) => return not_run(why),
@@ -134,10 +134,14 @@ pub fn check(day: &Day, expected: &[Expected]) {
     let file = folder.path().join("day.yaml");
     // JSON is YAML.
     fs::write(&file, trial(day, expected).to_string()).expect("writable");
-    let output = Command::new(tool).args(["test", "rules"]).arg(&file).output();
-    let output = output.expect("promtool starts");
+    let run = move || {
+        let output = Command::new(tool).args(["test", "rules"]).arg(&file).output();
+        drop(folder);
+        output.expect("promtool starts")
+    };
+    let output = tokio::task::spawn_blocking(run).await.expect("no panic");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    // Each wrong scrape is told of by its own: the first few say it all.
+    // There is a message for each scrape that is wrong: the first few suffice.
     let said: String = said.trim().chars().take(4_000).collect();
     assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
 }

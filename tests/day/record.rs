@@ -63,6 +63,26 @@ impl Record {
         self.scrapes += 1;
     }
 
+    /// The time between two scrapes.
+    pub fn step(&self) -> SignedDuration {
+        self.step
+    }
+
+    /// Every series, by its text, with its values by scrape.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &BTreeMap<usize, f64>)> {
+        self.series.iter().map(|(series, values)| (series.as_str(), values))
+    }
+
+    /// Adds a series as a whole.
+    pub fn put(&mut self, series: String, values: BTreeMap<usize, f64>) {
+        self.series.insert(series, values);
+    }
+
+    /// Ends it after so many scrapes.
+    pub fn ends_after(&mut self, scrapes: usize) {
+        self.scrapes = scrapes;
+    }
+
     /// The only series of a family that has all of this in its text.
     pub fn only(&self, family: &str, parts: &[&str]) -> &str {
         let start = format!("{family}{{");
@@ -160,7 +180,7 @@ impl Record {
 }
 
 /// Name and labels of a series.
-fn read(series: &str) -> (&str, Labels) {
+pub fn read(series: &str) -> (&str, Labels) {
     let Some((name, rest)) = series.split_once('{') else { return (series, Vec::new()) };
     let mut labels = Vec::new();
     let mut rest = rest.strip_suffix('}').expect("closed");

@@ -23,8 +23,8 @@ pub struct Day {
     pub back: Timestamp,
 }
 
-/// Lives it. `None` after noting what is missing.
-pub async fn live() -> Option<Day> {
+/// The cluster with everything that the day is about, and no time gone by.
+async fn begun() -> Option<Stage> {
     let mut stage = Stage::new().await?;
     stage.settle().await;
     for (name, replicas) in
@@ -44,6 +44,19 @@ pub async fn live() -> Option<Day> {
     let query = r#"queue_length{app="queried"}"#;
     queried["metadata"]["annotations"] = json!({"query.plimsoll.dev/requests": query});
     stage.wpa(&queried).await;
+    Some(stage)
+}
+
+/// Lives its first hour and no more. `None` after noting what is missing.
+pub async fn live_first_hour() -> Option<Record> {
+    let mut stage = begun().await?;
+    stage.steps(HOUR).await;
+    Some(stage.end().await)
+}
+
+/// Lives it. `None` after noting what is missing.
+pub async fn live() -> Option<Day> {
+    let mut stage = begun().await?;
     // All four pods of grows are replaced once, two within an hour.
     stage.steps(HOUR + HOUR / 2).await;
 
