@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, io::Write as _};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use xtask::cache;
 use xtask::say::{say, seconds};
 
@@ -16,6 +16,13 @@ use crate::workspace::{cargo, root};
 const IMAGE: &str = "image";
 /// The part that builds the documentation and lints the benchmarks.
 const DOCS: &str = "docs";
+/// What is recorded, and how the names of the tests begin that do it.
+const RECORDED: [(&str, &str); 4] = [
+    ("recommender", "differential::deep::"),
+    ("updater", "updater::differential::deep::"),
+    ("webhook", "webhook::differential::deep::"),
+    ("day", "day::deep::"),
+];
 /// In the cache: one file a part, as old as its last run that was well.
 const STAMPS: &str = "deep";
 
@@ -43,14 +50,14 @@ pub fn deep(part: Option<&str>, seed: Option<u64>) -> Result<bool> {
     Ok(is_well)
 }
 
-/// Runs the live tests that record what upstream's programs do.
+/// Runs the live tests of a part, or of all, that record what they see.
 pub fn record(part: Option<&str>) -> Result<bool> {
-    // The recommender's is the first of the differentials and has no name of its own.
-    let filter = match part {
-        Some("recommender") => Some("differential::deep".to_owned()),
-        part => part.map(str::to_owned),
-    };
-    let filters = filter.into_iter().collect();
+    let parts = RECORDED.iter().filter(|(name, _)| part.is_none_or(|part| part == *name));
+    let filters: Vec<String> = parts.map(|(_, tests)| format!("^{tests}")).collect();
+    if filters.is_empty() {
+        let names: Vec<_> = RECORDED.iter().map(|(name, _)| *name).collect();
+        bail!("nothing is recorded of {:?}, but of {}", part.unwrap_or_default(), names.join(", "));
+    }
     suite::run(&Options { tier: Tier::Record, filters, keep_going: true, ..Options::default() })
 }
 

@@ -32,7 +32,7 @@ struct Arguments {
 enum Task {
     /// Set up what is missing, run every test of the gate and print a count
     Test {
-        /// Parts of names of tests [default: all]
+        /// Parts of names of tests, or their beginnings after a `^` [default: all]
         filters: Vec<String>,
         /// Keep the cores busy, and have processes of the testbed stand still at random
         #[arg(long)]
@@ -51,7 +51,7 @@ enum Task {
     },
     /// Have live tests record what upstream's programs do, for the gate to compare ours with
     Record {
-        /// `recommender`, `updater`, `webhook` or another part of names of tests [default: all]
+        /// `recommender`, `updater`, `webhook` or `day` [default: all]
         part: Option<String>,
     },
     /// Lint the crates, and run the unit and pure tests of the areas, that a change touches

@@ -70,7 +70,7 @@ pub struct Options {
     pub tier: Tier,
     /// Only tests of some areas.
     pub selection: Selection,
-    /// Only tests whose name contains one of these; all if empty.
+    /// Only tests whose name contains one of these, or begins with it after a `^`; all if empty.
     pub filters: Vec<String>,
     /// Seed of everything that is drawn.
     pub seed: Option<u64>,
@@ -212,12 +212,20 @@ fn select(binaries: &[Binary], options: &Options) -> Result<Vec<Test>> {
             Test { binary: number, name, full }
         });
         tests.extend(listed.filter(|test| {
-            let is_named = options.filters.is_empty()
-                || options.filters.iter().any(|filter| test.full.contains(filter.as_str()));
-            options.tier.has(&test.name) && is_named && options.selection.has(&test.full)
+            let is_wanted = options.filters.is_empty()
+                || options.filters.iter().any(|filter| is_named(&test.full, filter));
+            options.tier.has(&test.name) && is_wanted && options.selection.has(&test.full)
         }));
     }
     Ok(tests)
+}
+
+/// Whether a filter selects a name: by a part of it, or by its beginning after a `^`.
+fn is_named(name: &str, filter: &str) -> bool {
+    match filter.strip_prefix('^') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name.contains(filter),
+    }
 }
 
 fn environment(options: &Options, scratch: &Scratch) -> Environment {
@@ -316,4 +324,24 @@ pub fn flaky(name: &str, times: usize, noise: bool) -> Result<bool> {
     let is_well = run(&options)?;
     say(format_args!("{times} times in {}", seconds(started.elapsed())));
     Ok(is_well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_deep_runs_what_is_in_a_module_of_that_name() {
+        assert!(Tier::Gate.has("storage::damage::one") && Tier::Deep.has("storage::damage::one"));
+        assert!(!Tier::Gate.has("day::deep::one") && Tier::Deep.has("day::deep::one"));
+        assert!(Tier::Record.has("day::deep::one") && !Tier::Record.has("day::one"));
+        assert!(Tier::Gate.has("fit::a_deep_change_is_seen"), "a word of a name is no module");
+    }
+
+    #[test]
+    fn a_filter_is_a_part_of_a_name_or_its_beginning() {
+        assert!(is_named("updater::differential::deep::one", "differential"));
+        assert!(!is_named("updater::differential::deep::one", "^differential"));
+        assert!(is_named("differential::deep::one", "^differential"));
+    }
 }
