@@ -1,5 +1,7 @@
 //! Reads queries of boards: Grafana's own variables get values first, and then the parser takes them apart.
 
+use std::{cell::RefCell, collections::HashMap};
+
 use promql_parser::{
     label::{MatchOp, Matcher},
     parser::{self, Expr, VectorSelector},
@@ -29,8 +31,20 @@ pub struct Asked {
     pub function: Option<&'static str>,
 }
 
-/// Takes a query apart.
+/// Takes a query apart. A test asks for each of them many times, and the parser is slow without optimization.
 pub fn parse(text: &str) -> Result<Expr, String> {
+    thread_local! {
+        static PARSED: RefCell<HashMap<String, Result<Expr, String>>> = RefCell::default();
+    }
+    if let Some(known) = PARSED.with_borrow(|parsed| parsed.get(text).cloned()) {
+        return known;
+    }
+    let read = read(text);
+    PARSED.with_borrow_mut(|parsed| parsed.insert(text.to_owned(), read.clone()));
+    read
+}
+
+fn read(text: &str) -> Result<Expr, String> {
     let filled = OWN.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
     parser::parse(&filled)
 }

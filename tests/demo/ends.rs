@@ -125,13 +125,20 @@ fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
     assert!(said.contains("7 records") && said.contains("empty"), "{said}");
 }
 
+/// Days of a run that is interrupted: its history appears after the first of its two lives, and the second has to last
+/// until the signal arrives.
+#[cfg(unix)]
+fn long() -> &'static str {
+    tier::cases("45", "90")
+}
+
 #[tokio::test]
 #[cfg(unix)]
 async fn two_demos_do_not_share_a_store() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
     let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
-    let mut first = plimsoll(&kept("90"))
+    let mut first = plimsoll(&kept(long()))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -167,7 +174,7 @@ fn nothing_is_left_on_disk_after_a_run() {
 async fn nothing_is_left_on_disk_after_an_interrupt() {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut child = plimsoll(&["demo", "--days", "90"])
+        let mut child = plimsoll(&["demo", "--days", long()])
             .env("TMPDIR", directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

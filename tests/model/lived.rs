@@ -42,7 +42,8 @@ pub const MANNERS: [Manner; 13] = [
 /// last of them with seeds of this run.
 pub fn story_seeds() -> Vec<Range<u64>> {
     let drawn = 7 + 3 * (noise::seed(0) % 1_000_000);
-    tier::cases(vec![1..2], vec![1..4, 4..7, drawn..drawn + 3])
+    let one = std::iter::once(1..2).collect();
+    tier::cases(one, vec![1..4, 4..7, drawn..drawn + 3])
 }
 
 /// How the bootstrap asks.
@@ -232,7 +233,7 @@ impl Figures {
         let enough = pods > 100 * seeds && runs > pods + 30 * seeds && kills > 6 * seeds;
         assert!(enough, "{:?}", self.events);
         let equal = self.cpu[0] + self.memory[0];
-        assert!(equal * 10 >= numbers * 9, "{what}: {self:?}");
+        assert!(numbers - equal <= numbers.div_ceil(10), "{what}: {self:?}");
         assert!(self.farthest <= 1, "{what}: {self:?}");
         assert!(self.confidence <= 0.02, "{what}: {self:?}");
     }

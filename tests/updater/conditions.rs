@@ -166,21 +166,14 @@ impl Gate {
     }
 }
 
-#[tokio::test]
-async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none_is_lost() {
-    let least = tier::cases(120, 5_000);
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
-    bed.nodes().add("node", "16", "64Gi").await;
-    let usage = Usage::serve(&bed).await;
-    let namespace = bed.namespace("web").await;
+/// A workload whose pods need more, with a condition of others. Every other minute it is a window that holds updates back,
+/// and else the budget of the updater.
+async fn held_back(bed: &Bed, namespace: &str) -> Api<VerticalPodAutoscaler> {
     let yaml = objects::deployment("web", 2, "10m", "16Mi");
-    objects::create::<Deployment>(bed.client(), &namespace, &yaml).await;
-    bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
-    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.7, memory: 900 << 20 });
-    stage::vpa(&bed, &namespace, "web", "Recreate", "1").await;
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
-    // Every other minute it is the window that holds updates back, and else the budget.
+    objects::create::<Deployment>(bed.client(), namespace, &yaml).await;
+    bed.nodes().pods(namespace, "web-", 2, "are ready", is_ready).await;
+    stage::vpa(bed, namespace, "web", "Recreate", "1").await;
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let foreign = json!([{"type": "Foreign", "status": "True", "reason": "Test"}]);
     let foreign = json!({"status": {"conditions": foreign}});
     let parameters = PatchParams::default();
@@ -189,6 +182,19 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
         "plimsoll.dev/change-window": "*/2 * * * * for 1m",
     }}});
     vpas.patch("web", &parameters, &Patch::Merge(&window)).await.expect("an annotation");
+    vpas
+}
+
+#[tokio::test]
+async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none_is_lost() {
+    let least = tier::cases(120, 5_000);
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    defined(&bed).await;
+    bed.nodes().add("node", "16", "64Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    let vpas = held_back(&bed, &namespace).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.7, memory: 900 << 20 });
     let follower = Follower::follow(bed.client(), &namespace);
 
     let now = wall_now();
