@@ -15,11 +15,14 @@ use twox_hash::XxHash3_64;
 
 use super::record::Record;
 use super::script::Day;
+use crate::boards::families::{documented, family_of};
 
 /// What happens on the day: another script makes another recording necessary.
 const SCRIPT: &str = include_str!("script.rs");
 /// What boards and rules ask for is recorded, and nothing else: durations differ in every run, and are most of a page.
 const ASKING: [&str; 2] = ["grafana", "deploy/monitoring"];
+
+const AGAIN: &str = "run `cargo xtask record day` and look at what has changed";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Recording {
@@ -28,7 +31,6 @@ struct Recording {
     from: Timestamp,
     step_seconds: i64,
     scrapes: usize,
-    /// Seconds after the first scrape.
     moments: Moments,
     series: BTreeMap<String, Vec<Change>>,
 }
@@ -96,7 +98,6 @@ pub fn write(day: &Day) {
 
 /// The day as it was recorded. Fails with one line where there is no recording of this script.
 pub fn read() -> Day {
-    const AGAIN: &str = "run `cargo xtask record day` and look at what has changed";
     let file = File::open(path()).unwrap_or_else(|error| panic!("no recording: {error}: {AGAIN}"));
     let recording: Recording = serde_json::from_reader(GzDecoder::new(BufReader::new(file)))
         .unwrap_or_else(|error| panic!("the recording of the day is damaged: {error}: {AGAIN}"));
@@ -165,4 +166,20 @@ fn what_is_recorded_reads_back_with_its_gaps_and_to_the_last_bit() {
     assert_eq!(starts, [(1, true), (3, false), (5, true), (6, true), (7, false)]);
     assert_eq!(values(&recorded, 9), lived);
     assert!(changes(&BTreeMap::new(), 9).is_empty());
+}
+
+/// Families that depend on an event may be missing from a day; those that are always exported may not.
+#[test]
+fn every_family_that_is_always_exported_and_that_boards_or_rules_ask_for_is_in_the_recording() {
+    let known = documented();
+    let day = read();
+    let recorded: BTreeSet<&str> =
+        day.record.all().filter_map(|(series, _)| family_of(family(series), &known)).collect();
+    let missing: Vec<&str> = known
+        .iter()
+        .filter(|(name, family)| family.absent.is_empty() && is_asked_for(name))
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !recorded.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "not recorded: {}: {AGAIN}", missing.join(", "));
 }
