@@ -51,8 +51,10 @@ fn printed(help: &str) -> BTreeMap<String, String> {
         let flag = rest.strip_prefix("-v, --").or_else(|| rest.strip_prefix("--"))?;
         let name = flag.split_whitespace().next()?;
         // The last one: some texts have a default of their own before it.
-        let default = flag.rsplit_once("(default ").and_then(|(_, rest)| rest.strip_suffix(')'));
-        Some((name.to_owned(), default.unwrap_or_default().to_owned()))
+        // Some texts write it with a colon.
+        let default = flag.rsplit_once("(default").and_then(|(_, rest)| rest.strip_suffix(')'));
+        let default = default.unwrap_or_default().trim_start_matches(':').trim_start();
+        Some((name.to_owned(), default.to_owned()))
     });
     lines.collect()
 }
