@@ -103,7 +103,8 @@ fn every_flag_that_upstreams_programs_print_exists_with_its_default() {
 fn a_flag_or_a_default_that_ours_has_not_is_a_difference() {
     let (role, help) = HELPS[0];
     let help = help.read();
-    let altered = help.replace("(default 0.9)", "(default 0.91)") + "\n      --another string   more";
+    let altered =
+        help.replace("(default 0.9)", "(default 0.91)") + "\n      --another string   more";
     let found = differences(role, &altered);
     assert!(found.contains(&"--another is missing".to_owned()), "{found:?}");
     assert_eq!(found.iter().filter(|line| line.ends_with("is not 0.91")).count(), 2, "{found:?}");

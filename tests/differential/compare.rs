@@ -116,18 +116,14 @@ async fn status_twins(client: &Client) -> BTreeMap<String, [Fields; 2]> {
         let status = &object["status"];
         let generation = &object["metadata"]["generation"];
         if status["observedGeneration"] != *generation {
-            fields.insert(
-                "observedGeneration".to_owned(),
-                status["observedGeneration"].to_string(),
-            );
+            fields
+                .insert("observedGeneration".to_owned(), status["observedGeneration"].to_string());
         }
         if status["recommendation"].is_object() {
             fields.insert("recommendation".to_owned(), "present".to_owned());
         }
-        for container in status["recommendation"]["containerRecommendations"]
-            .as_array()
-            .into_iter()
-            .flatten()
+        for container in
+            status["recommendation"]["containerRecommendations"].as_array().into_iter().flatten()
         {
             let name = container["containerName"].as_str().unwrap_or_default();
             for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {

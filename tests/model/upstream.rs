@@ -290,11 +290,9 @@ fn a_recorded_number_that_is_another_one_is_a_difference() {
     let recording: Recording = golden.read();
     let [life, ..] = &without[..] else { panic!("no lives") };
     let recorded = &recording.without_restarts[0];
-    for (field, other) in [
-        ("cpu", json!([1, 2, 3])),
-        ("memory", json!([1, 2, 3])),
-        ("accepted", json!([true])),
-    ] {
+    for (field, other) in
+        [("cpu", json!([1, 2, 3])), ("memory", json!([1, 2, 3])), ("accepted", json!([true]))]
+    {
         let mut answer: serde_json::Value = serde_json::from_str(&recorded.answer).expect("JSON");
         answer[field] = other;
         let (checkpoint, answer) = (recorded.checkpoint.clone(), answer.to_string());

@@ -114,7 +114,8 @@ impl Ours {
             "--shutdown-delay=0".to_owned(),
             "--compat=upstream".to_owned(),
         ];
-        let all: Vec<&str> = needed.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let all: Vec<&str> =
+            needed.iter().map(String::as_str).chain(flags.iter().copied()).collect();
         let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
         "127.0.0.1".clone_into(&mut config.listen.host);
         let running =

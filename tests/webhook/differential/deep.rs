@@ -39,7 +39,9 @@ async fn upstreams_webhook_answers_what_was_recorded() {
     if golden::is_recording() {
         return recording.write(&played);
     }
-    for (play, (recorded, found)) in PLAYS.iter().zip(recording.read::<Vec<Played>>().iter().zip(&played)) {
+    for (play, (recorded, found)) in
+        PLAYS.iter().zip(recording.read::<Vec<Played>>().iter().zip(&played))
+    {
         let seed = play.seed;
         differing(seed, &recorded.objects, &found.objects);
         for (index, (recorded, found)) in recorded.answers.iter().zip(&found.answers).enumerate() {

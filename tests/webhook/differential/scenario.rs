@@ -71,9 +71,10 @@ impl Scenario {
     /// All that is written and asked, as text.
     pub fn inputs(&self) -> Vec<String> {
         let written = self.surroundings().chain(self.vpas()).chain(self.recommendations());
-        let pods = self.subjects.iter().flat_map(|subject| {
-            (0..PODS_OF_EACH).map(|number| subject.pod(number).to_string())
-        });
+        let pods = self
+            .subjects
+            .iter()
+            .flat_map(|subject| (0..PODS_OF_EACH).map(|number| subject.pod(number).to_string()));
         written.map(|write| format!("{write:?}")).chain(pods).collect()
     }
 
