@@ -62,12 +62,13 @@ fn names(page: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Lines of upstream's page that are others on ours, and families of ours that upstream's page has not.
-fn differences(told: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+fn differences(expected: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let ours = Exposition::parse(&scrape(registry()));
-    let missing = ours.names().filter(|name| is_wanted(name) && !names(told).any(|it| it == *name));
+    let missing =
+        ours.names().filter(|name| is_wanted(name) && !names(expected).any(|it| it == *name));
     let mut found: Vec<_> = missing.map(|name| format!("upstream has no {name}")).collect();
-    let page = page(&ours, names(told));
-    let (mut theirs, mut of_ours) = (told.lines(), page.lines());
+    let page = page(&ours, names(expected));
+    let (mut theirs, mut of_ours) = (expected.lines(), page.lines());
     loop {
         match (theirs.next(), of_ours.next()) {
             (None, None) => return found,
@@ -77,12 +78,12 @@ fn differences(told: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     }
 }
 
-fn admission_differences(told: &str) -> Vec<String> {
-    differences(told, |name| name.starts_with(ADMISSION))
+fn admission_differences(expected: &str) -> Vec<String> {
+    differences(expected, |name| name.starts_with(ADMISSION))
 }
 
-fn recommender_differences(told: &str) -> Vec<String> {
-    differences(told, is_of_recommender)
+fn recommender_differences(expected: &str) -> Vec<String> {
+    differences(expected, is_of_recommender)
 }
 
 #[test]
@@ -92,19 +93,19 @@ fn every_family_of_upstreams_admission_controller_has_our_twin() {
 
 #[test]
 fn every_family_of_upstreams_recommender_has_our_twin() {
-    let told = OF_RECOMMENDER.read();
-    assert_eq!(recommender_differences(&told), Vec::<String>::new());
-    assert_eq!(told.lines().filter(|line| line.starts_with(' ')).count(), 144);
+    let expected = OF_RECOMMENDER.read();
+    assert_eq!(recommender_differences(&expected), Vec::<String>::new());
+    assert_eq!(expected.lines().filter(|line| line.starts_with(' ')).count(), 144);
 }
 
 #[test]
 fn a_bucket_or_a_series_that_ours_has_not_is_a_difference() {
-    let told = OF_RECOMMENDER.read();
-    let bucket = told.replacen(",+Inf", ",7,+Inf", 1);
+    let expected = OF_RECOMMENDER.read();
+    let bucket = expected.replacen(",+Inf", ",7,+Inf", 1);
     assert_eq!(recommender_differences(&bucket).len(), 1, "{bucket}");
-    let series = told.replacen("  ", "  other=\"label\",", 1);
+    let series = expected.replacen("  ", "  other=\"label\",", 1);
     assert_eq!(recommender_differences(&series).len(), 1, "{series}");
-    let without = told.lines().skip_while(|line| !line.starts_with(COUNTS)).skip(1);
+    let without = expected.lines().skip_while(|line| !line.starts_with(COUNTS)).skip(1);
     let without: String = without.map(|line| format!("{line}\n")).collect();
     assert!(
         recommender_differences(&without).contains(&format!("upstream has no {COUNTS}")),

@@ -52,9 +52,9 @@ async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
     let address = format!("http://127.0.0.1:{port}/metrics");
     let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
     let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
-    let told = page(&theirs, theirs.names().filter(|name| name.starts_with(ADMISSION)));
-    assert_eq!(admission_differences(&told), Vec::<String>::new());
-    OF_ADMISSION.keep(&told);
+    let shown = page(&theirs, theirs.names().filter(|name| name.starts_with(ADMISSION)));
+    assert_eq!(admission_differences(&shown), Vec::<String>::new());
+    OF_ADMISSION.keep(&shown);
 }
 
 #[tokio::test]
@@ -97,9 +97,9 @@ async fn upstreams_recommender_has_the_families_that_were_recorded() {
     };
 
     let is_left_out = |name: &str| LEFT_OUT.iter().any(|out| name.starts_with(out));
-    let told = page(&theirs, theirs.names().filter(|name| !is_left_out(name)));
-    assert_eq!(recommender_differences(&told), Vec::<String>::new());
-    OF_RECOMMENDER.keep(&told);
+    let shown = page(&theirs, theirs.names().filter(|name| !is_left_out(name)));
+    assert_eq!(recommender_differences(&shown), Vec::<String>::new());
+    OF_RECOMMENDER.keep(&shown);
 }
 
 async fn create_vpa(bed: &Bed, namespace: &str) {
