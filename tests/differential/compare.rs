@@ -32,7 +32,7 @@ pub struct Difference {
 }
 
 /// What one object says, by the names of its fields.
-type Fields = BTreeMap<String, String>;
+pub type Fields = BTreeMap<String, String>;
 
 /// What a comparison came to.
 #[derive(Debug, Default)]
@@ -98,45 +98,52 @@ impl Comparison {
 
 /// The statuses of all twins, as they are now.
 pub async fn statuses(client: &Client) -> Comparison {
-    Comparison::of(
-        twins(client, "verticalpodautoscalers", |object| {
-            let mut fields = Fields::new();
-            let status = &object["status"];
-            let generation = &object["metadata"]["generation"];
-            if status["observedGeneration"] != *generation {
-                fields.insert(
-                    "observedGeneration".to_owned(),
-                    status["observedGeneration"].to_string(),
-                );
-            }
-            if status["recommendation"].is_object() {
-                fields.insert("recommendation".to_owned(), "present".to_owned());
-            }
-            for container in status["recommendation"]["containerRecommendations"]
-                .as_array()
-                .into_iter()
-                .flatten()
-            {
-                let name = container["containerName"].as_str().unwrap_or_default();
-                for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
-                    // Present and empty is something else than absent.
-                    if let Some(amounts) = container[bound].as_object() {
-                        fields.insert(format!("{name}.{bound}"), "present".to_owned());
-                        for (resource, amount) in amounts {
-                            fields.insert(format!("{name}.{bound}.{resource}"), plain(amount));
-                        }
+    Comparison::of(status_twins(client).await)
+}
+
+/// The same where the left twins are not there: what they said was recorded.
+pub async fn statuses_beside(client: &Client, left: &BTreeMap<String, Fields>) -> Comparison {
+    let mut twins = status_twins(client).await;
+    for (object, fields) in left {
+        twins.entry(object.clone()).or_default()[0].clone_from(fields);
+    }
+    Comparison::of(twins)
+}
+
+async fn status_twins(client: &Client) -> BTreeMap<String, [Fields; 2]> {
+    twins(client, "verticalpodautoscalers", |object| {
+        let mut fields = Fields::new();
+        let status = &object["status"];
+        let generation = &object["metadata"]["generation"];
+        if status["observedGeneration"] != *generation {
+            fields
+                .insert("observedGeneration".to_owned(), status["observedGeneration"].to_string());
+        }
+        if status["recommendation"].is_object() {
+            fields.insert("recommendation".to_owned(), "present".to_owned());
+        }
+        for container in
+            status["recommendation"]["containerRecommendations"].as_array().into_iter().flatten()
+        {
+            let name = container["containerName"].as_str().unwrap_or_default();
+            for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
+                // Present and empty is something else than absent.
+                if let Some(amounts) = container[bound].as_object() {
+                    fields.insert(format!("{name}.{bound}"), "present".to_owned());
+                    for (resource, amount) in amounts {
+                        fields.insert(format!("{name}.{bound}.{resource}"), plain(amount));
                     }
                 }
             }
-            for condition in status["conditions"].as_array().into_iter().flatten() {
-                let text = ["status", "reason", "message"].map(|field| plain(&condition[field]));
-                fields.insert(format!("condition.{}", plain(&condition["type"])), text.join(" | "));
-            }
-            let name = plain(&object["metadata"]["name"]);
-            Some((name, String::new(), fields))
-        })
-        .await,
-    )
+        }
+        for condition in status["conditions"].as_array().into_iter().flatten() {
+            let text = ["status", "reason", "message"].map(|field| plain(&condition[field]));
+            fields.insert(format!("condition.{}", plain(&condition["type"])), text.join(" | "));
+        }
+        let name = plain(&object["metadata"]["name"]);
+        Some((name, String::new(), fields))
+    })
+    .await
 }
 
 /// The checkpoints of all twins, as they are now.

@@ -1,12 +1,11 @@
 //! Our model beside upstream's own code, on the same random lives: every number, every sample taken or
 //! refused, and the checkpoint that follows must be the same.
+//!
+//! The gate compares with what upstream's code answered when it was recorded; deep asks it about many more lives.
 
-use std::{
-    fmt::Write as _,
-    io::Write as _,
-    process::{Command, Stdio},
-    time::Duration,
-};
+mod deep;
+
+use std::{ops::Range, time::Duration};
 
 use plimsoll::{
     compat::Compat,
@@ -17,12 +16,40 @@ use plimsoll_storage::{
     Time,
     checkpoint::{self, HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::{START, Subject, close, encoded_weights, mix::Noise};
-use crate::support::not_run::not_run;
+use super::{START, Subject, encoded_weights, mix::Noise};
+use crate::support::golden::Golden;
 
-const CASES: u64 = 400;
+/// The lives that are recorded, without and with restarts.
+const RECORDED: Range<u64> = 0..60;
+
+/// What upstream answered about the recorded lives.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Recording {
+    without_restarts: Vec<Recorded>,
+    with_restarts: Vec<Recorded>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Recorded {
+    /// Written by ours, and what upstream's code went on from.
+    checkpoint: Option<String>,
+    /// As upstream's code printed it, so that no digit is lost.
+    answer: String,
+}
+
+/// A life as ours lived it.
+struct Life {
+    case: u64,
+    subject: Subject,
+    accepted: Vec<bool>,
+    end: Time,
+    /// What happens, a line of JSON each, as upstream's code reads it; at a restart without the checkpoint.
+    events: Vec<String>,
+    checkpoint: Option<String>,
+}
 
 #[derive(Deserialize)]
 struct Numbers {
@@ -31,6 +58,9 @@ struct Numbers {
     memory: [i64; 3],
     checkpoint: VerticalPodAutoscalerCheckpointStatus,
 }
+
+/// Stands for a restart among the events.
+const RETURN: &str = r#"{"do":"return"}"#;
 
 /// What happens to a container.
 #[derive(Clone, Copy, Debug)]
@@ -129,18 +159,47 @@ fn take(subject: &mut Subject, event: &Event, rules: &Rules) -> bool {
     }
 }
 
-fn compare(theirs: &HistogramCheckpoint, ours: &plimsoll_storage::Weights, case: u64) {
-    let ours_encoded = checkpoint::encode(ours).expect("standard buckets");
+/// What differs between two values that have to be the same.
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{what}: ours {ours:?}, upstream {theirs:?}")) }
+}
+
+fn compare_histograms(
+    what: &str,
+    ours: &plimsoll_storage::Weights,
+    theirs: &HistogramCheckpoint,
+) -> Result<(), String> {
+    let encoded = checkpoint::encode(ours).expect("standard buckets");
     let (mut theirs_buckets, mut ours_buckets) =
-        (theirs.bucket_weights.clone(), ours_encoded.bucket_weights.clone());
+        (theirs.bucket_weights.clone(), encoded.bucket_weights);
     theirs_buckets.retain(|_, weight| weight.as_u64() != Some(0));
     ours_buckets.retain(|_, weight| weight.as_u64() != Some(0));
-    assert_eq!(theirs_buckets, ours_buckets, "case {case}: {:?}", encoded_weights(ours));
-    close(ours.total, theirs.total_weight);
+    same(what, &ours_buckets, &theirs_buckets)
+        .map_err(|why| format!("{why}\n{:?}", encoded_weights(ours)))?;
+    let (total, expected) = (ours.total, theirs.total_weight);
+    if (total - expected).abs() > 1e-9 * expected.abs().max(1.0) {
+        return Err(format!("{what}: the total is {total}, upstream's {expected}"));
+    }
     if !ours.buckets.is_empty() {
         let reference = theirs.reference_timestamp.as_ref().map(|time| Time::from(time.0));
-        assert_eq!(ours.reference, reference, "case {case}");
+        same(what, &ours.reference, &reference)?;
     }
+    Ok(())
+}
+
+/// What differs between a life as ours lived it and upstream's answer about it.
+fn compare(life: &Life, answer: &str) -> Result<(), String> {
+    let Life { subject, end, .. } = life;
+    let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
+    same("samples taken", &life.accepted, &theirs.accepted)?;
+    same("CPU", &subject.cpu_numbers(*end), &theirs.cpu)?;
+    same("memory", &subject.memory_numbers(*end), &theirs.memory)?;
+    let history = subject.history.get("app").expect("is known");
+    let snapshot = history.to_snapshot(*end, &subject.rules());
+    compare_histograms("CPU histogram", &snapshot.cpu, &theirs.checkpoint.cpu_histogram)?;
+    compare_histograms("memory histogram", &snapshot.memory, &theirs.checkpoint.memory_histogram)?;
+    let count = u64::try_from(theirs.checkpoint.total_samples_count).expect("is a count");
+    same("samples", &snapshot.cpu_seen.count, &count)
 }
 
 /// Ends a process of ours and starts it anew: nothing is left but what a checkpoint says, which is answered as JSON.
@@ -157,79 +216,88 @@ fn restart(subject: &mut Subject, now: Time) -> String {
     serde_json::to_string(&status).expect("is plain data")
 }
 
-/// A life as ours lives it: which samples it took, and what is left in the end. Writes down for upstream's what happened.
-fn live(case: u64, restarts: bool, lines: &mut String) -> (Subject, Vec<bool>, Time) {
+/// A life as ours lives it: which samples it took, and what is left in the end.
+fn live(case: u64, restarts: bool) -> Life {
     let mut subject = Subject::new(Compat::Upstream);
     let (settings, config) = flags(case);
     subject.settings = settings;
     let rules = subject.rules();
     let events = life(case);
     let half = events.len() / 2;
-    let mut accepted = Vec::new();
+    let (mut accepted, mut lines, mut written) = (Vec::new(), Vec::new(), None);
     let mut now = START;
     for (index, event) in events.iter().enumerate() {
         now = now.max(event.at);
         // Nothing is kept of a container without a CPU sample, or one that was last seen long ago.
         let known = subject.history.get("app").filter(|app| !app.is_expired(now, &rules));
         if restarts && index == half && known.is_some_and(|app| app.cpu_seen().count > 0) {
-            let found = restart(&mut subject, now);
-            writeln!(lines, r#"{{"do":"return","checkpoint":{found}}}"#).expect("fits");
+            written = Some(restart(&mut subject, now));
+            lines.push(RETURN.to_owned());
         }
         let Event { kind, pod, at, amount } = event;
         let (what, at) = (format!("{kind:?}").to_lowercase(), at.as_nanos());
-        writeln!(lines, r#"{{"do":"{what}","pod":"{pod}","at":{at},"amount":{amount}}}"#)
-            .expect("fits");
+        lines.push(format!(r#"{{"do":"{what}","pod":"{pod}","at":{at},"amount":{amount}}}"#));
         accepted.push(take(&mut subject, event, &rules));
     }
-    writeln!(lines, r#"{{"do":"end","config":{config}}}"#).expect("fits");
-    (subject, accepted, events.last().expect("has events").at)
+    lines.push(format!(r#"{{"do":"end","config":{config}}}"#));
+    let end = events.last().expect("has events").at;
+    Life { case, subject, accepted, end, events: lines, checkpoint: written }
 }
 
-fn compare_lives(restarts: bool) {
-    let program = match xtask::parts::autoscaler_model() {
-        Ok(program) => program,
-        Err(reason) => return not_run(format!("{reason:#}")),
-    };
-    let mut lines = String::new();
-    let ours: Vec<_> = (0..CASES).map(|case| live(case, restarts, &mut lines)).collect();
-    let returned = lines.matches(r#""do":"return""#).count();
-    assert!(if restarts { returned > 300 } else { returned == 0 }, "{returned} restarts");
-    let mut child = Command::new(program)
-        .arg("replay")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("upstream's model starts");
-    let mut input = child.stdin.take().expect("has an input");
-    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = child.wait_with_output().expect("upstream's model ends");
-    writer.join().expect("writes").expect("everything is read");
-    assert!(output.status.success(), "{}", output.status);
+/// These lives. Nearly all are restarted if they are to be.
+fn lives(cases: Range<u64>, restarts: bool) -> Vec<Life> {
+    let count = cases.end - cases.start;
+    let lives: Vec<_> = cases.map(|case| live(case, restarts)).collect();
+    let restarted = lives.iter().filter(|life| life.checkpoint.is_some()).count() as u64;
+    let is_enough = if restarts { restarted * 4 > count * 3 } else { restarted == 0 };
+    assert!(is_enough, "{restarted} of {count} lives were restarted");
+    lives
+}
 
-    let answers = String::from_utf8(output.stdout).expect("is text");
-    let mut compared = 0;
-    for ((case, answer), (subject, accepted, now)) in (0..CASES).zip(answers.lines()).zip(ours) {
-        let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
-        assert_eq!(accepted, theirs.accepted, "case {case}");
-        assert_eq!(subject.cpu_numbers(now), theirs.cpu, "case {case}");
-        assert_eq!(subject.memory_numbers(now), theirs.memory, "case {case}");
-        let history = subject.history.get("app").expect("is known");
-        let snapshot = history.to_snapshot(now, &subject.rules());
-        compare(&theirs.checkpoint.cpu_histogram, &snapshot.cpu, case);
-        compare(&theirs.checkpoint.memory_histogram, &snapshot.memory, case);
-        let count = u64::try_from(theirs.checkpoint.total_samples_count).expect("is a count");
-        assert_eq!(snapshot.cpu_seen.count, count, "case {case}");
-        compared += 1;
+/// The lives that are recorded, and the recording of them.
+fn recorded() -> ([Vec<Life>; 2], Golden) {
+    let both = [false, true].map(|restarts| lives(RECORDED, restarts));
+    let inputs = both.each_ref().map(|lives| {
+        let events = lives.iter().map(|life| &life.events);
+        events.collect::<Vec<_>>()
+    });
+    let golden = Golden::new("model", 0, &inputs);
+    (both, golden)
+}
+
+/// Compares lives with what was recorded about them.
+fn replay(lives: &[Life], recorded: &[Recorded]) -> Result<(), String> {
+    same("lives", &lives.len(), &recorded.len())?;
+    for (life, Recorded { checkpoint, answer }) in lives.iter().zip(recorded) {
+        same("the checkpoint before the restart", &life.checkpoint, checkpoint)
+            .and_then(|()| compare(life, answer))
+            .map_err(|why| format!("case {}: {why}", life.case))?;
     }
-    assert_eq!(compared, CASES);
+    Ok(())
 }
 
 #[test]
-fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
-    compare_lives(false);
+fn random_lives_end_in_the_numbers_that_were_recorded_of_upstreams_own_code() {
+    let ([without, with], golden) = recorded();
+    let recording: Recording = golden.read();
+    assert_eq!(replay(&without, &recording.without_restarts), Ok(()));
+    assert_eq!(replay(&with, &recording.with_restarts), Ok(()));
 }
 
 #[test]
-fn lives_go_on_after_a_restart_as_with_upstreams_own_code() {
-    compare_lives(true);
+fn a_recorded_number_that_is_another_one_is_a_difference() {
+    let ([without, _], golden) = recorded();
+    let recording: Recording = golden.read();
+    let [life, ..] = &without[..] else { panic!("no lives") };
+    let recorded = &recording.without_restarts[0];
+    for (field, other) in
+        [("cpu", json!([1, 2, 3])), ("memory", json!([1, 2, 3])), ("accepted", json!([true]))]
+    {
+        let mut answer: serde_json::Value = serde_json::from_str(&recorded.answer).expect("JSON");
+        answer[field] = other;
+        let (checkpoint, answer) = (recorded.checkpoint.clone(), answer.to_string());
+        let altered = Recorded { checkpoint, answer };
+        let found = replay(std::slice::from_ref(life), &[altered]);
+        assert!(found.as_ref().is_err_and(|why| why.contains("upstream [")), "{field}: {found:?}");
+    }
 }

@@ -29,6 +29,15 @@ pub struct Golden {
     header: Header,
 }
 
+/// A recording that people can read: `tests/golden/upstream-1.8.1/NAME`, of what needs no inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Its path below the folder.
+    pub name: &'static str,
+    /// The part of `cargo xtask record` that writes it.
+    pub part: &'static str,
+}
+
 /// What a recording was made from.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Header {
@@ -48,6 +57,14 @@ struct Written<'a, T> {
 struct Read {
     header: Header,
     recorded: serde_json::Value,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/upstream-{UPSTREAM}"))
+}
+
+fn again(part: &str) -> String {
+    format!("run `cargo xtask record {part}` and review the difference")
 }
 
 /// Whether live tests are to write recordings.
@@ -71,8 +88,7 @@ impl Golden {
     }
 
     fn path(&self) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("tests/golden/upstream-{UPSTREAM}/{}.json.gz", self.name))
+        folder().join(format!("{}.json.gz", self.name))
     }
 
     /// Writes what upstream did.
@@ -88,19 +104,60 @@ impl Golden {
 
     /// What upstream did. Fails with one line if there is no recording, or one of other inputs.
     pub fn read<T: DeserializeOwned>(&self) -> T {
-        let (name, path) = (self.name, self.path());
-        let again = format!("run `cargo xtask record {name}` and review the difference");
-        let file = File::open(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}: {again}", path.display()));
-        let read: Read = serde_json::from_reader(GzDecoder::new(BufReader::new(file)))
-            .unwrap_or_else(|error| panic!("{}: {error}: {again}", path.display()));
-        assert!(
-            read.header == self.header,
-            "the recording {name} was made from other inputs ({:?}, now {:?}): {again}",
-            read.header,
-            self.header
-        );
-        serde_json::from_value(read.recorded)
-            .unwrap_or_else(|error| panic!("{}: {error}: {again}", path.display()))
+        self.try_read().unwrap_or_else(|why| panic!("{why}: {}", again(self.name)))
     }
+
+    fn try_read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        let path = self.path();
+        let unreadable = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let file = File::open(&path).map_err(|error| unreadable(&error))?;
+        let read: Read = serde_json::from_reader(GzDecoder::new(BufReader::new(file)))
+            .map_err(|error| unreadable(&error))?;
+        if read.header != self.header {
+            return Err(format!(
+                "the recording {} was made from other inputs ({:?}, now {:?})",
+                self.name, read.header, self.header
+            ));
+        }
+        serde_json::from_value(read.recorded).map_err(|error| unreadable(&error))
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// What upstream said. Fails with one line if it was not recorded.
+    pub fn read(self) -> String {
+        let path = folder().join(self.name);
+        fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}: {}", path.display(), again(self.part)))
+    }
+
+    /// Writes what upstream says, or else fails if that is not what was recorded.
+    pub fn keep(self, said: &str) {
+        if !is_recording() {
+            assert_eq!(said, self.read(), "{} is another: {}", self.name, again(self.part));
+            return;
+        }
+        let path = folder().join(self.name);
+        fs::create_dir_all(path.parent().expect("it has a folder")).expect("a folder");
+        fs::write(path, said).expect("the recording is writable");
+    }
+}
+
+#[test]
+fn a_recording_is_read_only_for_the_inputs_that_it_was_made_from() {
+    // Recorded of other inputs: here it is only the header that counts.
+    let other = |seed, inputs: &[&str]| {
+        let golden = Golden::new("model", seed, &inputs);
+        golden.try_read::<serde_json::Value>().expect_err("other inputs")
+    };
+    for why in [other(0, &["another"]), other(1, &[])] {
+        assert!(why.starts_with("the recording model was made from other inputs ("), "{why}");
+        assert!(!why.contains('\n'), "{why}");
+    }
+    let nameless = Golden::new("no such recording", 0, &0);
+    let why = nameless.try_read::<serde_json::Value>().expect_err("there is none");
+    assert!(why.contains("no such recording.json.gz: "), "{why}");
+    assert_eq!(again("model"), "run `cargo xtask record model` and review the difference");
 }

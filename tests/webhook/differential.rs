@@ -1,31 +1,61 @@
-//! The differential of the webhooks: upstream's admission controller and ours on one control plane, asked about the same
-//! pods. Whatever they answer differently outside of a list fails.
+//! The differential of the webhooks: upstream's admission controller and ours are asked about the same pods. Whatever they
+//! answer differently outside of a list fails.
 //!
-//! `PLIMSOLL_SEED=n` replays a run, `PLIMSOLL_PEER=upstream` puts a second process of upstream's in the place of ours:
-//! what then differs is the fault of this test.
+//! The gate asks ours, on the objects that a real API server had when upstream's answers were recorded. Deep asks both on
+//! one control plane, about other pods, and about those of the recording: `PLIMSOLL_SEED=n` replays a run, and
+//! `PLIMSOLL_PEER=upstream` puts a second process of upstream's in the place of ours: what then differs is the fault of this
+//! test.
 
 mod compare;
+mod deep;
+mod recorded;
 mod scenario;
 
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
 use kube::{Client, Config};
+use plimsoll::{
+    cli::admission_config,
+    clock::Clock,
+    run::admission::{self, Running},
+};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::compare::Answer;
+use self::compare::{Answer, Tally};
+use self::recorded::Cluster;
 use self::scenario::Scenario;
-use crate::support::not_run::not_run;
-use crate::support::ours::Ours;
-use crate::support::upstream::Upstream;
-use crate::support::{Bed, fleet, noise, wait};
+use crate::support::golden::Golden;
+use crate::support::keys::Authority;
+use crate::support::ports::Port;
+use crate::support::wait;
 
-const NAMESPACES: usize = 12;
 const WORKLOADS: usize = 320;
 const PODS_OF_EACH: u64 = 3;
-/// Until both have read everything.
-const PATIENCE: Duration = Duration::from_mins(2);
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// The flags and seeds that are recorded.
+const PLAYS: [Play; 3] = [
+    Play { seed: 6, flags: &[BOOSTS] },
+    Play { seed: 66, flags: &[BOOSTS, "--max-allowed-cpu-boost=1500m"] },
+    Play { seed: 67, flags: &[] },
+];
+const BOOSTS: &str = "--feature-gates=CPUStartupBoost=true";
+
+/// What is asked, and of which webhooks.
+#[derive(Clone, Copy)]
+struct Play {
+    seed: u64,
+    flags: &'static [&'static str],
+}
+
+/// What was recorded of one play.
+#[derive(Serialize, Deserialize)]
+struct Played {
+    /// What a real API server answered, by path.
+    objects: BTreeMap<String, Value>,
+    /// Upstream's answer to each question, in order.
+    answers: Vec<Answer>,
+}
 
 /// One webhook, as the API server would reach it.
 struct Webhook {
@@ -39,99 +69,119 @@ struct Question {
     review: String,
 }
 
-#[tokio::test]
-async fn upstreams_webhook_and_ours_answer_the_same_about_random_pods() {
-    play(noise::seed(6), &["--feature-gates=CPUStartupBoost=true"]).await;
+// === impl Play ===
+
+impl Play {
+    fn scenario(self) -> Scenario {
+        Scenario::draw(self.seed, WORKLOADS)
+    }
+}
+
+/// The scenarios that are recorded, and the recording of them.
+fn recorded() -> ([Scenario; 3], Golden) {
+    let scenarios = PLAYS.map(Play::scenario);
+    let inputs = scenarios.each_ref().map(Scenario::inputs);
+    let golden = Golden::new("webhook", PLAYS[0].seed, &inputs);
+    (scenarios, golden)
+}
+
+/// Our admission controller in this process, on an API server that answers as it was recorded.
+struct Ours {
+    running: Running,
+    webhook: Webhook,
+    _files: tempfile::TempDir,
+    _port: Port,
+}
+
+impl Ours {
+    async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
+        let files = tempfile::tempdir().expect("a folder");
+        let authority = Authority::new("ours");
+        let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
+        let write = |name: &str, text: &str| {
+            let path = files.path().join(name);
+            std::fs::write(&path, text).expect("the folder is writable");
+            path.display().to_string()
+        };
+        let port = Port::claim();
+        let needed = [
+            "--address=127.0.0.1:0".to_owned(),
+            format!("--port={port}"),
+            format!("--client-ca-file={}", write("ca.crt", &authority.certificate())),
+            format!("--tls-cert-file={}", write("tls.crt", &identity.certificate)),
+            format!("--tls-private-key={}", write("tls.key", &identity.key)),
+            "--register-webhook=false".to_owned(),
+            "--shutdown-delay=0".to_owned(),
+            "--compat=upstream".to_owned(),
+        ];
+        let all: Vec<&str> =
+            needed.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
+        "127.0.0.1".clone_into(&mut config.listen.host);
+        let running =
+            admission::start(config, cluster.client(), Clock::wall()).await.expect("starts");
+        wait::until_ok("ours has read everything", || async {
+            running.ready().map_err(|missing| missing.join("; "))
+        })
+        .await;
+        let webhook = Webhook::at("ours", port.number(), &authority.certificate());
+        Self { running, webhook, _files: files, _port: port }
+    }
 }
 
 #[tokio::test]
-async fn upstreams_webhook_and_ours_answer_the_same_with_a_cap_on_boosts_or_without_any() {
-    let flags = ["--feature-gates=CPUStartupBoost=true", "--max-allowed-cpu-boost=1500m"];
-    play(noise::seed(66), &flags).await;
-    play(noise::seed(67), &[]).await;
+async fn ours_answers_about_random_pods_as_upstream_did() {
+    let (scenarios, golden) = recorded();
+    let recording: Vec<Played> = golden.read();
+    assert_eq!(recording.len(), PLAYS.len());
+    for ((play, scenario), Played { objects, answers }) in
+        PLAYS.iter().zip(scenarios).zip(recording)
+    {
+        let ours = Ours::start(&Cluster::of(objects), play.flags).await;
+        let questions = Question::all(&scenario);
+        assert_eq!(questions.len(), answers.len());
+        let (mut tally, mut differences) = (Tally::default(), Vec::new());
+        for (question, theirs) in questions.iter().zip(&answers) {
+            let answer = ours.webhook.ask(question).await;
+            differences.extend(tally.compare(question, theirs, &answer));
+        }
+        assert!(
+            differences.is_empty(),
+            "seed {}, {} differ\n{}",
+            play.seed,
+            differences.len(),
+            differences[..differences.len().min(3)].join("\n")
+        );
+        tally.check();
+        alterations_are_found(&questions[0], &answers);
+        ours.running.stop().await;
+    }
 }
 
-#[expect(clippy::print_stdout, reason = "the seed replays what failed")]
-async fn play(seed: u64, flags: &[&str]) {
-    println!("{}={seed}", noise::SEED);
-    let Some(bed) = Bed::private().await else { return };
-    let Some(upstream) = Upstream::on(&bed).await else { return };
-    let is_ours = std::env::var("PLIMSOLL_PEER").as_deref() != Ok("upstream");
-    if is_ours && let Some(reason) = Ours::lacks("admission-controller") {
-        not_run(reason);
-        return;
+/// Whether each patch that was recorded would be a difference if it were another one.
+fn alterations_are_found(question: &Question, answers: &[Answer]) {
+    let mut altered = 0;
+    for answer in answers {
+        let Answer::Patch(operations) = answer else { continue };
+        let mut operations = operations.clone();
+        let Some(last) = operations.last_mut() else { continue };
+        last["value"] = "1234567".into();
+        let found = Tally::default().compare(question, &Answer::Patch(operations), answer);
+        assert!(found.is_some(), "{answer:?}");
+        altered += 1;
     }
-    let mut namespaces = Vec::new();
-    for _ in 0..NAMESPACES {
-        namespaces.push(bed.namespace("team").await);
-    }
-    fleet::end_controllers(&bed).await;
-    fleet::send(&bed.client(), [fleet::create_definition()]).await;
-    let scenario = Scenario::draw(seed, WORKLOADS, &namespaces);
-    fleet::send(&bed.client(), scenario.surroundings()).await;
-    fleet::send(&bed.client(), scenario.vpas()).await;
-    fleet::send(&bed.client(), scenario.recommendations()).await;
-
-    let first = upstream.webhook("upstream", flags);
-    let second = if is_ours {
-        let mut flags = flags.to_vec();
-        flags.push("--compat=upstream");
-        Ours::on(&bed).webhook("ours", &flags)
-    } else {
-        upstream.webhook("peer", flags)
-    };
-    let webhooks = [Webhook::at("upstream", &first), Webhook::at("peer", &second)];
-    let mut open: Vec<Question> = scenario
-        .subjects
-        .iter()
-        .flat_map(|subject| (0..PODS_OF_EACH).map(|number| Question::about(subject, number)))
-        .collect();
-    let asked = open.len();
-    let (mut patched, mut operations, mut dropped) = (0, 0, 0);
-    let begun = Instant::now();
-    let mut reported = String::new();
-    while !open.is_empty() {
-        assert!(begun.elapsed() < PATIENCE, "seed {seed}, {} differ\n{reported}", open.len());
-        reported.clear();
-        let mut left = Vec::new();
-        for question in open {
-            let [first, second] =
-                [webhooks[0].ask(&question).await, webhooks[1].ask(&question).await];
-            match (&first, &second) {
-                (Answer::Patch(patch), _) if first == second => {
-                    patched += usize::from(!patch.is_empty());
-                    operations += patch.len();
-                }
-                // A panic of upstream's (7 kinds are known): the API server would go on without an answer.
-                (Answer::Dropped, Answer::Patch(_)) => dropped += 1,
-                _ if first == second => {}
-                _ => {
-                    if left.len() < 3 {
-                        let _ = write!(
-                            reported,
-                            "{}\n  {}\n  upstream {first:?}\n  ours     {second:?}\n",
-                            question.what, question.review
-                        );
-                    }
-                    left.push(question);
-                }
-            }
-        }
-        open = left;
-        if !open.is_empty() {
-            tokio::time::sleep(BETWEEN_LOOKS).await;
-        }
-    }
-    println!(
-        "{asked} pods, {patched} with a patch, {operations} operations, {dropped} without an answer of upstream's"
-    );
-    assert!(patched > asked / 2, "{patched} of {asked} got a patch");
-    assert!(dropped < asked / 10, "{dropped} of {asked} were dropped");
+    assert!(altered > answers.len() / 3, "only {altered} answers are patches");
 }
 
 // === impl Question ===
 
 impl Question {
+    /// About so many pods of each workload.
+    fn all(scenario: &Scenario) -> Vec<Self> {
+        let each = |subject| (0..PODS_OF_EACH).map(move |number| Self::about(subject, number));
+        scenario.subjects.iter().flat_map(each).collect()
+    }
+
     fn about(subject: &scenario::Subject, number: u64) -> Self {
         let pod = subject.pod(number);
         let namespace = &subject.workload.namespace;
@@ -144,7 +194,7 @@ impl Question {
 // === impl Webhook ===
 
 impl Webhook {
-    fn at(name: &'static str, (port, certificate): &(u16, String)) -> Self {
+    fn at(name: &'static str, port: u16, certificate: &str) -> Self {
         let address = format!("https://127.0.0.1:{port}").parse().expect("an address");
         let mut config = Config::new(address);
         config.default_retry = false;

@@ -1,9 +1,13 @@
 //! The registration, beside upstream's.
+//!
+//! The gate compares with the object that upstream created when it was recorded; deep has upstream create it.
+
+mod deep;
 
 use std::sync::Arc;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use plimsoll::{
     act::{
         Fence, Limiter, Permit, Registration,
@@ -14,29 +18,29 @@ use plimsoll::{
 use serde_json::{Value, json};
 
 use super::{cluster::configurations, stage::certificate};
-use crate::support::{
-    Bed,
-    upstream::{Role, Upstream},
-    wait,
-};
+use crate::support::{Bed, golden::Page};
+
+const REGISTRATION: Page = Page { name: "registration.json", part: "registered" };
+
+/// What is compared of a registration. Whom it trusts is of one start alone.
+fn bare(object: &MutatingWebhookConfiguration) -> Value {
+    let mut webhooks = serde_json::to_value(&object.webhooks).expect("JSON");
+    let client = &mut webhooks[0]["clientConfig"];
+    assert!(client["caBundle"].is_string(), "{client}");
+    client["caBundle"] = Value::Null;
+    json!({ "labels": object.metadata.labels, "webhooks": webhooks })
+}
 
 #[tokio::test]
 async fn the_registration_is_upstreams_to_the_field_and_is_mended_without_a_gap() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
-    let Some(upstream) = Upstream::on(&bed).await else { return };
-    upstream.start(Role::AdmissionController, &["--register-webhook=true"]);
-    let configurations = configurations(&bed);
-    let theirs = wait::until("upstream has registered itself", || async {
-        upstream.assert_running("admission-controller");
-        configurations.get_opt(NAME).await.ok()?
-    })
-    .await;
-    configurations.delete(NAME, &DeleteParams::default()).await.expect("deleted");
-    wait::until("it is gone", || async {
-        configurations.get_opt(NAME).await.ok()?.is_none().then_some(())
-    })
-    .await;
+    let Some(bed) = Bed::private().await else { return };
+    let theirs = serde_json::from_str(&REGISTRATION.read()).expect("JSON");
+    is_registered_and_mended(&bed, &theirs).await;
+}
 
+/// Registers our webhook and compares it with upstream's.
+async fn is_registered_and_mended(bed: &Bed, theirs: &Value) {
+    let configurations = configurations(bed);
     let config = admission_config(&["--compat=upstream"], |_| String::new()).expect("no flags");
     let wanted = config.registration.expect("it is registered");
     let (_, trusts) = certificate();
@@ -55,14 +59,7 @@ async fn the_registration_is_upstreams_to_the_field_and_is_mended_without_a_gap(
     assert_eq!(made, 1, "{done:?}");
     assert!(!done.contains(&Change::Patched), "{done:?}");
     let ours = configurations.get(NAME).await.expect("it is there");
-    let bare = |object: &MutatingWebhookConfiguration| {
-        let mut webhooks = serde_json::to_value(&object.webhooks).expect("JSON");
-        let client = &mut webhooks[0]["clientConfig"];
-        assert!(client["caBundle"].is_string(), "{client}");
-        client["caBundle"] = Value::Null;
-        (webhooks, object.metadata.labels.clone())
-    };
-    assert_eq!(bare(&ours), bare(&theirs));
+    assert_eq!(bare(&ours), *theirs);
 
     // Somebody changes it: what differs is mended, and it is the same object as before.
     let meddling = json!([
@@ -76,7 +73,7 @@ async fn the_registration_is_upstreams_to_the_field_and_is_mended_without_a_gap(
     assert_eq!(ensure(Extent::Trust).await.expect("is registered").change, Change::None);
     assert_eq!(ensure(Extent::Whole).await.expect("is registered").change, Change::Patched);
     let mended = configurations.get(NAME).await.expect("it is there");
-    assert_eq!(bare(&mended), bare(&theirs));
+    assert_eq!(bare(&mended), *theirs);
     assert_eq!(mended.metadata.uid, ours.metadata.uid, "it was never deleted");
     assert!(mended.metadata.annotations.is_some(), "what others keep on it stays");
     assert_eq!(ensure(Extent::Whole).await.expect("is registered").change, Change::None);

@@ -1,28 +1,35 @@
 //! Upstream's recommender and ours read the same history out of the same server, and recommend the same at first.
+//!
+//! The gate compares with what upstream's recommended when it was recorded; deep has both read one server.
 
+mod deep;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
 use plimsoll_storage::Time;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::differential::compare;
+use crate::differential::compare::{self, Comparison, Fields};
 use crate::prometheus::flavors::CHART;
-use crate::prometheus::way::Way;
 use crate::recommender::start::{passed, start, step};
-use crate::support::clock::wall_now;
+use crate::storage::objects::defined;
 use crate::support::fetch::fetch;
 use crate::support::fleet::{self, Kind, Workload, Write, collection};
-use crate::support::noise::{self, Noise};
+use crate::support::golden::Golden;
+use crate::support::noise::Noise;
 use crate::support::prometheus::{History, Prometheus, Release};
-use crate::support::upstream::{Role, Upstream};
 use crate::support::{Bed, wait};
 
-const WORKLOADS: usize = 200;
+/// The workloads that are recorded.
+const RECORDED: usize = 60;
+const SEED: u64 = 7;
 const NAMESPACES: usize = 4;
-const DAYS: i64 = 8;
+const HOURS: i64 = 24 * 8 + 2;
 const MEBIBYTE: f64 = 1_048_576.0;
 /// Kinds whose pods are told by their names.
 const KINDS: [Kind; 3] = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet];
@@ -31,7 +38,7 @@ const CONTAINERS: [&str; 3] = ["main", "proxy", "log"];
 const RANDOM: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// What upstream needs beside its defaults.
-const FLAGS: &[&str] = &[
+const FLAGS: [&str; 14] = [
     "--storage=prometheus",
     "--prometheus-cadvisor-job-name=kubernetes-nodes-cadvisor",
     "--container-namespace-label=namespace",
@@ -48,83 +55,155 @@ const FLAGS: &[&str] = &[
     "--kube-api-burst=1000",
 ];
 
+/// What was recorded.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recording {
+    /// Where the history ends, in seconds.
+    end: i64,
+    /// When upstream asked for it, in milliseconds.
+    now: i64,
+    /// What upstream wrote, by workload.
+    statuses: BTreeMap<String, Fields>,
+}
+
+/// A pod and what it used. Times are in seconds since the begin of the history.
+#[derive(Clone, Debug, Serialize)]
+struct Pod {
+    namespace: String,
+    name: String,
+    app: String,
+    born: i64,
+    dies: i64,
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Container {
+    name: String,
+    cores: f64,
+    bytes: f64,
+    swing: f64,
+    period: f64,
+}
+
+/// All that recommenders are asked about.
+struct World {
+    seed: u64,
+    workloads: Vec<Workload>,
+    pods: Vec<Pod>,
+}
+
+impl World {
+    fn draw(seed: u64, count: usize) -> Self {
+        let workloads: Vec<_> = (0..count).map(|index| draw(seed, index)).collect();
+        let lived = |(index, workload)| pods(seed, index, workload);
+        let pods = workloads.iter().enumerate().flat_map(lived).collect();
+        Self { seed, workloads, pods }
+    }
+
+    fn recording(&self) -> Golden {
+        let written: Vec<_> =
+            self.writes(&["left", "right"]).map(|write| format!("{write:?}")).collect();
+        Golden::new("history", self.seed, &(written, &self.pods))
+    }
+
+    /// Its objects, with a VPA for each of these recommenders.
+    fn writes(&self, twins: &[&'static str]) -> impl Iterator<Item = Write> {
+        let vpas = |workload| twins.iter().map(move |twin| vpa(workload, twin));
+        let vpas: Vec<_> = self.workloads.iter().flat_map(vpas).collect();
+        self.workloads.iter().flat_map(Workload::owners).chain(vpas)
+    }
+
+    async fn create(&self, bed: &Bed, twins: &[&'static str]) {
+        fleet::end_controllers(bed).await;
+        let homes = (0..NAMESPACES).map(|index| {
+            let metadata = json!({ "name": namespace(index) });
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+            Write::create("/api/v1/namespaces", &object)
+        });
+        fleet::send(&bed.client(), homes).await;
+        fleet::send(&bed.client(), self.writes(twins)).await;
+    }
+
+    /// A server that knows the past up to then.
+    async fn server(&self, end: Timestamp) -> Option<Prometheus> {
+        let begin = end - SignedDuration::from_hours(HOURS);
+        let mut past = History::new(begin, end, SignedDuration::from_mins(5));
+        for pod in &self.pods {
+            past = lived(past, pod, begin);
+        }
+        Prometheus::with_history(Release::Three, past).await
+    }
+
+    /// Waits until ours, which reads there, says the same as upstream at that time.
+    async fn compare(
+        &self,
+        bed: &Bed,
+        server: &str,
+        now: Time,
+        found: impl AsyncFn() -> Comparison,
+    ) -> Comparison {
+        let clock = Clock::stepped(now);
+        let address = format!("--prometheus-address={server}");
+        let mut flags = FLAGS.to_vec();
+        flags.push(&address);
+        let more =
+            ["--compat=upstream", "--history-weighting=upstream", "--recommender-name=right"];
+        flags.extend(more);
+        let running = start(bed, &clock, &flags).await;
+        passed(&running, 1).await;
+        // All that is loaded is judged by then, however long it took.
+        let ready = format!("http://{}/readyz", running.address());
+        wait::until("the past is loaded", || async {
+            (!String::from_utf8_lossy(&fetch(&ready).await?).contains("not loaded yet"))
+                .then_some(())
+        })
+        .await;
+        step(&running, &clock, Duration::from_millis(500)).await;
+        let what = format!("both say the same (seed {})", self.seed);
+        let same = wait::until_ok(&what, || async {
+            let found = found().await;
+            if found.differences.is_empty() { Ok(found) } else { Err(found.report()) }
+        })
+        .await;
+        assert!(same.fields > self.workloads.len() * 8, "only {} fields", same.fields);
+        running.stop().await;
+        same
+    }
+}
+
 #[tokio::test]
 async fn with_the_weighting_of_upstream_the_first_recommendation_is_upstreams_to_the_digit() {
+    let world = World::draw(SEED, RECORDED);
+    let Recording { end, now, statuses } = world.recording().read();
     let Some(bed) = Bed::private().await else { return };
-    let Some(upstream) = Upstream::on(&bed).await else { return };
-    let seed = noise::seed(7);
-    let mut namespaces = Vec::new();
-    for _ in 0..NAMESPACES {
-        namespaces.push(bed.namespace("team").await);
-    }
-    fleet::end_controllers(&bed).await;
-    let workloads: Vec<_> = (0..WORKLOADS).map(|index| draw(seed, index, &namespaces)).collect();
+    defined(&bed).await;
+    world.create(&bed, &["right"]).await;
+    let end = Timestamp::from_second(end).expect("in range");
+    let Some(server) = world.server(end).await else { return };
     let client = bed.client();
-    fleet::send(&client, workloads.iter().flat_map(Workload::owners)).await;
-    let twins = |workload: &Workload| ["left", "right"].map(|twin| vpa(workload, twin));
-    fleet::send(&client, workloads.iter().flat_map(twins)).await;
+    let now = Time::from_nanos(now * 1_000_000);
+    let found = async || compare::statuses_beside(&client, &statuses).await;
+    let same = world.compare(&bed, &server.url(), now, found).await;
+    assert_eq!(same.recommended(), RECORDED);
 
-    // Both look at full hours before their own moment. Samples lie just before that, and pods come and go far from it, so that
-    // a moment more or less is the same, whatever the hour: else a sample too many can be what a percentile hangs on.
-    let end = Timestamp::from_second(wall_now().as_second() / 60 * 60).expect("a minute");
-    let begin = end - SignedDuration::from_hours(24 * DAYS + 2);
-    let mut past = History::new(begin, end, SignedDuration::from_mins(5));
-    for (index, workload) in workloads.iter().enumerate() {
-        past = lived(past, seed, index, workload, (begin, end));
-    }
-    let Some(server) = Prometheus::with_history(Release::Three, past).await else { return };
-    let way = Way::to(&server.url()).await;
-    let address = format!("--prometheus-address={}", way.url());
-
-    let mut flags = FLAGS.to_vec();
-    flags.extend([&*address, "--recommender-name=left"]);
-    upstream.start_as("upstream", Role::Recommender, &flags);
-    wait::until("upstream has recommended for all", || async {
-        upstream.assert_running("upstream");
-        let found = compare::statuses(&client).await;
-        (found.recommended() == WORKLOADS).then_some(())
-    })
-    .await;
-    let now = way.asked().iter().map(String::as_str).find_map(end_of).expect("upstream's end");
-
-    let clock = Clock::stepped(now);
-    flags.pop();
-    let more = ["--compat=upstream", "--history-weighting=upstream", "--recommender-name=right"];
-    flags.extend(more);
-    let running = start(&bed, &clock, &flags).await;
-    passed(&running, 1).await;
-    // All that is loaded is judged by then, however long it took.
-    let ready = format!("http://{}/readyz", running.address());
-    wait::until("the past is loaded", || async {
-        (!String::from_utf8_lossy(&fetch(&ready).await?).contains("not loaded yet")).then_some(())
-    })
-    .await;
-    step(&running, &clock, Duration::from_millis(500)).await;
-    let same = || async {
-        let found = compare::statuses(&client).await;
-        if found.differences.is_empty() { Ok(found.fields) } else { Err(found.report()) }
-    };
-    let fields = wait::until_ok(&format!("both say the same (seed {seed})"), same).await;
-    assert!(fields > WORKLOADS * 8, "only {fields} fields were compared");
-    running.stop().await;
+    let mut altered = statuses.clone();
+    let target = altered.values_mut().flat_map(BTreeMap::iter_mut);
+    let mut targets = target.filter(|(name, _)| name.ends_with(".target.cpu"));
+    targets.next().expect("a target").1.push('1');
+    let found = compare::statuses_beside(&client, &altered).await;
+    assert_eq!(found.differences.len(), 1, "a recorded number that is another one is a difference");
 }
 
-/// The end of a range that was asked for.
-fn end_of(form: &str) -> Option<Time> {
-    let (_, rest) = form.split_once("query_range")?.1.split_once("end=")?;
-    let text = rest.split('&').next()?;
-    let (seconds, part) = text.split_once('.').unwrap_or((text, ""));
-    // Servers read no more than milliseconds.
-    let millis: i64 = format!("{part:0<3}").get(..3)?.parse().ok()?;
-    let seconds: i64 = seconds.parse().ok()?;
-    Some(Time::from_nanos(seconds * 1_000_000_000 + millis * 1_000_000))
+fn namespace(index: usize) -> String {
+    format!("team-{index}")
 }
 
-fn draw(seed: u64, index: usize, namespaces: &[String]) -> Workload {
+fn draw(seed: u64, index: usize) -> Workload {
     let mut noise = Noise::of(seed, &[1, index as u64]);
     let containers = &CONTAINERS[..noise.between(1, 3) as usize];
     Workload {
-        namespace: namespaces[index % namespaces.len()].clone(),
+        namespace: namespace(index % NAMESPACES),
         name: format!("w{index:03}"),
         kind: KINDS[index % KINDS.len()],
         containers: containers.iter().map(|name| (*name).to_owned()).collect(),
@@ -149,16 +228,11 @@ fn within(hour: u64, noise: &mut Noise) -> i64 {
     (hour * 3600 + noise.between(900, 2_700)) as i64
 }
 
-/// Adds one to three pods, each with a life of its own within the time.
-fn lived(
-    mut past: History,
-    seed: u64,
-    index: usize,
-    workload: &Workload,
-    (begin, end): (Timestamp, Timestamp),
-) -> History {
+/// One to three pods, each with a life of its own within the time.
+fn pods(seed: u64, index: usize, workload: &Workload) -> Vec<Pod> {
     let mut noise = Noise::of(seed, &[2, index as u64]);
-    let hours = (end.as_second() - begin.as_second()) as u64 / 3600;
+    let hours = HOURS as u64;
+    let mut pods = Vec::new();
     for number in 0..noise.between(1, 3) {
         let suffix: String = (0..5).map(|_| char::from(RANDOM[noise.below(27) as usize])).collect();
         let name = &workload.name;
@@ -177,32 +251,45 @@ fn lived(
         // No two are born in the same hour of a day: a peak of memory weighs by the hour of its day, and among pods with
         // equal weights the median is a tie, which is decided by the order in which a map of Go's is walked.
         let birth = 3 * noise.below(hours / 6) + [1, 3, 5][number as usize];
-        let born = begin.as_second() + within(birth, &mut noise);
-        let death = begin.as_second() + within(birth + noise.below(hours / 2 - 5), &mut noise);
-        let dies = if number == 0 { end.as_second() } else { death.max(born) };
-        let lives = move |at: Timestamp| (born..=dies).contains(&at.as_second());
-        let names = |container| [&*workload.namespace, &*pod, container];
-        for container in &workload.containers {
-            let cores = noise.between(1, 3_000) as f64 / 1000.0;
-            let (swing, period) =
-                (noise.between(0, 90) as f64 / 100.0, noise.between(3, 30) as f64 * 3600.0);
-            let bytes = noise.between(5, 4_000) as f64 * MEBIBYTE;
-            let counter = move |at: Timestamp| {
-                let seconds = (at.as_second() - begin.as_second()) as f64;
-                let turn = std::f64::consts::TAU / period;
-                let used = cores * (seconds + swing * (1.0 - (turn * seconds).cos()) / turn);
-                lives(at).then_some(used)
-            };
-            let held = move |at: Timestamp| {
-                let seconds = (at.as_second() - begin.as_second()) as f64;
-                let wave = 1.0 + swing * (seconds / period).sin();
-                lives(at).then_some((bytes * wave).round())
-            };
-            past = CHART.usage(past, CPU, names(container), counter);
-            past = CHART.usage(past, MEMORY, names(container), held);
-        }
-        let object = [("namespace", &*workload.namespace), ("pod", &*pod), ("label_app", app)];
-        past = CHART.state(past, "kube_pod_labels", &object, move |at| lives(at).then_some(1.0));
+        let born = within(birth, &mut noise);
+        let death = within(birth + noise.below(hours / 2 - 5), &mut noise);
+        let dies = if number == 0 { HOURS * 3600 } else { death.max(born) };
+        let containers = workload.containers.iter().map(|name| Container {
+            name: name.clone(),
+            cores: noise.between(1, 3_000) as f64 / 1000.0,
+            swing: noise.between(0, 90) as f64 / 100.0,
+            period: noise.between(3, 30) as f64 * 3600.0,
+            bytes: noise.between(5, 4_000) as f64 * MEBIBYTE,
+        });
+        let containers = containers.collect();
+        let (namespace, app) = (workload.namespace.clone(), app.to_owned());
+        pods.push(Pod { namespace, name: pod, app, born, dies, containers });
     }
-    past
+    pods
+}
+
+/// Adds what a pod used.
+fn lived(mut past: History, pod: &Pod, begin: Timestamp) -> History {
+    let Pod { namespace, name, app, born, dies, containers } = pod;
+    let (born, dies) = (*born, *dies);
+    let since = move |at: Timestamp| at.as_second() - begin.as_second();
+    let lives = move |at: Timestamp| (born..=dies).contains(&since(at));
+    for container in containers {
+        let names = [&**namespace, &**name, &*container.name];
+        let &Container { cores, bytes, swing, period, .. } = container;
+        let counter = move |at: Timestamp| {
+            let seconds = since(at) as f64;
+            let turn = std::f64::consts::TAU / period;
+            let used = cores * (seconds + swing * (1.0 - (turn * seconds).cos()) / turn);
+            lives(at).then_some(used)
+        };
+        let held = move |at: Timestamp| {
+            let wave = 1.0 + swing * (since(at) as f64 / period).sin();
+            lives(at).then_some((bytes * wave).round())
+        };
+        past = CHART.usage(past, CPU, names, counter);
+        past = CHART.usage(past, MEMORY, names, held);
+    }
+    let object = [("namespace", &**namespace), ("pod", &**name), ("label_app", &**app)];
+    CHART.state(past, "kube_pod_labels", &object, move |at| lives(at).then_some(1.0))
 }

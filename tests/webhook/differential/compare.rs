@@ -2,10 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::Question;
+
 /// What a webhook answered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// The patch; nothing to patch is an empty one.
     Patch(Vec<Value>),
@@ -13,6 +16,15 @@ pub enum Answer {
     Refused(String),
     /// The connection ended without an answer.
     Dropped,
+}
+
+/// How many pods were asked about, and what upstream answered.
+#[derive(Debug, Default)]
+pub struct Tally {
+    same: usize,
+    patched: usize,
+    operations: usize,
+    dropped: usize,
 }
 
 /// A review that asks about the creation of an object.
@@ -29,6 +41,40 @@ pub fn review(uid: &str, namespace: &str, object: &Value) -> Value {
             "userInfo": { "username": "system:serviceaccount:kube-system:replicaset-controller" },
         },
     })
+}
+
+impl Tally {
+    /// What differs between the answers of upstream and of its peer, if anything does.
+    pub fn compare(
+        &mut self,
+        question: &Question,
+        theirs: &Answer,
+        other: &Answer,
+    ) -> Option<String> {
+        match (theirs, other) {
+            // A panic of upstream's (7 kinds are known): the API server would go on without an answer.
+            (Answer::Dropped, Answer::Patch(_)) => self.dropped += 1,
+            _ if theirs != other => {
+                return Some(format!(
+                    "{}\n  {}\n  upstream {theirs:?}\n  ours     {other:?}",
+                    question.what, question.review
+                ));
+            }
+            (Answer::Patch(patch), _) => {
+                self.patched += usize::from(!patch.is_empty());
+                self.operations += patch.len();
+            }
+            _ => {}
+        }
+        self.same += 1;
+        None
+    }
+
+    /// Panics when too few answers say anything.
+    pub fn check(&self) {
+        assert!(self.patched > self.same / 2, "{self:?}");
+        assert!(self.dropped < self.same / 10, "{self:?}");
+    }
 }
 
 impl Answer {

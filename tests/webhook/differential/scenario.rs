@@ -1,13 +1,17 @@
 //! Draws what both webhooks are asked about: workloads with their VPAs and LimitRanges, and pods as controllers would
 //! create them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
+use super::PODS_OF_EACH;
 use crate::support::fleet::{Kind, Workload, Write, collection};
 use crate::support::noise::Noise;
 
 const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
+const NAMESPACES: usize = 12;
 
 /// A workload with the VPA that looks after it.
 #[derive(Debug)]
@@ -33,8 +37,9 @@ pub struct Scenario {
 // === impl Scenario ===
 
 impl Scenario {
-    /// Draws so many workloads, spread over the namespaces.
-    pub fn draw(seed: u64, count: usize, namespaces: &[String]) -> Self {
+    /// Draws so many workloads, spread over namespaces.
+    pub fn draw(seed: u64, count: usize) -> Self {
+        let namespaces: Vec<_> = (0..NAMESPACES).map(|index| format!("team-{index:02}")).collect();
         let subjects = (0..count).map(|index| {
             let namespace = &namespaces[index % namespaces.len()];
             Subject::draw(seed, index as u64, namespace)
@@ -58,7 +63,31 @@ impl Scenario {
         Self { ranges: ranges.collect(), subjects: subjects.collect() }
     }
 
-    /// What is created first: owners and LimitRanges.
+    /// Its namespaces.
+    pub fn namespaces(&self) -> BTreeSet<&str> {
+        self.subjects.iter().map(|subject| &*subject.workload.namespace).collect()
+    }
+
+    /// All that is written and asked, as text.
+    pub fn inputs(&self) -> Vec<String> {
+        let written = self.surroundings().chain(self.vpas()).chain(self.recommendations());
+        let pods = self
+            .subjects
+            .iter()
+            .flat_map(|subject| (0..PODS_OF_EACH).map(|number| subject.pod(number).to_string()));
+        written.map(|write| format!("{write:?}")).chain(pods).collect()
+    }
+
+    /// The namespaces, which are created before all else.
+    pub fn homes(&self) -> impl Iterator<Item = Write> {
+        self.namespaces().into_iter().map(|name| {
+            let metadata = json!({ "name": name });
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+            Write::create("/api/v1/namespaces", &object)
+        })
+    }
+
+    /// What is created next: owners and LimitRanges.
     pub fn surroundings(&self) -> impl Iterator<Item = Write> {
         let owners = self.subjects.iter().flat_map(|subject| subject.workload.owners());
         owners.chain(self.ranges.iter().cloned())

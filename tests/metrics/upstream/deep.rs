@@ -1,0 +1,119 @@
+//! Upstream's programs themselves, scraped after everything has happened once.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use serde_json::json;
+
+use plimsoll::certificate::Bundle;
+
+use super::{
+    ADMISSION, LEFT_OUT, OF_ADMISSION, OF_RECOMMENDER, admission_differences, is_of_recommender,
+    page, recommender_differences,
+};
+use crate::metrics::{Exposition, registry, scrape};
+use crate::support::{
+    Bed, Usage,
+    clock::wall_now,
+    fetch::fetch,
+    nodes::is_ready,
+    objects,
+    ports::Port,
+    prometheus::{Prometheus, Release},
+    upstream::{Role, Upstream},
+    usage::Use,
+    wait,
+};
+use crate::webhook::caller::Caller;
+
+#[tokio::test]
+async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
+    let Some(bed) = Bed::private().await else { return };
+    let Some(upstream) = Upstream::on(&bed).await else { return };
+    let port = Port::claim();
+    let address = format!("--address=127.0.0.1:{port}");
+    let webhook = upstream.start(Role::AdmissionController, &[&address]);
+    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+    let object =
+        json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": []}});
+    let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+    let review = json!({"request": {
+        "uid": "u", "resource": resource, "requestKind": kind, "kind": kind, "object": object,
+    }});
+    let authority = bed.keeper().folder().join("admission-controller/ca.crt");
+    let trusts = Bundle::read(&std::fs::read(authority).expect("it was written"));
+    wait::until("upstream answers a review", || async {
+        upstream.assert_running("admission-controller");
+        let mut caller = Caller::one_as("localhost", webhook, &trusts).await.ok()?;
+        let (status, _) = caller.post(review.to_string().into_bytes()).await.ok()?;
+        status.is_success().then_some(())
+    })
+    .await;
+    let address = format!("http://127.0.0.1:{port}/metrics");
+    let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
+    let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
+    let shown = page(&theirs, theirs.names().filter(|name| name.starts_with(ADMISSION)));
+    assert_eq!(admission_differences(&shown), Vec::<String>::new());
+    OF_ADMISSION.keep(&shown);
+}
+
+#[tokio::test]
+async fn upstreams_recommender_has_the_families_that_were_recorded() {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(upstream) = Upstream::on(&bed).await else { return };
+    let Some(prometheus) = Prometheus::start(Release::Three, None, &[]).await else { return };
+    bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
+    let namespace = bed.namespace("web").await;
+    create_vpa(&bed, &namespace).await;
+    let web = objects::deployment("web", 1, "100m", "64Mi");
+    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
+    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 500 << 20 });
+
+    let start = wall_now() - SignedDuration::from_hours(24 * 8);
+    usage.at(start);
+    let history = format!("--prometheus-address={}", prometheus.url());
+    let flags = ["--recommender-interval=1s", "--storage=prometheus", &history];
+    let port = upstream.start(Role::Recommender, &flags);
+    let address = format!("http://127.0.0.1:{port}/metrics");
+    let ours = Exposition::parse(&scrape(registry()));
+    let wanted: Vec<_> = ours.names().filter(|name| is_of_recommender(name)).collect();
+    let mut hours = 0;
+    // The families of quality need samples before and after the first recommendation, and a second one.
+    let theirs = loop {
+        usage.read_by("recommender").await;
+        upstream.assert_running("recommender");
+        hours += 2;
+        usage.at(start + SignedDuration::from_hours(hours));
+        let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
+        let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
+        let missing: Vec<_> =
+            wanted.iter().filter(|wanted| !theirs.names().any(|name| name == **wanted)).collect();
+        if missing.is_empty() {
+            break theirs;
+        }
+        assert!(hours < 100, "upstream never shows {missing:?}");
+    };
+
+    let is_left_out = |name: &str| LEFT_OUT.iter().any(|out| name.starts_with(out));
+    let shown = page(&theirs, theirs.names().filter(|name| !is_left_out(name)));
+    assert_eq!(recommender_differences(&shown), Vec::<String>::new());
+    OF_RECOMMENDER.keep(&shown);
+}
+
+async fn create_vpa(bed: &Bed, namespace: &str) {
+    let vpa = GroupVersionKind::gvk("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler");
+    let vpas = Api::<DynamicObject>::namespaced_with(
+        bed.client(),
+        namespace,
+        &ApiResource::from_gvk(&vpa),
+    );
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": { "name": "web" },
+        "spec": { "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } },
+    }))
+    .expect("an object");
+    vpas.create(&PostParams::default(), &object).await.expect("created");
+}
