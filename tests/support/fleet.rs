@@ -48,6 +48,11 @@ impl Write {
         Self { method: Method::DELETE, path: path.into(), body: at_once.to_vec() }
     }
 
+    /// Method, path and body, for what is compared with another run.
+    pub fn text(&self) -> String {
+        format!("{} {} {}", self.method, self.path, String::from_utf8_lossy(&self.body))
+    }
+
     async fn send(self, client: &Client) {
         for attempt in 0.. {
             let kind = match self.method {
