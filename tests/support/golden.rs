@@ -89,7 +89,8 @@ impl Golden {
     /// What upstream did. Fails with one line if there is no recording, or one of other inputs.
     pub fn read<T: DeserializeOwned>(&self) -> T {
         let (name, path) = (self.name, self.path());
-        let again = format!("run `cargo xtask record {name}` and review the difference");
+        let part = name.split('-').next().unwrap_or(name);
+        let again = format!("run `cargo xtask record {part}` and review the difference");
         let file = File::open(&path)
             .unwrap_or_else(|error| panic!("{}: {error}: {again}", path.display()));
         let read: Read = serde_json::from_reader(GzDecoder::new(BufReader::new(file)))

@@ -23,11 +23,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::compare::Urgencies;
-use self::recording::{Recording, golden};
+use self::recording::{Deeds, Recording, golden};
 use self::rehearsal::{Asked, Passes};
 use self::scenario::Scenario;
 use self::verdict::Against;
-use crate::support::fleet::Write;
 
 const NAMESPACES: [&str; 8] =
     ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5", "team-6", "team-7"];
@@ -83,10 +82,10 @@ struct Did {
 async fn ours_touches_the_pods_that_upstreams_updater_touched_and_tells_prometheus_the_same() {
     let recording: Arc<Recording> = Arc::new(golden(SEED).read());
     let scenario = Scenario::draw(SEED, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
-    let scenario = Arc::new(scenario);
+    let deeds = Arc::new(Deeds::of(&scenario));
     let mut done = Vec::new();
     for part in PARTS.iter().enumerate() {
-        done.push(replay::play(&recording, &scenario, part).await);
+        done.push(replay::play(&recording, &deeds, part).await);
     }
     let sides = recording.parts.iter().zip(&done);
     let sides: Vec<_> = sides.map(|(recorded, ours)| [&recorded.theirs, ours]).collect();

@@ -8,16 +8,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use serde_json::json;
 
 use super::recording::{Recording, golden};
 use super::rehearsal::Rehearsal;
 use super::scenario::Scenario;
 use super::told::{about_updaters, urgencies};
 use super::verdict::Against;
-use super::{Did, NAMESPACES, PARTS, Part, SEED, WORKLOADS, Write};
+use super::{Did, NAMESPACES, PARTS, Part, SEED, WORKLOADS};
 use crate::support::clock::wall_now;
 use crate::support::fetch::fetch;
 use crate::support::golden::is_recording;
@@ -87,7 +84,7 @@ async fn rehearse(seed: u64) -> Option<(Bed, Run)> {
         return None;
     }
     for name in NAMESPACES {
-        create_namespace(&bed, name).await;
+        fleet::create_namespace(&bed, name).await;
     }
     fleet::end_controllers(&bed).await;
     fleet::send(&bed.client(), [fleet::create_definition()]).await;
@@ -113,19 +110,6 @@ async fn rehearse(seed: u64) -> Option<(Bed, Run)> {
     }
     let read = parts.iter().flat_map(|part| part.read.iter().cloned()).collect();
     Some((bed, Run { scenario, parts, read }))
-}
-
-/// A namespace of that name: names are part of what is recorded.
-async fn create_namespace(bed: &Bed, name: &str) {
-    let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
-    });
-    fleet::send(&bed.client(), [Write::create("/api/v1/namespaces", &namespace)]).await;
-    let accounts = Api::<ServiceAccount>::namespaced(bed.client(), name);
-    wait::until("the namespace has its default service account", || async {
-        accounts.get_opt("default").await.expect("readable")
-    })
-    .await;
 }
 
 /// Has both make their passes; also says how long the longest pass took.

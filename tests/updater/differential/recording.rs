@@ -1,6 +1,6 @@
 //! Owns what is recorded of upstream's updater, and of the cluster that it saw: `cargo xtask record updater` writes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::compare::Act;
 use super::deep::Run;
 use super::rehearsal::Asked;
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Subject};
 use super::{Did, NAMESPACES, PARTS, WORKLOADS};
+use crate::support::fleet::Write;
 use crate::support::golden::Golden;
 
 /// One run.
@@ -31,7 +32,7 @@ pub struct Recorded {
     pub began: Timestamp,
     /// What upstream did.
     pub theirs: Did,
-    /// What the API server answers to what is to be done to a pod, as [`deed`] names it.
+    /// What the API server answers to what is to be done to a pod, as [`Deeds`] names it.
     pub answers: BTreeMap<String, Answer>,
 }
 
@@ -48,18 +49,45 @@ pub struct Answer {
 pub fn golden(seed: u64) -> Golden {
     let scenario = Scenario::draw(seed, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
     let rounds = scenario.rounds();
-    let texts: Vec<String> = rounds.iter().flatten().map(super::Write::text).collect();
+    let texts: Vec<String> = rounds.iter().flatten().map(Write::text).collect();
     let parts = PARTS.each_ref().map(|part| (part.flags, part.passes.idle, part.passes.made));
     Golden::new("updater", seed, &(texts, parts))
 }
 
 /// Names what was to be done to a pod so that it is the same for all pods of its kind: the API server's answer is.
-pub fn deed(scenario: &Scenario, asked: &Asked) -> Option<String> {
-    let pods = scenario.pods();
-    let (namespace, pod) = asked.pod()?;
-    let (workload, kind) = pods.get(&(namespace, pod.to_owned()))?;
-    let act = Act::of(asked, &workload.containers);
-    Some(format!("{namespace}/{} {} {act:?}", workload.name, kind.name))
+#[derive(Debug)]
+pub struct Deeds(HashMap<(String, String), OfKind>);
+
+/// What a pod is one of.
+#[derive(Debug)]
+struct OfKind {
+    name: String,
+    containers: Vec<String>,
+}
+
+// === impl Deeds ===
+
+impl Deeds {
+    /// For the pods of a scenario.
+    pub fn of(scenario: &Scenario) -> Self {
+        let mut pods = HashMap::new();
+        for Subject { workload, kinds, pods: of_it, .. } in &scenario.subjects {
+            for (number, &kind) in (0..).zip(of_it) {
+                let kind = &kinds[kind].name;
+                let name = format!("{}/{} {kind}", workload.namespace, workload.name);
+                let of_kind = OfKind { name, containers: workload.containers.clone() };
+                pods.insert((workload.namespace.clone(), workload.pod_name(number)), of_kind);
+            }
+        }
+        Self(pods)
+    }
+
+    /// The name of a deed, if the pod is one of those.
+    pub fn name(&self, asked: &Asked) -> Option<String> {
+        let (namespace, pod) = asked.pod()?;
+        let OfKind { name, containers } = self.0.get(&(namespace.to_owned(), pod.to_owned()))?;
+        Some(format!("{name} {:?}", Act::of(asked, containers)))
+    }
 }
 
 // === impl Recording ===
@@ -67,6 +95,7 @@ pub fn deed(scenario: &Scenario, asked: &Asked) -> Option<String> {
 impl Recording {
     /// What a run came to, with what both of its updaters have read.
     pub async fn of(client: &Client, run: &Run) -> Self {
+        let deeds = Deeds::of(&run.scenario);
         let mut reads = BTreeMap::new();
         for path in &run.read {
             reads.insert(path.clone(), Answer::read(client, path).await);
@@ -74,7 +103,7 @@ impl Recording {
         let parts = run.parts.iter().map(|part| {
             let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
             for asked in part.sides.iter().flat_map(|did| &did.asked).filter(|one| one.code > 0) {
-                let deed = deed(&run.scenario, asked).expect("a pod of the scenario");
+                let deed = deeds.name(asked).expect("a pod of the scenario");
                 let answer = Answer::to(asked);
                 let before = answers.insert(deed.clone(), answer.clone());
                 let is_same = before.is_none_or(|before| before.code == answer.code);

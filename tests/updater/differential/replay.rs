@@ -25,9 +25,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower_service::Service;
 
-use super::recording::{Recorded, Recording, deed, streamed};
+use super::recording::{Deeds, Recorded, Recording, streamed};
 use super::rehearsal::{LEASE, Notes, what_is_read};
-use super::scenario::Scenario;
 use super::surroundings::lease;
 use super::told::about_updaters;
 use super::{Did, Part};
@@ -50,7 +49,7 @@ struct Replay(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     recording: Arc<Recording>,
-    scenario: Arc<Scenario>,
+    deeds: Arc<Deeds>,
     number: usize,
     part: &'static Part,
     notes: Mutex<Notes>,
@@ -62,12 +61,12 @@ struct Inner {
 /// What our updater does in one part.
 pub async fn play(
     recording: &Arc<Recording>,
-    scenario: &Arc<Scenario>,
+    deeds: &Arc<Deeds>,
     (number, part): (usize, &'static Part),
 ) -> Did {
     let replay = Replay(Arc::new(Inner {
         recording: Arc::clone(recording),
-        scenario: Arc::clone(scenario),
+        deeds: Arc::clone(deeds),
         number,
         part,
         notes: Mutex::default(),
@@ -157,7 +156,7 @@ impl Inner {
             return whole(201, &serde_json::from_slice(&body).unwrap_or_default());
         };
         let asked = self.notes().asked[number].clone();
-        let deed = deed(&self.scenario, &asked);
+        let deed = self.deeds.name(&asked);
         let known = deed.as_ref().and_then(|deed| self.recorded().answers.get(deed));
         let answer = match known {
             Some(answer) => (answer.code, &answer.body),

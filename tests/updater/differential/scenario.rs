@@ -1,8 +1,6 @@
 //! Draws what both updaters look after: workloads of every kind with their VPAs, what is recommended for them, and what
 //! stands in the way of changes.
 
-use std::collections::HashMap;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -64,18 +62,6 @@ impl Scenario {
             Some(Write::create(collection("v1", namespace, "limitranges"), &object))
         });
         Self { ranges: ranges.collect(), subjects: subjects.collect(), now }
-    }
-
-    /// Every pod with the workload that it is of and its kind, by namespace and name.
-    pub fn pods(&self) -> HashMap<(&str, String), (&Workload, &Kind)> {
-        let mut pods = HashMap::new();
-        for Subject { workload, kinds, pods: of_it, .. } in &self.subjects {
-            for (number, &kind) in (0..).zip(of_it) {
-                let name = (&*workload.namespace, workload.pod_name(number));
-                pods.insert(name, (workload, &kinds[kind]));
-            }
-        }
-        pods
     }
 
     /// All that there is, in rounds: what is in one needs what was in those before.
