@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use http::Method;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
-use serde_json::Value;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
 
 use super::bed::Bed;
 use super::keeper::State;
@@ -46,6 +48,11 @@ impl Write {
     pub fn delete(path: impl Into<String>) -> Self {
         let at_once = br#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
         Self { method: Method::DELETE, path: path.into(), body: at_once.to_vec() }
+    }
+
+    /// Method, path and body, for what is compared with another run.
+    pub fn text(&self) -> String {
+        format!("{} {} {}", self.method, self.path, String::from_utf8_lossy(&self.body))
     }
 
     async fn send(self, client: &Client) {
@@ -95,5 +102,22 @@ pub async fn end_controllers(bed: &Bed) {
             (!matches!(bed.keeper().state(name), Some(State::Running(_)))).then_some(())
         })
         .await;
+    }
+}
+
+/// A namespace of that name, ready for pods, on a bed of the test's own: for names that are part of what is recorded.
+pub async fn create_namespace(bed: &Bed, name: &str) {
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+    });
+    send(&bed.client(), [Write::create("/api/v1/namespaces", &namespace)]).await;
+    let accounts = Api::<ServiceAccount>::namespaced(bed.client(), name);
+    let mut account = ServiceAccount::default();
+    account.metadata.name = Some("default".to_owned());
+    match accounts.create(&PostParams::default(), &account).await {
+        Ok(_) => {}
+        // The controller was faster.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(why) => panic!("{why}"),
     }
 }

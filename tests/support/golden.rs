@@ -87,6 +87,11 @@ impl Golden {
         Self { name, header }
     }
 
+    /// What `cargo xtask record` calls it: several recordings may be of one part.
+    fn part(&self) -> &'static str {
+        self.name.split('-').next().unwrap_or(self.name)
+    }
+
     fn path(&self) -> PathBuf {
         folder().join(format!("{}.json.gz", self.name))
     }
@@ -104,7 +109,7 @@ impl Golden {
 
     /// What upstream did. Fails with one line if there is no recording, or one of other inputs.
     pub fn read<T: DeserializeOwned>(&self) -> T {
-        self.try_read().unwrap_or_else(|why| panic!("{why}: {}", again(self.name)))
+        self.try_read().unwrap_or_else(|why| panic!("{why}: {}", again(self.part())))
     }
 
     fn try_read<T: DeserializeOwned>(&self) -> Result<T, String> {

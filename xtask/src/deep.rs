@@ -17,10 +17,15 @@ const IMAGE: &str = "image";
 /// The part that builds the documentation and lints the benchmarks.
 const DOCS: &str = "docs";
 /// What is recorded, and how the names of the tests begin that do it.
-const RECORDED: [(&str, &str); 4] = [
+const RECORDED: [(&str, &str); 9] = [
     ("recommender", "differential::deep::"),
     ("updater", "updater::differential::deep::"),
     ("webhook", "webhook::differential::deep::"),
+    ("registered", "webhook::registered::deep::"),
+    ("command_line", "command_line::deep::"),
+    ("metrics", "metrics::upstream::deep::"),
+    ("model", "model::upstream::deep::"),
+    ("history", "prometheus::role::upstream::deep::"),
     ("day", "day::deep::"),
 ];
 /// In the cache: one file a part, as old as its last run that was well.

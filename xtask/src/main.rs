@@ -51,7 +51,7 @@ enum Task {
     },
     /// Have live tests record what upstream's programs do, for the gate to compare ours with
     Record {
-        /// `recommender`, `updater`, `webhook` or `day` [default: all]
+        /// Such as `recommender`, `updater`, `webhook` or `day` [default: all]
         part: Option<String>,
     },
     /// Lint the crates, and run the unit and pure tests of the areas, that a change touches

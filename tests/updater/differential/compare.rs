@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use http::Method;
 use serde_json::Value;
 
 use super::pods::Kind;
@@ -67,7 +66,7 @@ pub struct Findings {
 }
 
 /// How urgent upstream finds pods, by namespace and name, as it prints it.
-pub type Urgencies = HashMap<String, String>;
+pub type Urgencies = BTreeMap<String, String>;
 
 // === impl Findings ===
 
@@ -279,12 +278,12 @@ impl Asked {
 // === impl Act ===
 
 impl Act {
-    fn of(asked: &Asked, containers: &[String]) -> Self {
+    pub fn of(asked: &Asked, containers: &[String]) -> Self {
         let end = asked.path.split('/').nth(7);
-        match (&asked.method, end) {
-            (&Method::POST, Some("eviction")) => Self::Evict,
-            (&Method::PATCH, Some("resize")) => Self::Resize(amounts(&asked.body, containers)),
-            (&Method::PATCH, None) => Self::Annotate(annotations(&asked.body)),
+        match (&*asked.method, end) {
+            ("POST", Some("eviction")) => Self::Evict,
+            ("PATCH", Some("resize")) => Self::Resize(amounts(&asked.body, containers)),
+            ("PATCH", None) => Self::Annotate(annotations(&asked.body)),
             _ => Self::Other(format!("{} {}", asked.method, asked.path)),
         }
     }

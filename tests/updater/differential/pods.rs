@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::vpas::Wish;
-use crate::support::clock::wall_now;
 use crate::support::fleet::{Workload, Write, collection};
 use crate::support::noise::Noise;
 
@@ -50,8 +49,14 @@ pub struct Kind {
 // === impl Kind ===
 
 impl Kind {
-    /// Draws one of a workload, for which that is wished.
-    pub fn draw(noise: &mut Noise, wishes: &[Wish], name: &str, owner: Owner) -> Self {
+    /// Draws one of a workload, for which that is wished, as it is at this time.
+    pub fn draw(
+        noise: &mut Noise,
+        wishes: &[Wish],
+        name: &str,
+        owner: Owner,
+        now: Timestamp,
+    ) -> Self {
         let usual = noise.below(5);
         let mut containers: Vec<Value> = Vec::new();
         for wish in wishes {
@@ -86,7 +91,7 @@ impl Kind {
         let names: Vec<&str> = wishes.iter().map(|wish| &*wish.container).collect();
         let annotations = annotations(noise, &names);
         let is_boosted = annotations.keys().any(|key| key.starts_with(BOOST));
-        let status = status(noise, wishes, &containers, has_sidecar);
+        let status = status(noise, wishes, (&containers, has_sidecar), now);
         let mut pod = json!({ "metadata": { "labels": { "kind": name } }, "spec": spec });
         if !annotations.is_empty() {
             pod["metadata"]["annotations"] = annotations.into();
@@ -207,23 +212,28 @@ fn annotations(noise: &mut Noise, containers: &[&str]) -> Map<String, Value> {
     annotations
 }
 
-fn status(noise: &mut Noise, wishes: &[Wish], containers: &[Value], has_sidecar: bool) -> Value {
+fn status(
+    noise: &mut Noise,
+    wishes: &[Wish],
+    (containers, has_sidecar): (&[Value], bool),
+    now: Timestamp,
+) -> Value {
     let phases = ["Running", "Running", "Running", "Running", "Running", "Running", "Pending"];
     let mut phase = *noise.pick(&phases);
     if noise.chance(4) {
         phase = *noise.pick(&["Failed", "Succeeded", "Unknown"]);
     }
     let is_ready = phase == "Running" && noise.chance(85);
-    let mut status = json!({ "phase": phase, "conditions": conditions(noise, is_ready) });
+    let mut status = json!({ "phase": phase, "conditions": conditions(noise, is_ready, now) });
     // Far from every threshold that is tried.
     let ages = [2, 35, 5 * 60, 11 * 60, 13 * 60, 13 * 60, 72 * 60, 72 * 60];
     if noise.chance(95) {
-        status["startTime"] = ago(*noise.pick(&ages)).into();
+        status["startTime"] = ago(now, *noise.pick(&ages)).into();
     }
     let tells = noise.below(10);
     let mut statuses: Vec<Value> = Vec::new();
     for (wish, container) in wishes.iter().zip(containers) {
-        let mut one = container_status(noise, &wish.container, phase);
+        let mut one = container_status(noise, &wish.container, phase, now);
         let spec = &container["resources"];
         match tells {
             0..6 => one["resources"] = spec.clone(),
@@ -240,17 +250,17 @@ fn status(noise: &mut Noise, wishes: &[Wish], containers: &[Value], has_sidecar:
     }
     status["containerStatuses"] = statuses.into();
     if has_sidecar {
-        let sidecar = container_status(noise, "mesh", phase);
+        let sidecar = container_status(noise, "mesh", phase, now);
         status["initContainerStatuses"] = json!([sidecar]);
     }
     status
 }
 
-fn container_status(noise: &mut Noise, name: &str, phase: &str) -> Value {
+fn container_status(noise: &mut Noise, name: &str, phase: &str, now: Timestamp) -> Value {
     let state = if phase == "Pending" {
         json!({ "waiting": { "reason": "ContainerCreating" } })
     } else {
-        json!({ "running": { "startedAt": ago(1) } })
+        json!({ "running": { "startedAt": ago(now, 1) } })
     };
     let mut status = json!({
         "name": name, "image": "example/any", "imageID": "example/any", "ready": true,
@@ -262,14 +272,14 @@ fn container_status(noise: &mut Noise, name: &str, phase: &str) -> Value {
         let ran = *noise.pick(&[2, 2, 20, 300]);
         status["restartCount"] = 1.into();
         status["lastState"] = json!({ "terminated": {
-            "reason": reason, "exitCode": 137, "startedAt": ago(ended + ran), "finishedAt": ago(ended),
+            "reason": reason, "exitCode": 137, "startedAt": ago(now, ended + ran), "finishedAt": ago(now, ended),
         } });
     }
     status
 }
 
-fn conditions(noise: &mut Noise, is_ready: bool) -> Value {
-    let condition = |kind: &str, status: &str, minutes: i64| json!({ "type": kind, "status": status, "lastTransitionTime": ago(minutes) });
+fn conditions(noise: &mut Noise, is_ready: bool, now: Timestamp) -> Value {
+    let condition = |kind: &str, status: &str, minutes: i64| json!({ "type": kind, "status": status, "lastTransitionTime": ago(now, minutes) });
     let mut conditions = Vec::new();
     if is_ready || noise.chance(80) {
         conditions.push(condition("Ready", if is_ready { "True" } else { "False" }, 60));
@@ -306,9 +316,9 @@ fn conditions(noise: &mut Noise, is_ready: bool) -> Value {
     conditions.into()
 }
 
-/// So many minutes before now.
-fn ago(minutes: i64) -> String {
-    let at: Timestamp = wall_now() - SignedDuration::from_mins(minutes);
+/// So many minutes before that.
+fn ago(now: Timestamp, minutes: i64) -> String {
+    let at = now - SignedDuration::from_mins(minutes);
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

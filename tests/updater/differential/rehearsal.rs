@@ -20,6 +20,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use kube::Client;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -53,28 +54,36 @@ pub struct Rehearsal {
 }
 
 /// What was asked about a pod, or about what is written beside pods.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
     /// In which pass: 0 before the first of those that count.
     pub pass: usize,
     /// How long after its beginning.
+    #[serde(skip)]
     pub after: Duration,
     /// How.
-    pub method: Method,
+    pub method: String,
     /// Of what.
     pub path: String,
     /// What is to be written.
     pub body: Value,
     /// What the server says to it.
     pub code: u16,
+    /// In its words.
+    #[serde(skip)]
+    pub answer: Value,
 }
 
+/// What one updater does, as it comes.
 #[derive(Debug, Default)]
-struct Notes {
+pub struct Notes {
     /// When passes began.
     looks: Vec<Instant>,
-    asked: Vec<Asked>,
-    elsewhere: BTreeSet<String>,
+    /// What was asked about pods so far, in order.
+    pub asked: Vec<Asked>,
+    /// What was to be written beside pods and events.
+    pub elsewhere: BTreeSet<String>,
+    read: BTreeSet<String>,
 }
 
 // === impl Rehearsal ===
@@ -101,7 +110,7 @@ impl Rehearsal {
 
     /// Whether all passes were made.
     pub fn is_over(&self) -> bool {
-        self.notes().looks.len() > self.passes.idle + self.passes.made
+        self.notes().is_over(self.passes)
     }
 
     /// What was asked about pods so far, in order.
@@ -112,6 +121,11 @@ impl Rehearsal {
     /// What was to be written beside pods and events.
     pub fn elsewhere(&self) -> BTreeSet<String> {
         self.notes().elsewhere.clone()
+    }
+
+    /// What was read, as [`what_is_read`] names it.
+    pub fn read(&self) -> BTreeSet<String> {
+        self.notes().read.clone()
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -162,6 +176,8 @@ async fn respond(
             } else if look >= passes.idle + passes.made {
                 std::future::pending::<()>().await;
             }
+        } else {
+            notes.lock().expect("no panic").read.insert(what_is_read(&parts.uri));
         }
     } else if !path.starts_with("/apis/authorization.k8s.io/") {
         query = format!("{query}{}dryRun=All", if query.is_empty() { "" } else { "&" });
@@ -178,11 +194,21 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
-    if let Some(number) = number {
-        notes.lock().expect("no panic").asked[number].code = answer.status().as_u16();
-    }
     let (parts, body) = answer.into_parts();
-    let mut answer = Response::new(body.boxed_unsync());
+    let body = match number {
+        None => body.boxed_unsync(),
+        Some(number) => {
+            let body = match body.collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(why) => return Ok(bad(why.to_string())),
+            };
+            let asked = &mut notes.lock().expect("no panic").asked[number];
+            asked.code = parts.status.as_u16();
+            asked.answer = serde_json::from_slice(&body).unwrap_or_default();
+            Full::from(body).map_err(|never| match never {}).boxed_unsync()
+        }
+    };
+    let mut answer = Response::new(body);
     *answer.status_mut() = parts.status;
     for name in [CONTENT_TYPE, RETRY_AFTER] {
         if let Some(value) = parts.headers.get(&name) {
@@ -190,6 +216,17 @@ async fn respond(
         }
     }
     Ok(answer)
+}
+
+/// Path and selectors of what is read: a watch of some objects reads the same as a list of them.
+pub fn what_is_read(uri: &Uri) -> String {
+    let selectors = uri.query().unwrap_or_default().split('&').filter(|pair| {
+        ["fieldSelector=", "labelSelector="].iter().any(|name| pair.starts_with(name))
+    });
+    let mut selectors: Vec<_> = selectors.filter(|pair| !pair.ends_with('=')).collect();
+    selectors.sort_unstable();
+    let mark = if selectors.is_empty() { "" } else { "?" };
+    format!("{}{mark}{}", uri.path(), selectors.join("&"))
 }
 
 fn bad(why: String) -> Answer {
@@ -202,13 +239,24 @@ fn bad(why: String) -> Answer {
 
 impl Notes {
     /// Which look at the Lease this is.
-    fn look(&mut self) -> usize {
+    pub fn look(&mut self) -> usize {
         self.looks.push(Instant::now());
         self.looks.len() - 1
     }
 
+    /// Whether all passes were made.
+    pub fn is_over(&self, passes: Passes) -> bool {
+        self.looks.len() > passes.idle + passes.made
+    }
+
     /// Writes down what is to be written; its number if it is about a pod.
-    fn note(&mut self, passes: Passes, method: &Method, path: &str, body: &[u8]) -> Option<usize> {
+    pub fn note(
+        &mut self,
+        passes: Passes,
+        method: &Method,
+        path: &str,
+        body: &[u8],
+    ) -> Option<usize> {
         let mut words = path.trim_start_matches('/').split('/').skip(4);
         let of = words.next().filter(|_| path.starts_with("/api/v1/namespaces/"));
         match of {
@@ -222,8 +270,9 @@ impl Notes {
         let pass = self.looks.len().saturating_sub(passes.idle).min(passes.made);
         let body = serde_json::from_slice(body).unwrap_or_default();
         let after = self.looks.last().map(Instant::elapsed).unwrap_or_default();
-        let (method, path) = (method.clone(), path.to_owned());
-        self.asked.push(Asked { pass, after, method, path, body, code: 0 });
+        let (method, path) = (method.to_string(), path.to_owned());
+        let answer = Value::Null;
+        self.asked.push(Asked { pass, after, method, path, body, code: 0, answer });
         Some(self.asked.len() - 1)
     }
 }

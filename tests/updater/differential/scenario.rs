@@ -1,10 +1,11 @@
 //! Draws what both updaters look after: workloads of every kind with their VPAs, what is recommended for them, and what
 //! stands in the way of changes.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pods::{Kind, NODES, Owner};
-use super::surroundings::{budgets, lease, limits, node};
+use super::surroundings::{budgets, create_lease, limits, node};
 use super::vpas::{self, AUTOSCALING, VPAS, Wish, vpa};
 use crate::support::fleet::{self, Workload, Write, collection};
 use crate::support::noise::Noise;
@@ -29,6 +30,7 @@ pub struct Subject {
     /// Owners that it has beside those of its workload, and fields of owners that make them so.
     owners: Vec<Write>,
     scales: Vec<Write>,
+    now: Timestamp,
 }
 
 /// All that both look after.
@@ -37,17 +39,18 @@ pub struct Scenario {
     /// Workloads in order of their number.
     pub subjects: Vec<Subject>,
     ranges: Vec<Write>,
+    now: Timestamp,
 }
 
 // === impl Scenario ===
 
 impl Scenario {
-    /// Draws so many workloads, spread over the namespaces.
-    pub fn draw(seed: u64, count: usize, namespaces: &[String]) -> Self {
+    /// Draws so many workloads, spread over the namespaces, as they are at this time.
+    pub fn draw(seed: u64, count: usize, namespaces: &[&str], now: Timestamp) -> Self {
         let subjects = (0..count).map(|index| {
             let place = index % namespaces.len();
             let is_whole = place.is_multiple_of(POD_RANGES_EVERY);
-            Subject::draw(seed, index as u64, &namespaces[place], is_whole)
+            Subject::draw(seed, index as u64, (namespaces[place], is_whole), now)
         });
         let ranges = namespaces.iter().enumerate().filter_map(|(place, namespace)| {
             let mut noise = Noise::of(seed, &[7, place as u64]);
@@ -58,7 +61,7 @@ impl Scenario {
             });
             Some(Write::create(collection("v1", namespace, "limitranges"), &object))
         });
-        Self { ranges: ranges.collect(), subjects: subjects.collect() }
+        Self { ranges: ranges.collect(), subjects: subjects.collect(), now }
     }
 
     /// All that there is, in rounds: what is in one needs what was in those before.
@@ -87,7 +90,7 @@ impl Scenario {
             let status = json!({ "status": { "capacity": amounts, "allocatable": amounts } });
             Write::patch(format!("/api/v1/nodes/{name}/status"), &status)
         }));
-        statuses.push(lease());
+        statuses.push(create_lease(self.now));
         vec![
             owners,
             pods(&|subject, kind, number| Some(kind.create(&subject.workload, number))),
@@ -117,7 +120,7 @@ impl Subject {
         format!("  {}\n{}", self.status, lines.concat())
     }
 
-    fn draw(seed: u64, index: u64, namespace: &str, is_whole: bool) -> Self {
+    fn draw(seed: u64, index: u64, (namespace, is_whole): (&str, bool), now: Timestamp) -> Self {
         let mut noise = Noise::of(seed, &[1, index]);
         let count = noise.between(1, 3) as usize;
         let containers = ["main", "proxy", "log-2"][..count].iter();
@@ -150,6 +153,7 @@ impl Subject {
             budgets: budgets(&mut noise, &workload),
             owners: Vec::new(),
             scales: Vec::new(),
+            now,
             kinds: Vec::new(),
             pods: Vec::new(),
             workload,
@@ -189,7 +193,7 @@ impl Subject {
         let mut count = 0;
         for _ in 0..noise.between(1, most) {
             let name = format!("k{}", self.kinds.len());
-            self.kinds.push(Kind::draw(noise, wishes, &name, owner.clone()));
+            self.kinds.push(Kind::draw(noise, wishes, &name, owner.clone(), self.now));
             for _ in 0..noise.between(1, 3) {
                 self.pods.push(self.kinds.len() - 1);
                 count += 1;

@@ -1,10 +1,9 @@
 //! Draws what stands in the way of changes: disruption budgets, LimitRanges, nodes; and the Lease without which none is made.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::rehearsal::LEASE;
-use crate::support::clock::wall_now;
 use crate::support::fleet::{Workload, Write, collection};
 use crate::support::noise::Noise;
 
@@ -81,13 +80,17 @@ pub fn node(name: &str) -> Write {
     Write::create("/api/v1/nodes", &node)
 }
 
+/// Creates the Lease of an admission controller.
+pub fn create_lease(now: Timestamp) -> Write {
+    Write::create(collection("coordination.k8s.io/v1", "kube-system", "leases"), &lease(now))
+}
+
 /// An admission controller that is there for as long as any test may take.
-pub fn lease() -> Write {
-    let renewed = (wall_now() + SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%S.%6fZ");
-    let lease = json!({
+pub fn lease(now: Timestamp) -> Value {
+    let renewed = (now + SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%S.%6fZ");
+    json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "name": LEASE, "namespace": "kube-system" },
         "spec": { "holderIdentity": "a test", "renewTime": renewed.to_string() },
-    });
-    Write::create(collection("coordination.k8s.io/v1", "kube-system", "leases"), &lease)
+    })
 }

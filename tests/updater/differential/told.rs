@@ -12,6 +12,14 @@ const TIMES: &str = "vpa_updater_execution_latency_seconds";
 /// How often the end of a boost was tried in vain: each takes its own pauses in between.
 const TRIES: &str = "UnboostError";
 
+/// What of a page is about updaters.
+pub fn about_updaters(page: &str) -> String {
+    let lines = page
+        .lines()
+        .filter(|line| line.strip_prefix("# TYPE ").unwrap_or(line).starts_with(PREFIX));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// Each series with its value, labels in alphabetical order; without those that are a matter of time, and without those
 /// that are 0, which either side may leave out: upstream of VPAs without pods and of modes that a figure is not about, ours
 /// of VPAs that leave running pods alone.

@@ -1,0 +1,204 @@
+//! The run in which both updaters live: upstream's and ours look after the same pods, at the same time, each on a way on
+//! which all that it writes is a rehearsal.
+//!
+//! `cargo xtask record updater` has it write what upstream did. With the seed of the recording it sees that upstream
+//! still does that.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::recording::{Recording, golden};
+use super::rehearsal::Rehearsal;
+use super::scenario::Scenario;
+use super::told::{about_updaters, urgencies};
+use super::verdict::Against;
+use super::{Did, NAMESPACES, PARTS, Part, SEED, WORKLOADS};
+use crate::support::clock::wall_now;
+use crate::support::fetch::fetch;
+use crate::support::golden::is_recording;
+use crate::support::keeper::State;
+use crate::support::not_run::not_run;
+use crate::support::ours::Ours;
+use crate::support::upstream::{Role, Upstream};
+use crate::support::{Bed, fleet, noise, wait};
+
+/// From pass to pass, which is also what a pass may take. The longer ones are for machines on which it takes more.
+const INTERVALS: [Duration; 3] =
+    [Duration::from_secs(8), Duration::from_secs(24), Duration::from_secs(72)];
+
+/// What both did.
+#[derive(Debug)]
+pub struct Run {
+    /// With what.
+    pub scenario: Scenario,
+    /// In each part.
+    pub parts: Vec<Played>,
+    /// What both have read.
+    pub read: BTreeSet<String>,
+}
+
+/// What both did in one part.
+#[derive(Debug)]
+pub struct Played {
+    /// When it began.
+    pub began: Timestamp,
+    /// Upstream's, and the other one's.
+    pub sides: [Did; 2],
+    read: BTreeSet<String>,
+}
+
+#[tokio::test]
+async fn upstreams_updater_and_ours_touch_the_same_pods_in_order_and_tell_prometheus_the_same() {
+    let seed = noise::seed(SEED);
+    let is_usual = seed == SEED;
+    let Some((bed, run)) = rehearse(seed).await else { return };
+    if is_recording() {
+        assert!(is_usual && is_ours(), "recorded is seed {SEED}, with ours as the other one");
+        golden(seed).write(&Recording::of(&bed.client(), &run).await);
+    }
+    let sides: Vec<_> = run.parts.iter().map(|part| part.sides.each_ref()).collect();
+    let live = Against { who: "live", is_ours: is_ours(), is_usual };
+    live.assert_same(&run.scenario, &sides);
+    if is_usual {
+        let recording: Recording = golden(seed).read();
+        let recorded = recording.parts.iter().zip(&run.parts);
+        let sides: Vec<_> = recorded.map(|(one, other)| [&one.theirs, &other.sides[0]]).collect();
+        let recorded = Against { who: "upstream as recorded", is_ours: false, is_usual };
+        recorded.assert_same(&run.scenario, &sides);
+    }
+}
+
+fn is_ours() -> bool {
+    std::env::var("PLIMSOLL_PEER").as_deref() != Ok("upstream")
+}
+
+#[expect(clippy::print_stdout, reason = "the seed replays what failed")]
+async fn rehearse(seed: u64) -> Option<(Bed, Run)> {
+    println!("{}={seed}", noise::SEED);
+    let bed = Bed::private().await?;
+    let upstream = Upstream::on(&bed).await?;
+    if let Some(reason) = Ours::lacks("updater") {
+        not_run(reason);
+        return None;
+    }
+    for name in NAMESPACES {
+        fleet::create_namespace(&bed, name).await;
+    }
+    fleet::end_controllers(&bed).await;
+    fleet::send(&bed.client(), [fleet::create_definition()]).await;
+    let scenario = Scenario::draw(seed, WORKLOADS, &NAMESPACES, wall_now());
+    for round in scenario.rounds() {
+        fleet::send(&bed.client(), round).await;
+    }
+    let ours = Ours::on(&bed);
+    let mut parts = Vec::new();
+    for (number, part) in PARTS.iter().enumerate() {
+        let mut played = None;
+        for interval in INTERVALS {
+            let name = format!("{number}-{}", interval.as_secs());
+            let (made, longest) =
+                play_once(&bed, (&upstream, &ours), &scenario, &name, part, interval).await;
+            played = Some(made);
+            if longest < interval * 9 / 10 {
+                break;
+            }
+            println!("a pass took {longest:?}: once more, with more time");
+        }
+        parts.extend(played);
+    }
+    let read = parts.iter().flat_map(|part| part.read.iter().cloned()).collect();
+    Some((bed, Run { scenario, parts, read }))
+}
+
+/// Has both make their passes; also says how long the longest pass took.
+async fn play_once(
+    bed: &Bed,
+    (upstream, ours): (&Upstream, &Ours),
+    scenario: &Scenario,
+    name: &str,
+    part: &Part,
+    interval: Duration,
+) -> (Played, Duration) {
+    let names = [format!("upstream-{name}"), format!("peer-{name}")];
+    let passes = part.passes;
+    let ways = [
+        Rehearsal::start(bed, &names[0], passes).await,
+        Rehearsal::start(bed, &names[1], passes).await,
+    ];
+    let began = wall_now();
+    let ports: Vec<u16> = (0..2)
+        .map(|side| {
+            let mut flags: Vec<String> = part.flags.iter().map(ToString::to_string).collect();
+            flags.extend([
+                format!("--kubeconfig={}", ways[side].kubeconfig.display()),
+                format!("--updater-interval={}s", interval.as_secs()),
+                "--kube-api-qps=1000".to_owned(),
+                "--kube-api-burst=1000".to_owned(),
+                "--v=2".to_owned(),
+            ]);
+            let is_upstream = side == 0 || !is_ours();
+            if !is_upstream {
+                flags.push("--compat=upstream".to_owned());
+            }
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            if is_upstream {
+                upstream.start_as(&names[side], Role::Updater, &flags)
+            } else {
+                ours.updater(&names[side], &flags)
+            }
+        })
+        .collect();
+    let patience = interval * 6 + wait::PATIENCE;
+    wait::within(patience, "both have made their passes", || async {
+        for name in &names {
+            upstream.assert_running(name);
+        }
+        ways.iter().all(Rehearsal::is_over).then_some(())
+    })
+    .await;
+    let mut made = Vec::new();
+    let mut longest = Duration::ZERO;
+    let boosted = boosted(scenario);
+    for (way, (name, port)) in ways.iter().zip(names.iter().zip(ports)) {
+        let address = format!("http://127.0.0.1:{port}/metrics");
+        let page = wait::until("it answers a scrape", || fetch(&address)).await;
+        bed.keeper().signal(name, "KILL");
+        wait::until("it has ended", || async {
+            matches!(bed.keeper().state(name), Some(State::Exited(_))).then_some(())
+        })
+        .await;
+        let asked = way.asked();
+        let in_turn = asked.iter().filter(|one| one.pass > 0);
+        let in_turn = in_turn.filter(|one| {
+            one.pod()
+                .is_none_or(|(namespace, pod)| !boosted.contains(&format!("{namespace}/{pod}")))
+        });
+        longest = in_turn.map(|one| one.after).fold(longest, Duration::max);
+        let log = std::fs::read(bed.keeper().log(name)).expect("it wrote one");
+        made.push(Did {
+            asked,
+            elsewhere: way.elsewhere().into_iter().collect(),
+            metrics: about_updaters(&String::from_utf8_lossy(&page)),
+            urgencies: urgencies(&String::from_utf8_lossy(&log)),
+        });
+    }
+    let sides = made.try_into().expect("there are two sides");
+    let read = ways.iter().flat_map(Rehearsal::read).collect();
+    (Played { began, sides, read }, longest)
+}
+
+/// Pods that something on them says are boosted, by namespace and name: those are asked about at any time.
+fn boosted(scenario: &Scenario) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for subject in &scenario.subjects {
+        for (number, &kind) in (0..).zip(&subject.pods) {
+            if subject.kinds[kind].is_boosted {
+                let name = subject.workload.pod_name(number);
+                names.insert(format!("{}/{name}", subject.workload.namespace));
+            }
+        }
+    }
+    names
+}
