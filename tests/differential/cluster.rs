@@ -7,15 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::compare::VPAS;
 use super::policies;
 use crate::support::fleet::{self, Kind, Run, Workload, Write, collection};
 use crate::support::noise::Noise;
 use crate::support::usage::Sample;
-use crate::support::wait;
 
 /// The twins of a workload differ in name and in the recommender that they name.
 pub const TWINS: [&str; 2] = ["left", "right"];
-const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
 /// Long for a pass of a second on a machine that does a lot else.
 pub const PATIENCE: Duration = Duration::from_mins(5);
@@ -86,7 +85,7 @@ impl Shown {
 
 impl Cluster {
     /// Draws so many workloads, spread over the namespaces.
-    pub fn draw(seed: u64, count: usize, namespaces: &[String]) -> Self {
+    pub fn draw(seed: u64, count: usize, namespaces: &[&str]) -> Self {
         let subject = |index: usize| {
             let mut noise = Noise::of(seed, &[1, index as u64]);
             let kind = Kind::ALL[index % Kind::ALL.len()];
@@ -103,7 +102,7 @@ impl Cluster {
             };
             let containers = ["main", "proxy", "log-2"][..noise.between(1, 3) as usize].iter();
             let workload = Workload {
-                namespace: namespaces[index % namespaces.len()].clone(),
+                namespace: namespaces[index % namespaces.len()].to_owned(),
                 name: format!("w{index:03}"),
                 kind,
                 containers: containers.map(|name| (*name).to_owned()).collect(),
@@ -132,28 +131,56 @@ impl Cluster {
         Self { seed, subjects, marker, shown: BTreeMap::new() }
     }
 
-    /// Creates everything.
-    pub async fn create(&self, client: &Client) {
+    /// How many workloads there are.
+    pub fn count(&self) -> usize {
+        self.subjects.len()
+    }
+
+    /// Whether an object, by its namespace and the name that is the same for twins, is of one of so many workloads:
+    /// those are drawn the same, however many there are. The marker is none of them.
+    pub fn is_of_the_first(object: &str, count: usize) -> bool {
+        let name = object.split('/').nth(1).and_then(|name| name.strip_prefix('w'));
+        name.and_then(|number| number.parse().ok()).is_some_and(|number: usize| number < count)
+    }
+
+    /// Creates everything, with the VPAs of these twins.
+    pub async fn create(&self, client: &Client, twins: &[&str]) {
+        for writes in self.rounds(twins) {
+            fleet::send(client, writes).await;
+        }
+    }
+
+    /// All that is created, as text.
+    pub fn texts(&self) -> Vec<String> {
+        self.rounds(&TWINS).iter().flatten().map(Write::text).collect()
+    }
+
+    fn rounds(&self, twins: &[&str]) -> [Vec<Write>; 3] {
         let all = || self.subjects.iter().chain([&self.marker]);
         let owners = all().flat_map(|subject| subject.workload.owners());
-        fleet::send(client, owners).await;
         let pods = self.pods().map(|(subject, pod)| subject.workload.pod(pod.number));
         let statuses = all().flat_map(|subject| subject.workload.statuses());
-        fleet::send(client, pods.chain(statuses)).await;
         let running = self.pods().map(|(subject, pod)| subject.workload.running(pod.number, &[]));
-        fleet::send(client, running.chain(self.vpas())).await;
+        [
+            owners.collect(),
+            pods.chain(statuses).collect(),
+            running.chain(self.vpas(twins)).collect(),
+        ]
     }
 
     fn pods(&self) -> impl Iterator<Item = (&Subject, &Pod)> {
         self.subjects.iter().flat_map(|subject| subject.pods.iter().map(move |pod| (subject, pod)))
     }
 
-    fn vpas(&self) -> impl Iterator<Item = Write> {
-        self.subjects.iter().chain([&self.marker]).enumerate().flat_map(|(index, subject)| {
+    /// Creates the VPAs of these twins.
+    pub fn vpas(&self, twins: &[&str]) -> Vec<Write> {
+        let all = self.subjects.iter().chain([&self.marker]).enumerate();
+        let vpas = all.flat_map(|(index, subject)| {
             let mut noise = Noise::of(self.seed, &[2, index as u64]);
             let (spec, annotations) = policies::draw(&mut noise, &subject.workload.containers);
-            TWINS.map(|twin| vpa(subject, twin, &spec, &annotations))
-        })
+            twins.iter().map(move |twin| vpa(subject, twin, &spec, &annotations))
+        });
+        vpas.collect()
     }
 
     /// What all containers use at a step.
@@ -190,8 +217,9 @@ impl Cluster {
         shown
     }
 
-    /// Kills containers for lack of memory, starts others again, and replaces pods; `now` is the time of the samples.
-    pub async fn disturb(&mut self, client: &Client, step: u64, now: Timestamp) {
+    /// Kills containers for lack of memory, starts others again, and replaces pods; `now` is the time of the samples. The
+    /// last of it is that the marker's pod comes or goes.
+    pub fn disturb(&mut self, step: u64, now: Timestamp) -> Vec<Vec<Write>> {
         let (mut first, mut then) = (Vec::new(), Vec::new());
         for (index, subject) in self.subjects.iter_mut().enumerate() {
             let mut noise = Noise::of(self.seed, &[4, index as u64, step]);
@@ -215,40 +243,31 @@ impl Cluster {
                 ]);
             }
         }
-        fleet::send(client, first).await;
-        fleet::send(client, then).await;
-        self.mark(client).await;
-    }
-
-    /// Lets the marker's pod come or go, and waits until both VPAs say so.
-    async fn mark(&mut self, client: &Client) {
         let Subject { workload, pods, next, .. } = &mut self.marker;
+        let mut writes = vec![first, then];
         if let Some(pod) = pods.pop() {
-            fleet::send(client, [workload.gone(pod.number)]).await;
+            writes.push(vec![workload.gone(pod.number)]);
         } else {
-            fleet::send(client, [workload.pod(*next)]).await;
-            fleet::send(client, [workload.running(*next, &[])]).await;
+            writes.push(vec![workload.pod(*next)]);
+            writes.push(vec![workload.running(*next, &[])]);
             pods.push(Pod { number: *next, runs: Vec::new() });
             *next += 1;
         }
-        let wanted = pods.is_empty();
+        writes
+    }
+
+    /// Whether the marker's VPA of that twin says whether its pod is there.
+    pub async fn is_marked(&self, client: &Client, twin: &str) -> bool {
+        let Subject { workload, pods, .. } = &self.marker;
         let vpas = collection("autoscaling.k8s.io/v1", &workload.namespace, VPAS);
-        let say_so = || async {
-            for twin in TWINS {
-                let path = format!("{vpas}/{}-{twin}", workload.name);
-                let request = http::Request::get(path).body(Vec::new()).expect("a request");
-                let vpa: Value = client.request(request).await.expect("the API server answers");
-                let conditions = vpa["status"]["conditions"].as_array()?;
-                let is_alone = |condition: &Value| {
-                    condition["type"] == "NoPodsMatched" && condition["status"] == "True"
-                };
-                if conditions.iter().any(is_alone) != wanted {
-                    return None;
-                }
-            }
-            Some(())
+        let path = format!("{vpas}/{}-{twin}", workload.name);
+        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let vpa: Value = client.request(request).await.expect("the API server answers");
+        let is_alone = |condition: &Value| {
+            condition["type"] == "NoPodsMatched" && condition["status"] == "True"
         };
-        wait::within(PATIENCE, "both have seen the pod of the marker come or go", say_so).await;
+        let conditions = vpa["status"]["conditions"].as_array();
+        conditions.is_some_and(|conditions| conditions.iter().any(is_alone) == pods.is_empty())
     }
 }
 

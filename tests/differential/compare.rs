@@ -8,6 +8,11 @@ use serde_json::Value;
 
 use super::cluster::TWINS;
 
+/// Plural of the objects with statuses.
+pub const VPAS: &str = "verticalpodautoscalers";
+/// Plural of what history is saved in.
+pub const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
+
 /// Differences that are wanted, each with its reason. Everything else fails the test.
 const LISTED: &[Listed] = &[];
 
@@ -34,6 +39,12 @@ pub struct Difference {
 /// What one object says, by the names of its fields.
 pub type Fields = BTreeMap<String, String>;
 
+/// What all objects of a recommender say: by namespace, the name that is the same for twins, and the part of it.
+pub type Said = BTreeMap<String, Fields>;
+
+/// Reads an object: its name, the part of it, and its fields.
+type Reads = fn(&Value) -> (String, String, Fields);
+
 /// What a comparison came to.
 #[derive(Debug, Default)]
 pub struct Comparison {
@@ -41,8 +52,8 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Fields that were compared.
     pub fields: usize,
-    /// The same of both, by object.
-    pub left: BTreeMap<String, Fields>,
+    /// What the first one says.
+    pub left: Said,
 }
 
 impl fmt::Display for Difference {
@@ -65,9 +76,16 @@ impl fmt::Display for Difference {
 // === impl Comparison ===
 
 impl Comparison {
-    fn of(twins: BTreeMap<String, [Fields; 2]>) -> Self {
+    /// Compares what two recommenders say.
+    pub fn of(left: Said, mut right: Said) -> Self {
         let mut comparison = Self::default();
-        for (object, [left, right]) in twins {
+        let mut both: BTreeMap<String, [Fields; 2]> = BTreeMap::new();
+        for (object, fields) in left {
+            let other = right.remove(&object).unwrap_or_default();
+            both.insert(object, [fields, other]);
+        }
+        both.extend(right.into_iter().map(|(object, fields)| (object, [Fields::new(), fields])));
+        for (object, [left, right]) in both {
             let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             for name in names {
                 comparison.fields += 1;
@@ -98,90 +116,80 @@ impl Comparison {
 
 /// The statuses of all twins, as they are now.
 pub async fn statuses(client: &Client) -> Comparison {
-    Comparison::of(status_twins(client).await)
+    let [left, right] = said(&list(client, VPAS).await, status);
+    Comparison::of(left, right)
 }
 
 /// The same where the left twins are not there: what they said was recorded.
-pub async fn statuses_beside(client: &Client, left: &BTreeMap<String, Fields>) -> Comparison {
-    let mut twins = status_twins(client).await;
-    for (object, fields) in left {
-        twins.entry(object.clone()).or_default()[0].clone_from(fields);
-    }
-    Comparison::of(twins)
+pub async fn statuses_beside(client: &Client, left: &Said) -> Comparison {
+    let [_, right] = said(&list(client, VPAS).await, status);
+    Comparison::of(left.clone(), right)
 }
 
-async fn status_twins(client: &Client) -> BTreeMap<String, [Fields; 2]> {
-    twins(client, "verticalpodautoscalers", |object| {
-        let mut fields = Fields::new();
-        let status = &object["status"];
-        let generation = &object["metadata"]["generation"];
-        if status["observedGeneration"] != *generation {
-            fields
-                .insert("observedGeneration".to_owned(), status["observedGeneration"].to_string());
+/// All objects of a kind, as they are now.
+pub async fn list(client: &Client, plural: &str) -> Vec<Value> {
+    let path = format!("/apis/autoscaling.k8s.io/v1/{plural}");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let mut list: Value = client.request(request).await.expect("the API server answers");
+    match list["items"].take() {
+        Value::Array(items) => items,
+        other => panic!("{other} is no list"),
+    }
+}
+
+/// What is said by the objects of each twin.
+pub fn said(objects: &[Value], read: Reads) -> [Said; 2] {
+    let mut both = <[Said; 2]>::default();
+    for object in objects {
+        let (name, part, fields) = read(object);
+        let namespace = plain(&object["metadata"]["namespace"]);
+        for (said, twin) in both.iter_mut().zip(TWINS) {
+            if let Some(shared) = name.strip_suffix(&format!("-{twin}")) {
+                said.insert(format!("{namespace}/{shared}{part}"), fields.clone());
+            }
         }
-        if status["recommendation"].is_object() {
-            fields.insert("recommendation".to_owned(), "present".to_owned());
-        }
-        for container in
-            status["recommendation"]["containerRecommendations"].as_array().into_iter().flatten()
-        {
-            let name = container["containerName"].as_str().unwrap_or_default();
-            for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
-                // Present and empty is something else than absent.
-                if let Some(amounts) = container[bound].as_object() {
-                    fields.insert(format!("{name}.{bound}"), "present".to_owned());
-                    for (resource, amount) in amounts {
-                        fields.insert(format!("{name}.{bound}.{resource}"), plain(amount));
-                    }
+    }
+    both
+}
+
+/// Reads what a VPA says.
+pub fn status(object: &Value) -> (String, String, Fields) {
+    let mut fields = Fields::new();
+    let status = &object["status"];
+    let generation = &object["metadata"]["generation"];
+    if status["observedGeneration"] != *generation {
+        fields.insert("observedGeneration".to_owned(), status["observedGeneration"].to_string());
+    }
+    if status["recommendation"].is_object() {
+        fields.insert("recommendation".to_owned(), "present".to_owned());
+    }
+    let containers = status["recommendation"]["containerRecommendations"].as_array();
+    for container in containers.into_iter().flatten() {
+        let name = container["containerName"].as_str().unwrap_or_default();
+        for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
+            // Present and empty is something else than absent.
+            if let Some(amounts) = container[bound].as_object() {
+                fields.insert(format!("{name}.{bound}"), "present".to_owned());
+                for (resource, amount) in amounts {
+                    fields.insert(format!("{name}.{bound}.{resource}"), plain(amount));
                 }
             }
         }
-        for condition in status["conditions"].as_array().into_iter().flatten() {
-            let text = ["status", "reason", "message"].map(|field| plain(&condition[field]));
-            fields.insert(format!("condition.{}", plain(&condition["type"])), text.join(" | "));
-        }
-        let name = plain(&object["metadata"]["name"]);
-        Some((name, String::new(), fields))
-    })
-    .await
-}
-
-/// The checkpoints of all twins, as they are now.
-pub async fn checkpoints(client: &Client) -> Comparison {
-    Comparison::of(
-        twins(client, "verticalpodautoscalercheckpoints", |object| {
-            let mut fields = Fields::new();
-            flatten("", &object["status"], &mut fields);
-            fields.remove("lastUpdateTime");
-            let vpa = plain(&object["spec"]["vpaObjectName"]);
-            let container = plain(&object["spec"]["containerName"]);
-            Some((vpa, format!("/{container}"), fields))
-        })
-        .await,
-    )
-}
-
-/// Fields of each pair of twins, by the namespace, the name that they share, and the part of it that was asked for.
-async fn twins(
-    client: &Client,
-    plural: &str,
-    read: impl Fn(&Value) -> Option<(String, String, Fields)>,
-) -> BTreeMap<String, [Fields; 2]> {
-    let path = format!("/apis/autoscaling.k8s.io/v1/{plural}");
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    let list: Value = client.request(request).await.expect("the API server answers");
-    let mut twins: BTreeMap<String, [Fields; 2]> = BTreeMap::new();
-    for object in list["items"].as_array().expect("a list") {
-        let Some((name, part, fields)) = read(object) else { continue };
-        let namespace = plain(&object["metadata"]["namespace"]);
-        for (index, twin) in TWINS.iter().enumerate() {
-            if let Some(shared) = name.strip_suffix(&format!("-{twin}")) {
-                let pair = twins.entry(format!("{namespace}/{shared}{part}")).or_default();
-                pair[index].clone_from(&fields);
-            }
-        }
     }
-    twins
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        let text = ["status", "reason", "message"].map(|field| plain(&condition[field]));
+        fields.insert(format!("condition.{}", plain(&condition["type"])), text.join(" | "));
+    }
+    (plain(&object["metadata"]["name"]), String::new(), fields)
+}
+
+/// Reads what a checkpoint says.
+pub fn checkpoint(object: &Value) -> (String, String, Fields) {
+    let mut fields = Fields::new();
+    flatten("", &object["status"], &mut fields);
+    fields.remove("lastUpdateTime");
+    let vpa = plain(&object["spec"]["vpaObjectName"]);
+    (vpa, format!("/{}", plain(&object["spec"]["containerName"])), fields)
 }
 
 fn flatten(name: &str, value: &Value, into: &mut Fields) {
@@ -230,7 +238,8 @@ fn a_digit_that_differs_is_found_and_a_rounded_sum_is_none() {
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect()
     };
     let compare = |left: Fields, right: Fields| {
-        Comparison::of([("team/web".to_owned(), [left, right])].into()).differences
+        let of = |fields: Fields| Said::from([("team/web".to_owned(), fields)]);
+        Comparison::of(of(left), of(right)).differences
     };
     let one = || fields("126m", "52988.61292431593");
     assert_eq!(compare(one(), fields("126m", "52988.61292431594")), []);
