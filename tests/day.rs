@@ -2,7 +2,7 @@
 //! a real Prometheus, for every board and every alert.
 
 mod alerts;
-mod births;
+pub mod births;
 mod record;
 mod script;
 mod stage;
