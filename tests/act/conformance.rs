@@ -128,7 +128,6 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
             with("web", json!({"resourceVersion": "{version}", "uid": "{uid}"})),
         ),
         step(Method::POST, collection, JSON, object("web")),
-        step(Method::POST, format!("{collection}/web"), JSON, object("web")),
     ];
     for text in [
         "app%3Ddb",
@@ -162,6 +161,8 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
             web(Method::PATCH, MERGE, json!({"spec": {"targetRef": {"name": "y"}}})),
             web(Method::GET, JSON, Value::Null),
         ]);
+    } else {
+        steps.push(step(Method::POST, of("web"), JSON, object("web")));
     }
     steps
 }

@@ -72,7 +72,7 @@ async fn leads(contender: &Contender) -> Instant {
     Instant::now()
 }
 
-/// Looks at fences at each millisecond.
+/// Looks at fences every few milliseconds.
 struct Overlaps {
     task: JoinHandle<()>,
     found: Arc<Mutex<Vec<Instant>>>,
@@ -88,7 +88,7 @@ impl Overlaps {
                 if fences.iter().filter(|fence| fence.is_held()).count() > 1 {
                     noted.lock().expect("no panic").push(Instant::now());
                 }
-                sleep(ms(1)).await;
+                sleep(ms(5)).await;
             }
         });
         Self { task, found }
@@ -104,15 +104,15 @@ impl Overlaps {
 async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
     for times in [UPSTREAM, SHORT] {
         let lease = ms(times[0]);
-        for latency in [0, 20, 100].map(ms) {
-            for after in [0, 1, times[2] / 2, times[2] - 1].map(ms) {
+        for latency in [0, 100].map(ms) {
+            for after in [0, times[2] / 2, times[2] - 1].map(ms) {
                 let api = slow(latency);
                 let first = start(&api, "first", times);
                 leads(&first).await;
                 let second = start(&api, "second", times);
                 assert_eq!(second.state.decided().await, Standing::Standby);
                 let overlaps = Overlaps::watch([&first, &second]);
-                sleep(lease).await;
+                sleep(ms(times[2])).await;
                 let renewed = next_renewal(&api).await;
                 let (written, _) = renewed.answered.expect("it was answered");
                 sleep_until(written + after).await;
@@ -125,7 +125,7 @@ async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
                 assert!(took <= lease + latency * 3 + TICKS, "{case}");
                 assert!(took + longest_look(times) >= lease, "{case}");
                 assert!(!first.fence.is_held(), "{case}");
-                sleep(lease).await;
+                sleep(ms(times[2]) * 2).await;
                 assert_eq!(second.state.transitions(), 1, "{case}");
                 overlaps.were_none();
                 second.task.abort();
@@ -206,7 +206,7 @@ async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_
         }
         let took = Instant::now() - back;
         assert!(took <= longest + longest_look(UPSTREAM) + TICKS, "{took:?}");
-        sleep(ms(60_000)).await;
+        sleep(ms(20_000)).await;
         overlaps.were_none();
         one.task.abort();
         two.task.abort();
@@ -259,7 +259,7 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
         let is_held =
             [("one", &one), ("two", &two)].into_iter().find(|(_, one)| one.fence.is_held());
         assert_eq!(holder.as_deref(), is_held.map(|(name, _)| name), "{latency:?}");
-        sleep(ms(60_000)).await;
+        sleep(ms(20_000)).await;
         overlaps.were_none();
         one.task.abort();
         two.task.abort();

@@ -17,32 +17,27 @@ struct Kind {
     name: &'static str,
     /// It comes from a definition: with a status of its own and a generation, and named in each item of a list.
     is_custom: bool,
-    /// A PUT without a version goes through.
-    takes_any_version: bool,
     /// A PUT makes what is not there.
     makes_on_put: bool,
 }
 
-/// A group and its plural, its name, and the three of those.
-const fn kind(
-    group: &'static str,
-    plural: &'static str,
-    name: &'static str,
-    is: [bool; 3],
-) -> Kind {
-    let [is_custom, takes_any_version, makes_on_put] = is;
-    Kind { group, version: "v1", plural, name, is_custom, takes_any_version, makes_on_put }
-}
-
-const KINDS: [Kind; 3] = [
-    kind("coordination.k8s.io", "leases", "Lease", [false, false, true]),
-    kind("", "configmaps", "ConfigMap", [false, true, false]),
-    kind(
-        "autoscaling.k8s.io",
-        "verticalpodautoscalers",
-        "VerticalPodAutoscaler",
-        [true, false, false],
-    ),
+const KINDS: [Kind; 2] = [
+    Kind {
+        group: "coordination.k8s.io",
+        version: "v1",
+        plural: "leases",
+        name: "Lease",
+        is_custom: false,
+        makes_on_put: true,
+    },
+    Kind {
+        group: "autoscaling.k8s.io",
+        version: "v1",
+        plural: "verticalpodautoscalers",
+        name: "VerticalPodAutoscaler",
+        is_custom: true,
+        makes_on_put: false,
+    },
 ];
 
 /// Where a request goes to.
@@ -143,6 +138,10 @@ impl Failure {
         Self::new(400, "BadRequest", "the object provided is unrecognized")
     }
 
+    fn of_a_version() -> Self {
+        Self::new(500, "", "resourceVersion should not be set on objects to be created")
+    }
+
     pub fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the resource")
     }
@@ -160,9 +159,10 @@ impl Failure {
     }
 
     pub fn status(&self) -> Value {
+        let reason = Some(self.reason).filter(|it| !it.is_empty());
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "details": self.details, "code": self.code,
+            "message": self.message, "reason": reason, "details": self.details, "code": self.code,
         })
     }
 }
@@ -229,7 +229,7 @@ impl Store {
         }
         if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
         {
-            return Err(Failure::bad_request());
+            return Err(Failure::of_a_version());
         }
         let key = place.key(&name);
         if self.objects.contains_key(&key) {
@@ -270,7 +270,7 @@ impl Store {
                 place.refusal(404, "NotFound", name, "not found")
             });
         };
-        if version.is_empty() && !kind.takes_any_version {
+        if version.is_empty() {
             let words = "is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
             return Err(place.refusal(422, "Invalid", name, words));
         }
@@ -344,9 +344,10 @@ impl Store {
         if !place.group.is_empty() {
             details["group"] = json!(place.group);
         }
-        let status =
-            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
-        Ok(Patch::Merge(json!({"details": details})).apply(&status).expect("an object"))
+        let (of, word) = ("v1", "Success");
+        Ok(json!({
+            "kind": "Status", "apiVersion": of, "metadata": {}, "status": word, "details": details,
+        }))
     }
 
     fn put(&mut self, key: (String, String, String), mut object: Value) -> Value {
@@ -390,9 +391,5 @@ fn event(kind: &str, object: &Value) -> Value {
 }
 
 fn api_version(kind: &Kind) -> String {
-    if kind.group.is_empty() {
-        kind.version.to_owned()
-    } else {
-        format!("{}/{}", kind.group, kind.version)
-    }
+    format!("{}/{}", kind.group, kind.version)
 }
