@@ -9,6 +9,7 @@ use plimsoll_storage::VpaKey;
 use crate::support::{Bed, objects};
 
 mod access;
+mod conformance;
 mod election;
 mod heartbeat;
 mod outbox;

@@ -3,7 +3,7 @@
 //! recording, and lives its first hour.
 
 mod alerts;
-mod births;
+pub mod births;
 mod deep;
 mod record;
 mod recording;

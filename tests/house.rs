@@ -4,6 +4,7 @@ mod dependencies;
 mod files;
 mod layers;
 mod neutral;
+mod timing;
 mod tokens;
 
 use std::{

@@ -3,11 +3,7 @@
 mod options;
 mod state;
 
-use std::{
-    future::Future,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -15,6 +11,7 @@ use kube::{
     api::{Api, PostParams},
 };
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::{
     act::{

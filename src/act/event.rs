@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::{
@@ -20,6 +20,7 @@ use kube::{
 };
 use plimsoll_storage::{Time, WritePermit};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::act::{
     Permit, jitter,

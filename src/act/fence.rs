@@ -1,9 +1,10 @@
 //! The fence: whether this process may write at this moment.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use plimsoll_storage::Fenced;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Says whether this process may write now. Clones are the same fence.
 ///
@@ -97,7 +98,7 @@ impl Fence {
             };
             let runs_out = async {
                 match end {
-                    Some(end) => tokio::time::sleep_until(end.into()).await,
+                    Some(end) => tokio::time::sleep_until(end).await,
                     None => std::future::pending().await,
                 }
             };
@@ -132,14 +133,16 @@ mod tests {
         assert!(Fence::open().is_held());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn who_waits_hears_of_holding_releasing_and_running_out() {
         let fence = Fence::closed();
         let (held, other) = (fence.clone(), fence.clone());
         let waits = tokio::spawn(async move { held.held().await });
-        other.hold_until(Instant::now() + Duration::from_millis(20));
+        let end = Instant::now() + Duration::from_secs(10);
+        other.hold_until(end);
         waits.await.expect("held");
         fence.lost().await;
+        assert_eq!(Instant::now(), end, "neither sooner nor later");
         assert!(!fence.is_held(), "it ran out by itself");
         fence.hold_until(Instant::now() + Duration::from_hours(1));
         let waits = tokio::spawn(async move { other.lost().await });

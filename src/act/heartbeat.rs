@@ -1,10 +1,6 @@
 //! The heartbeat: a Lease that says that the recommender works, for updaters that would rather not act on old numbers.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -16,6 +12,7 @@ use kube::{
 };
 use plimsoll_storage::{Fenced, WritePermit};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::{
     act::{

@@ -3,7 +3,7 @@
 //! Clocks of other machines are never compared. A contender remembers when it saw the record change, on its
 //! own monotonic clock, and leaves the record alone for as long as the record asks for.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -11,6 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::api::ObjectMeta;
+use tokio::time::Instant;
 
 use crate::act::jitter;
 

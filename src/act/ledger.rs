@@ -1,11 +1,7 @@
 //! What was changed in the whole cluster, as an annotation on the updater's Lease: written before the change that it pays
 //! for, if nobody else did so since it was read.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -14,6 +10,7 @@ use kube::{
 };
 use plimsoll_storage::WritePermit;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::act::writes::{Answer, WriteKind, WriteStats};
 

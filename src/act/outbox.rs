@@ -6,11 +6,12 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kube::Client;
 use plimsoll_storage::{Time, VpaKey};
+use tokio::time::Instant;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -168,7 +169,7 @@ impl Outbox {
                 return 0;
             }
             tokio::select! {
-                () = tokio::time::sleep_until(deadline.into()) => return left,
+                () = tokio::time::sleep_until(deadline) => return left,
                 () = settled => {}
             }
         }
@@ -217,7 +218,7 @@ impl Inner {
             };
             let due = async {
                 match wakes {
-                    Some(wakes) => tokio::time::sleep_until(wakes.into()).await,
+                    Some(wakes) => tokio::time::sleep_until(wakes).await,
                     None => std::future::pending().await,
                 }
             };

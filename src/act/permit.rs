@@ -41,11 +41,13 @@ impl WritePermit for Permit {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_lease_that_goes_while_a_write_waits_stops_that_write() {
         let fence = Fence::open();
         let permit = Permit::new(fence.clone(), Limiter::new(20.0, 1));

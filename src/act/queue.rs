@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use plimsoll_storage::{Time, VpaKey};
+use tokio::time::Instant;
 
 use crate::act::jitter;
 

@@ -1,6 +1,6 @@
 //! The number of replicas of a Deployment, changed only if it is what it was taken for.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
@@ -9,6 +9,7 @@ use kube::{
 };
 use plimsoll_storage::WritePermit;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::act::{
     memory::UPDATER,

@@ -4,15 +4,13 @@
 //! is one, and their retries would hold an eviction that a disruption budget refuses for minutes: [`exchange`] is for
 //! those who need the whole answer.
 
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::{future::Future, time::Duration};
 
 use http::{Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body, core::Status};
 use plimsoll_storage::WritePermit;
+use tokio::time::Instant;
 
 use super::writes::{Answer, WriteKind, WriteStats};
 

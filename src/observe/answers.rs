@@ -6,9 +6,10 @@ use std::future::Future;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use moka::future::Cache;
+use tokio::time::Instant;
 
 /// An answer nobody asked for in that time is forgotten.
 const IDLE: Duration = Duration::from_hours(1);

@@ -34,7 +34,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -244,7 +244,7 @@ impl Running {
         role.take_last_kills();
         // Who may not write waits for nobody.
         if role.may_write() {
-            role.outbox.drain(Instant::now() + LAST_STATUSES).await;
+            role.outbox.drain(tokio::time::Instant::now() + LAST_STATUSES).await;
             role.save_all().await;
         }
         self.holders.end().await;

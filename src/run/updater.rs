@@ -209,7 +209,7 @@ impl Running {
     pub async fn stop(mut self) {
         self.workers.end().await;
         if self.role.permit.fence().is_held() {
-            let deadline = std::time::Instant::now() + LAST_WORDS;
+            let deadline = tokio::time::Instant::now() + LAST_WORDS;
             tokio::join!(self.role.outbox.drain(deadline), self.role.events.drain(deadline));
         }
         self.holders.end().await;

@@ -233,7 +233,7 @@ impl Running {
     pub async fn stop(mut self) {
         self.workers.end().await;
         if self.role.permit.fence().is_held() {
-            self.role.events.drain(std::time::Instant::now() + LAST_WORDS).await;
+            self.role.events.drain(tokio::time::Instant::now() + LAST_WORDS).await;
         }
         self.holders.end().await;
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use kube::Client;
@@ -16,6 +16,7 @@ use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{MINUTE, bed_with_definitions, read, vpa};
 use crate::support::proxy::{self, Proxy};

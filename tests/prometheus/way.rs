@@ -22,7 +22,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::support::ports::Port;
+use crate::support::{ports::Port, wait};
 
 /// What becomes of one request.
 #[derive(Clone, Debug)]
@@ -145,6 +145,22 @@ impl Way {
     /// How many requests came.
     pub fn seen(&self) -> usize {
         self.state.seen.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many requests came, of which one is not answered yet, and has all that time go by at once: a fault is
+    /// waited for as long as its limit is, and nothing that is fine has to hurry.
+    pub async fn is_over_at(&self, requests: usize, limit: Duration) {
+        let looks = std::cell::Cell::new(0);
+        wait::until("only the fault is under way", || async {
+            let is_alone = self.state.under_way.load(Ordering::SeqCst) == 1;
+            // What was answered last is read by the next look.
+            looks.set(if is_alone && self.seen() >= requests { looks.get() + 1 } else { 0 });
+            (looks.get() > 2).then_some(())
+        })
+        .await;
+        tokio::time::pause();
+        tokio::time::advance(limit).await;
+        tokio::time::resume();
     }
 
     /// The most requests that were under way at once.

@@ -21,7 +21,7 @@ use crate::{
     storage::objects::defined,
     support::{Bed, fetch::fetch, not_run::not_run, objects, usage::Usage, wait},
     updater::{
-        process::Process,
+        process::{BRIEF, LASTING, Process, expire},
         stage::deployment,
         way::{
             Moment, Side, Way,
@@ -30,15 +30,9 @@ use crate::{
     },
 };
 
-/// Looks and Leases as short as they may be.
-const BRISK: &[&str] = &[
-    "--period=500ms",
-    "--health-port=0",
-    "--client-qps=0",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
-];
+/// Looks as often as may be.
+const BRISK: &[&str] = &["--period=500ms", "--health-port=0", "--client-qps=0"];
+const LEASE: &str = "watermarkpodautoscaler-lock";
 
 /// The numbers of replicas that a workload was ever to have, one after the other.
 struct Journal {
@@ -158,7 +152,7 @@ impl Scene {
         use k8s_openapi::api::coordination::v1::Lease;
         let leases = Api::<Lease>::namespaced(self.bed.client(), &self.namespace);
         wait::until("somebody leads", || async {
-            let lease = leases.get("watermarkpodautoscaler-lock").await.ok()?;
+            let lease = leases.get(LEASE).await.ok()?;
             lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
         })
         .await
@@ -223,13 +217,14 @@ async fn a_leader_that_dies_right_after_a_change_is_followed_by_one_that_knows_o
     let Some(scene) = Scene::set("failover").await else { return };
     let (way, other) = (scene.way("first").await, scene.way("second").await);
     way.hold((Scale, Side::Answer));
-    let first = scene.start("first", &way, &[]);
+    let first = scene.start("first", &way, LASTING);
     way.reached().await;
     let leader = scene.holder().await;
-    let second = scene.start("second", &other, &[]);
+    let second = scene.start("second", &other, LASTING);
     second.ready().await;
     assert_eq!(other.writes(), [""; 0], "a standby writes nothing");
     assert_eq!(first.end("KILL").await, 137);
+    expire(&scene.bed, &scene.namespace, LEASE).await;
     scene.other_than(&leader).await;
     scene.changed_once(&second).await;
     assert_eq!(other.tried(Scale), [""; 0]);
@@ -241,10 +236,11 @@ async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_
     let Some(scene) = Scene::set("frozen").await else { return };
     let (way, other) = (scene.way("first").await, scene.way("second").await);
     way.hold((Scale, Side::Request));
-    let first = scene.start("first", &way, &[]);
+    let first = scene.start("first", &way, BRIEF);
     way.reached().await;
     let leader = scene.holder().await;
-    let second = scene.start("second", &other, &[]);
+    // It leads to the end, whatever the machine does.
+    let second = scene.start("second", &other, LASTING);
     second.ready().await;
     first.signal("STOP");
     let next = scene.other_than(&leader).await;
@@ -280,7 +276,7 @@ async fn an_api_server_that_is_away_for_a_while_costs_no_change_and_doubles_none
     let Some(scene) = Scene::set("outage").await else { return };
     let way = scene.way("way").await;
     way.hold((Scale, Side::Request));
-    let process = scene.start("one", &way, &[]);
+    let process = scene.start("one", &way, BRIEF);
     way.reached().await;
     scene.bed.control_plane().kill_api_server().await;
     way.release();

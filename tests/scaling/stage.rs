@@ -200,14 +200,16 @@ impl Stage {
     pub async fn events(&self, name: &str) -> Vec<String> {
         let api = Api::<Event>::namespaced(self.bed.client(), &self.namespace);
         let events = api.list(&ListParams::default()).await.expect("a list").items;
-        let mut events: Vec<(Option<_>, String)> = events
+        // They are written one after the other and never again, so versions are in their order.
+        let version = |event: &Event| event.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+        let mut events: Vec<(Option<u64>, String)> = events
             .into_iter()
             .filter(|event| {
                 let of = &event.involved_object;
                 of.name.as_deref() == Some(name)
                     && of.kind.as_deref() == Some("WatermarkPodAutoscaler")
             })
-            .map(|event| (event.first_timestamp, event.reason.unwrap_or_default()))
+            .map(|event| (version(&event), event.reason.unwrap_or_default()))
             .collect();
         events.sort();
         events.into_iter().map(|(_, reason)| reason).collect()

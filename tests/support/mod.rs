@@ -8,6 +8,7 @@
 //!  Upstream ── the three programs that this project replaces
 //!  Ours ── the roles of this project, as processes; Peers has recommenders of both side by side
 //!  Proxy ── a way to the API server that can be meddled with
+//!  MemoryApi ── a server without sockets, for timing on virtual time
 //!  Network ── the way from the API server to what is behind a Service
 //!  fleet ── thousands of workloads of every kind, without controllers
 //! ```
@@ -21,6 +22,7 @@ pub mod golden;
 pub mod keeper;
 pub mod keys;
 pub mod log;
+pub mod memory_api;
 pub mod network;
 pub mod nodes;
 pub mod noise;
@@ -32,6 +34,7 @@ pub mod ports;
 pub mod prometheus;
 pub mod proxy;
 pub mod slots;
+pub mod spent;
 pub mod tier;
 pub mod upstream;
 pub mod usage;

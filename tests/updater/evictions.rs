@@ -1,11 +1,13 @@
 //! Evictions: within the budget of a workload, the first pod alone, and none where it is not allowed.
 
+use std::time::Duration;
+
 use k8s_openapi::api::{coordination::v1::Lease, policy::v1::PodDisruptionBudget};
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
 use serde_json::json;
 
 use super::stage::{self, deployment, held_by, passes, pods, ready, uids, vpa};
@@ -83,9 +85,31 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
     objects::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
-    let running = stage::start(bed.client(), &namespace, &["--updater-interval=1s"]).await;
-    held_by(&bed, &namespace, "web", "DisruptionBudget").await;
-    passes(&running, 4).await;
+    // Its time is stepped: between two questions a second goes by, however long a pass takes here.
+    let clock = Clock::stepped(Clock::wall().now().later(Duration::from_mins(5)));
+    let flags = ["--updater-interval=1s", "--leader-elect=false"];
+    let its = clock.clone();
+    let running = stage::start_with(bed.client(), &namespace, &flags, its, |_| {}).await;
+    let step = async || {
+        let mut made = running.passes();
+        let before = made.borrow_and_update().0;
+        clock.step(Duration::from_secs(1));
+        let made = made.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(PATIENCE, made)
+            .await
+            .expect("not within patience: a pass")
+            .expect("it runs");
+    };
+    wait::until_ok("a disruption budget holds it back", || async {
+        step().await;
+        let held = stage::held(&stage::read(&bed, &namespace, "web").await);
+        let is_held = held.as_ref().is_some_and(|(_, reason)| reason == "DisruptionBudget");
+        if is_held { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
+    for _ in 0..4 {
+        step().await;
+    }
     assert_eq!(uids(&pods(&bed.client(), &namespace, "web").await), before);
     let told = stage::metrics(&running).await;
     let refused = told.lines().find(|line| line.contains(r#"kind="eviction",outcome="429""#));
@@ -106,6 +130,7 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
     vpas.patch("web", &PatchParams::default(), &Patch::Merge(&off)).await.expect("patched");
     wait::until("nothing is held back that nobody wants", || async {
+        step().await;
         let held = stage::held(&stage::read(&bed, &namespace, "web").await);
         held.filter(|(status, _)| status == "False")
     })

@@ -9,12 +9,14 @@ use kube::{
 };
 use plimsoll::{api::VerticalPodAutoscaler, clock::Clock, run::updater::Running};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::{
     referee::Referee,
-    stage::{self, deployment, held, held_by, metrics, of_metrics, passes, recommend, vpa},
+    stage::{self, deployment, held, metrics, of_metrics, recommend, vpa},
     webhook::Webhook,
 };
+use crate::day::births::by_the_clock;
 use crate::support::{
     Bed,
     nodes::{Behaviour, Start},
@@ -162,31 +164,48 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
     scene.running.stop().await;
 }
 
-/// Real time throughout: pods of a rollout are told from those before it by their age, with a minute for wrong clocks.
+/// Pods of a rollout are told from those before it by their age, with a minute for wrong clocks. So pods are created by the
+/// clock that the updater goes by, and it steps over that minute.
 #[tokio::test]
 async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {
     let Some((bed, namespace)) = stage::place("canary").await else { return };
     deployment(&bed, &namespace, "web", 4).await;
     let referee = Referee::watch(bed.client(), &namespace, "web").await;
-    vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    vpa(&bed, &namespace, "web", "Initial", "250m").await;
     let _webhook = Webhook::start(&bed, &namespace, "web", "250m").await;
     let held = Behaviour { start: Start::Held, ..Behaviour::default() };
     bed.nodes().behave(&namespace, "web-", held);
-    stage::aged(&bed, &namespace, "web", 61).await;
-    let flags = ["--updater-interval=300ms", "--canary-watch=1s"];
-    let running = stage::start(bed.client(), &namespace, &flags).await;
-    held_by(&bed, &namespace, "web", "Canary").await;
-    assert_eq!(restricted(&running, "canary").await, 1.0);
-    let is_replaced = || (referee.ever(), referee.up()) == (5, 3);
+    let clock = Clock::stepped(Clock::wall().now());
+    let (_advice, at_once) = watch::channel(false);
+    let client = by_the_clock(bed.client(), clock.clone(), at_once);
+    let flags = ["--updater-interval=1s", "--canary-watch=1s", "--leader-elect=false"];
+    let its = clock.clone();
+    let running = stage::start_with(client, &namespace, &flags, its, |_| {}).await;
+    let scene = Scene { bed, namespace, clock, running, referee };
+    wait::until_ok("it has seen the pods", || async {
+        scene.step(SECOND).await;
+        let page = metrics(&scene.running).await;
+        let synced = of_metrics(&page, "plimsoll_feed_synced", &["feed=\"pods\""]);
+        if synced >= 1.0 { Ok(()) } else { Err(page) }
+    })
+    .await;
+    scene.step(MINUTE + SECOND * 2).await;
+    stage::set_mode(&scene.bed, &scene.namespace, "web", "Recreate").await;
+    scene.is_held_by("Canary", "canary").await;
+    let is_replaced = || (scene.referee.ever(), scene.referee.up()) == (5, 3);
     wait::until("another one came", || async { is_replaced().then_some(()) }).await;
     // The second that it is watched for is over, and more.
-    passes(&running, 10).await;
-    assert_eq!((referee.ever(), referee.up()), (5, 3), "{:?}", referee.lives());
-    bed.nodes().behave(&namespace, "web-", Behaviour::default());
-    referee.have(4, "250m").await;
-    referee.settled(4).await;
-    passes(&running, 3).await;
-    assert_eq!(referee.ever(), 8, "each went once: {:?}", referee.lives());
-    assert!(referee.least() >= 2, "{} of 4 were up", referee.least());
-    running.stop().await;
+    for _ in 0..10 {
+        scene.step(SECOND).await;
+    }
+    assert!(is_replaced(), "{:?}", scene.referee.lives());
+    scene.bed.nodes().behave(&scene.namespace, "web-", Behaviour::default());
+    scene.until(4, "250m").await;
+    scene.referee.settled(4).await;
+    for _ in 0..3 {
+        scene.step(SECOND).await;
+    }
+    assert_eq!(scene.referee.ever(), 8, "each went once: {:?}", scene.referee.lives());
+    assert!(scene.referee.least() >= 2, "{} of 4 were up", scene.referee.least());
+    scene.running.stop().await;
 }

@@ -2,20 +2,45 @@
 
 use std::{fs, path::Path};
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
 use super::stage::{flags, of_metrics};
 use crate::support::{Bed, fetch::fetch, keeper::State, ports::Port, wait};
 
-/// Passes and Leases as short as they may be, for workloads that are changed without a rest.
+/// Passes as short as they may be, for workloads that are changed without a rest.
 pub const BRISK: &[&str] = &[
     "--updater-interval=300ms",
     "--cool-down=0",
     "--canary-watch=0",
     // What is booked and never made would hold up the others for a quarter of an hour.
     "--max-unproven-evictions=0",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
 ];
+
+/// A Lease that is soon over for a holder who freezes, and not before a machine has stood still for some seconds.
+pub const BRIEF: &[&str] = &[
+    "--leader-elect-lease-duration=9s",
+    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-retry-period=1s",
+];
+
+/// A Lease that outlives whatever the machine does: who holds it holds it until it ends. See [`expire`].
+pub const LASTING: &[&str] = &[
+    "--leader-elect-lease-duration=120s",
+    "--leader-elect-renew-deadline=100s",
+    "--leader-elect-retry-period=1s",
+];
+
+/// Has the Lease of a holder that is dead be over after a second, so that nobody waits for two minutes.
+pub async fn expire(bed: &Bed, namespace: &str, name: &str) {
+    let leases = Api::<Lease>::namespaced(bed.client(), namespace);
+    let soon = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
+    leases.patch(name, &PatchParams::default(), &soon).await.expect("patched");
+}
 
 /// One process, in its latest life.
 pub struct Process {

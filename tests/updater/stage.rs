@@ -1,6 +1,6 @@
 //! Owns an updater in this process, on one namespace of a bed, and the workloads that it looks after.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
@@ -175,8 +175,8 @@ pub async fn passes(running: &Running, more: u64) {
     let mut passes = running.passes();
     let from = passes.borrow().0;
     let waited = passes.wait_for(|(count, _)| *count >= from + more);
-    let waited = tokio::time::timeout(Duration::from_mins(1), waited).await;
-    waited.expect("passes are made").expect("it runs");
+    let waited = tokio::time::timeout(wait::PATIENCE, waited).await;
+    waited.expect("not within patience: passes are made").expect("it runs");
 }
 
 /// All that it tells to Prometheus.

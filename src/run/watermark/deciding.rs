@@ -1,9 +1,8 @@
 //! From a scale that was just read to a decision, and from that to what is written.
 
-use std::time::Instant;
-
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
+use tokio::time::Instant;
 
 use super::{
     super::replicas::Sight,

@@ -1,10 +1,11 @@
 //! One look at one object, from what it asks for to what is done about it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::ResourceExt as _;
 use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::{

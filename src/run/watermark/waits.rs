@@ -5,8 +5,10 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use crate::replicas::Unknown;
 
@@ -108,7 +110,7 @@ mod tests {
         pending().await
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn those_who_would_wait_for_one_who_does_not_answer_are_told_at_once_while_a_few_go_on() {
         let waits = Arc::new(Waits::new(2));
         let wait = || {

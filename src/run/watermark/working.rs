@@ -4,11 +4,12 @@ use std::{
     future::{Future, pending},
     pin::Pin,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use plimsoll_storage::{Time, VpaKey};
+use tokio::time::Instant;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
 use super::{

@@ -311,11 +311,11 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn who_takes_too_long_lets_the_pod_through_while_the_api_server_still_waits() {
-        let begun = Instant::now();
+        let begun = tokio::time::Instant::now();
         let (_, answer, counts) = ask("application/json", "?timeout=1s", pod("slow")).await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(begun.elapsed(), Duration::from_millis(800), "a fifth is left for the way back");
         assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}));
         assert_eq!(counts, ["Pod skipped timeout"]);
     }

@@ -1,7 +1,5 @@
 //! Lists that come late: before all that is needed is read, no history is asked for and nothing is written (W5).
 
-use std::time::Duration;
-
 use http::Method;
 use tokio::sync::watch;
 
@@ -56,8 +54,12 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
                 .then_some(())
         })
         .await;
-        // What would be asked at once without it was asked by then.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        // Another one that began later and waits for nothing has asked and written by now, and had a pass as time went by.
+        let other = start_with(stage.client(), &clock, &flags).await;
+        ready(other.address()).await;
+        stage.live(&other, &clock, 1, MINUTE).await;
+        wait::until("all is saved", || async { (other.unsaved() == 0).then_some(()) }).await;
+        other.stop().await;
         let mut early = proxy.requests();
         early.retain(|(method, path)| is_early(method, path));
         assert!(early.is_empty(), "{late}: {early:?}");

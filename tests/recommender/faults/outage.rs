@@ -134,9 +134,12 @@ async fn a_watch_that_expired_lists_anew_and_misses_nothing_of_what_happened_mea
     };
     assert!(memory(&said) > memory(&before), "the kill counts");
     // Nothing asks again and again of who has just answered.
-    let asked = proxy.count();
+    // The Lease goes by real time, and not by passes.
+    let count = || proxy.requests().iter().filter(|(_, path)| !path.contains("/leases")).count();
+    let asked = count();
     stage.live(&running, &clock, 3, MINUTE).await;
-    assert!(proxy.count() - asked < 60, "{} requests in three passes", proxy.count() - asked);
+    let asked = count() - asked;
+    assert!(asked < 60, "{asked} requests in three passes");
     running.stop().await;
     assert!(stage.vpas().await.iter().all(|vpa| vpa.name_any() != "worker"));
 }

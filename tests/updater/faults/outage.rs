@@ -26,9 +26,9 @@ const FLAGS: &[&str] = &[
     "--cool-down=0",
     "--canary-watch=0",
     "--resize-rate-limit=4",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
-    "--leader-elect-retry-period=500ms",
+    "--leader-elect-lease-duration=9s",
+    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-retry-period=1s",
 ];
 
 #[tokio::test]

@@ -1,0 +1,303 @@
+//! How long an election takes, on virtual time over an API server in memory: bounds are exact, whatever the machine does.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use plimsoll::act::{Fence, Standing};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Contender, NAME};
+use crate::support::memory_api::{MemoryApi, Seen};
+use crate::support::{clock::wall_now, proxy};
+
+const NAMESPACE: &str = "kube-system";
+/// Lease, deadline and period of upstream's flags, and shorter ones.
+const UPSTREAM: [u64; 3] = [15_000, 10_000, 2_000];
+const SHORT: [u64; 3] = [3_000, 2_000, 500];
+/// What timers are late by: they go by whole milliseconds, and a look at the end of a lease comes one after it.
+const TICKS: Duration = Duration::from_millis(3);
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A server each of whose answers takes so long.
+fn slow(latency: Duration) -> MemoryApi {
+    MemoryApi::with(move |_, _| {
+        Box::pin(async move {
+            sleep(latency).await;
+            None
+        })
+    })
+}
+
+fn start(api: &MemoryApi, identity: &str, times: [u64; 3]) -> Contender {
+    Contender::start_with(api.client(), NAMESPACE, identity, times)
+}
+
+/// The longest time between two looks of a standby.
+fn longest_look([_, _, retry]: [u64; 3]) -> Duration {
+    (ms(retry) / 2).min(ms(800)).mul_f64(1.5)
+}
+
+/// The renewals that went through.
+fn renewals(api: &MemoryApi) -> Vec<Seen> {
+    let mut seen = api.requests();
+    seen.retain(|one| {
+        one.method == Method::PUT && one.answered.is_some_and(|(_, code)| code == StatusCode::OK)
+    });
+    seen
+}
+
+async fn next_renewal(api: &MemoryApi) -> Seen {
+    let before = renewals(api).len();
+    loop {
+        sleep(ms(1)).await;
+        if let Some(renewal) = renewals(api).into_iter().nth(before) {
+            return renewal;
+        }
+    }
+}
+
+async fn leads(contender: &Contender) -> Instant {
+    contender.fence.held().await;
+    Instant::now()
+}
+
+/// Looks at fences every few milliseconds.
+struct Overlaps {
+    task: JoinHandle<()>,
+    found: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl Overlaps {
+    fn watch<const N: usize>(contenders: [&Contender; N]) -> Self {
+        let fences: Vec<Fence> = contenders.iter().map(|one| one.fence.clone()).collect();
+        let found: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let noted = Arc::clone(&found);
+        let task = tokio::spawn(async move {
+            loop {
+                if fences.iter().filter(|fence| fence.is_held()).count() > 1 {
+                    noted.lock().expect("no panic").push(Instant::now());
+                }
+                sleep(ms(5)).await;
+            }
+        });
+        Self { task, found }
+    }
+
+    fn were_none(self) {
+        self.task.abort();
+        assert_eq!(*self.found.lock().expect("no panic"), [], "two held at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
+    for times in [UPSTREAM, SHORT] {
+        let lease = ms(times[0]);
+        for latency in [0, 100].map(ms) {
+            for after in [0, times[2] / 2, times[2] - 1].map(ms) {
+                let api = slow(latency);
+                let first = start(&api, "first", times);
+                leads(&first).await;
+                let second = start(&api, "second", times);
+                assert_eq!(second.state.decided().await, Standing::Standby);
+                let overlaps = Overlaps::watch([&first, &second]);
+                sleep(ms(times[2])).await;
+                let renewed = next_renewal(&api).await;
+                let (written, _) = renewed.answered.expect("it was answered");
+                sleep_until(written + after).await;
+                first.crash();
+                let took = leads(&second).await - written;
+                let case = format!(
+                    "{times:?}, {latency:?} a request, {after:?} after a renewal: {took:?}"
+                );
+                // A look that sees the end of the lease, and the write.
+                assert!(took <= lease + latency * 3 + TICKS, "{case}");
+                assert!(took + longest_look(times) >= lease, "{case}");
+                assert!(!first.fence.is_held(), "{case}");
+                sleep(ms(times[2]) * 2).await;
+                assert_eq!(second.state.transitions(), 1, "{case}");
+                overlaps.were_none();
+                second.task.abort();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handover_takes_one_look_and_the_requests_for_it_and_no_longer() {
+    for times in [UPSTREAM, SHORT] {
+        for latency in [0, 20, 100].map(ms) {
+            let api = slow(latency);
+            let mut leader = start(&api, "0", times);
+            leads(&leader).await;
+            for next in 1..=4_u64 {
+                let standby = start(&api, &next.to_string(), times);
+                assert_eq!(standby.state.decided().await, Standing::Standby);
+                let overlaps = Overlaps::watch([&leader, &standby]);
+                sleep(ms(next * 777)).await;
+                let asked = Instant::now();
+                let (took, ()) =
+                    tokio::join!(async { leads(&standby).await - asked }, leader.end());
+                // A request under way, the release, a look that was under way, one after it, and the write.
+                assert!(took <= longest_look(times) + latency * 5 + TICKS, "{latency:?}: {took:?}");
+                assert!(took < ms(2_000), "{latency:?}: {took:?}");
+                sleep(ms(1_000)).await;
+                overlaps.were_none();
+                leader = standby;
+            }
+            assert_eq!(leader.state.transitions(), 4);
+            leader.end().await;
+        }
+    }
+}
+
+const FINE: u8 = 0;
+const REFUSES: u8 = 1;
+const HANGS: u8 = 2;
+
+#[tokio::test(start_paused = true)]
+async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_there_are_some() {
+    for (fault, longest) in [(REFUSES, longest_look(UPSTREAM)), (HANGS, ms(UPSTREAM[1] / 2))] {
+        let state = Arc::new(AtomicU8::new(FINE));
+        let api = MemoryApi::with({
+            let state = Arc::clone(&state);
+            move |_, _| match state.load(Ordering::Relaxed) {
+                REFUSES => proxy::refuse(503, None),
+                HANGS => proxy::hang(),
+                _ => proxy::pass(),
+            }
+        });
+        let one = start(&api, "one", UPSTREAM);
+        leads(&one).await;
+        let two = start(&api, "two", UPSTREAM);
+        assert_eq!(two.state.decided().await, Standing::Standby);
+        let overlaps = Overlaps::watch([&one, &two]);
+        let renewed = next_renewal(&api).await;
+        state.store(fault, Ordering::Relaxed);
+        one.fence.lost().await;
+        assert_eq!(
+            Instant::now() - renewed.at,
+            ms(UPSTREAM[1]),
+            "since the request that renewed it"
+        );
+        sleep(ms(UPSTREAM[1])).await;
+        for contender in [&one, &two] {
+            let standing = contender.state.standing();
+            assert!(matches!(standing, Standing::Unreachable(_)), "{standing:?}");
+            assert!(!contender.fence.is_held());
+        }
+        // The lease has run out by now, so whichever looks first has it.
+        state.store(FINE, Ordering::Relaxed);
+        let back = Instant::now();
+        tokio::select! {
+            _ = leads(&one) => {}
+            _ = leads(&two) => {}
+        }
+        let took = Instant::now() - back;
+        assert!(took <= longest + longest_look(UPSTREAM) + TICKS, "{took:?}");
+        sleep(ms(20_000)).await;
+        overlaps.were_none();
+        one.task.abort();
+        two.task.abort();
+    }
+}
+
+fn leases(api: &MemoryApi) -> Api<Lease> {
+    Api::namespaced(api.client(), NAMESPACE)
+}
+
+async fn write(api: &MemoryApi, spec: Value) {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    leases(api).patch(NAME, &PatchParams::default(), &patch).await.expect("patched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led_under_again() {
+    for latency in [0, 20, 100].map(ms) {
+        let api = slow(latency);
+        let one = start(&api, "one", UPSTREAM);
+        leads(&one).await;
+        let two = start(&api, "two", UPSTREAM);
+        assert_eq!(two.state.decided().await, Standing::Standby);
+        let overlaps = Overlaps::watch([&one, &two]);
+        let retry = ms(UPSTREAM[2]);
+
+        next_renewal(&api).await;
+        write(&api, json!({"holderIdentity": "another", "leaseDurationSeconds": 10})).await;
+        let given = Instant::now();
+        one.fence.lost().await;
+        // A renewal that is refused, and the look after it.
+        assert!(Instant::now() - given <= retry + latency * 2 + TICKS);
+        tokio::select! {
+            _ = leads(&one) => {}
+            _ = leads(&two) => {}
+        }
+        let took = Instant::now() - given;
+        let longest = retry + longest_look(UPSTREAM) + ms(10_000) + latency * 4 + TICKS;
+        assert!(took <= longest, "it asks for ten seconds only: {took:?}");
+        assert!(took + longest_look(UPSTREAM) >= ms(10_000), "which it has: {took:?}");
+
+        sleep(ms(10_000)).await;
+        leases(&api).delete(NAME, &DeleteParams::default()).await.expect("deleted");
+        let deleted = Instant::now();
+        sleep(ms(UPSTREAM[0]) + retry).await;
+        let renewed = renewals(&api).into_iter().rfind(|one| one.at > deleted);
+        assert!(renewed.is_some(), "somebody leads under a new lease");
+        let holder =
+            leases(&api).get(NAME).await.expect("a new one").spec.expect("a spec").holder_identity;
+        let is_held =
+            [("one", &one), ("two", &two)].into_iter().find(|(_, one)| one.fence.is_held());
+        assert_eq!(holder.as_deref(), is_held.map(|(name, _)| name), "{latency:?}");
+        sleep(ms(20_000)).await;
+        overlaps.were_none();
+        one.task.abort();
+        two.task.abort();
+    }
+}
+
+/// What another replica writes whose clock is wrong by so many seconds.
+fn by_a_clock(wrong_by: i64, transitions: i32) -> Value {
+    let now: Timestamp = wall_now() + SignedDuration::from_secs(wrong_by);
+    let at = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    json!({
+        "holderIdentity": "other", "leaseDurationSeconds": UPSTREAM[0] / 1_000, "renewTime": at,
+        "acquireTime": at, "leaseTransitions": transitions,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_clock_is_wrong_keeps_the_lease_while_it_renews_and_for_its_duration_after_that()
+ {
+    for wrong_by in [-3_600, 3_600] {
+        let api = slow(ms(20));
+        let first = json!({"metadata": {"name": NAME}, "spec": by_a_clock(wrong_by, 0)});
+        let first: Lease = serde_json::from_value(first).expect("a Lease");
+        leases(&api).create(&PostParams::default(), &first).await.expect("created");
+        let standby = start(&api, "standby", UPSTREAM);
+        assert_eq!(standby.state.decided().await, Standing::Standby);
+        // Renewed just before it would run out, as often as not.
+        for renewal in 1..=20 {
+            sleep(ms(7_000)).await;
+            assert!(!standby.fence.is_held());
+            write(&api, by_a_clock(wrong_by, renewal)).await;
+        }
+        assert_eq!(standby.state.holder().as_deref(), Some("other"));
+        let last = Instant::now();
+        let took = leads(&standby).await - last;
+        let lease = ms(UPSTREAM[0]);
+        assert!(took + longest_look(UPSTREAM) >= lease, "{took:?}");
+        assert!(took <= lease + ms(20) * 3 + TICKS, "{took:?}");
+        standby.task.abort();
+    }
+}

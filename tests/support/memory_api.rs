@@ -1,0 +1,282 @@
+//! Owns an API server in memory: the same requests and answers as those of a real one, without sockets, so that a test can
+//! run on tokio's paused clock. It is for when leases end, how long pauses are and what hangs; what a server does, a test asks
+//! a real one. `tests/act/conformance.rs` plays one script of requests against both.
+
+mod object;
+mod store;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, stream};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use self::object::{Patch, Selector};
+use self::store::{Failure, Place, Store};
+use super::proxy::{Meddle, pass};
+
+type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
+type Meddler = dyn Fn(&Method, &str) -> Meddle + Send + Sync;
+
+/// A request, and when it arrived.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: Method,
+    pub path: String,
+    pub at: Instant,
+    /// `None` while there is no answer, and for ever if it was given up.
+    pub answered: Option<(Instant, StatusCode)>,
+}
+
+/// Such a server. Clones are the same one.
+#[derive(Clone)]
+pub struct MemoryApi {
+    store: Arc<Mutex<Store>>,
+    changes: Arc<watch::Sender<u64>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    meddler: Arc<Meddler>,
+}
+
+impl MemoryApi {
+    /// Without faults.
+    pub fn new() -> Self {
+        Self::with(|_, _| pass())
+    }
+
+    /// Asks the meddler before each request, as a [`super::proxy::Proxy`] does: it can answer in the server's place, or take
+    /// its time.
+    pub fn with(meddler: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static) -> Self {
+        Self {
+            store: Arc::default(),
+            changes: Arc::new(watch::Sender::new(0)),
+            seen: Arc::default(),
+            meddler: Arc::new(meddler),
+        }
+    }
+
+    /// A client of it. Needs a runtime.
+    pub fn client(&self) -> Client {
+        Client::new(self.clone(), "default")
+    }
+
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<Seen> {
+        self.seen.lock().expect("no panic").clone()
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().expect("no panic")
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Answer, kube::Error> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
+        let number = {
+            let mut seen = self.seen.lock().expect("no panic");
+            let (method, path) = (parts.method.clone(), path.clone());
+            seen.push(Seen { method, path, at: Instant::now(), answered: None });
+            seen.len() - 1
+        };
+        let answer = match (self.meddler)(&parts.method, &path).await {
+            Some(answer) => answer.map(whole),
+            None => self.serve(&parts, &body.collect_bytes().await?),
+        };
+        let status = answer.status();
+        self.seen.lock().expect("no panic")[number].answered = Some((Instant::now(), status));
+        Ok(answer)
+    }
+
+    fn serve(&self, parts: &http::request::Parts, body: &[u8]) -> Answer {
+        let query = Query::read(parts.uri.query().unwrap_or_default());
+        let Some(place) = Place::read(parts.uri.path()) else {
+            return failure(&Failure::unknown_path());
+        };
+        if parts.method == Method::GET && place.name.is_none() && query.is_watch {
+            return self.watch(place, query);
+        }
+        let before = self.store().version();
+        let done = self.act(parts, &place, &query, body);
+        let version = self.store().version();
+        if version != before {
+            self.changes.send_replace(version);
+        }
+        done.map_or_else(|why| failure(&why), |(code, object)| json(code, &object))
+    }
+
+    fn act(
+        &self,
+        parts: &http::request::Parts,
+        place: &Place,
+        query: &Query,
+        body: &[u8],
+    ) -> Result<(StatusCode, Value), Failure> {
+        let read = || serde_json::from_slice(body).map_err(|_| Failure::bad_request());
+        let mut store = self.store();
+        match (&parts.method, &place.name) {
+            (&Method::GET, Some(_)) => store.get(place).map(|object| (StatusCode::OK, object)),
+            (&Method::GET, None) => {
+                store.list(place, &query.selector).map(|all| (StatusCode::OK, all))
+            }
+            (&Method::POST, None) => {
+                store.create(place, read()?).map(|new| (StatusCode::CREATED, new))
+            }
+            (&Method::PUT, Some(_)) => store.replace(place, read()?),
+            (&Method::PATCH, Some(_)) => {
+                let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+                let patch = Patch::read(kind.unwrap_or_default(), read()?)?;
+                store.patch(place, &patch).map(|object| (StatusCode::OK, object))
+            }
+            (&Method::DELETE, Some(_)) => {
+                let options = if body.is_empty() { Value::Null } else { read()? };
+                store.delete(place, &options["preconditions"]).map(|gone| (StatusCode::OK, gone))
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    /// What happens at a place after a version, one event a line, until the time is over.
+    fn watch(&self, place: Place, query: Query) -> Answer {
+        let since = match query.since {
+            // From nowhere, and from anywhere: all that there is comes first.
+            None | Some(0) => {
+                let store = self.store();
+                let first = store.events_of_all(&place, &query.selector);
+                return self.events(place, query, store.version(), first);
+            }
+            Some(since) => since,
+        };
+        self.events(place, query, since, Vec::new())
+    }
+
+    fn events(&self, place: Place, query: Query, since: u64, first: Vec<Value>) -> Answer {
+        let end = query.timeout.map(|timeout| Instant::now() + timeout);
+        let from = Watching {
+            api: self.clone(),
+            changed: self.changes.subscribe(),
+            place,
+            selector: query.selector,
+            since,
+            ready: first.into(),
+            end,
+        };
+        let mut answer = Response::new(StreamBody::new(from.lines()).boxed_unsync());
+        answer.headers_mut().insert(CONTENT_TYPE, JSON);
+        answer
+    }
+}
+
+/// A watch under way.
+struct Watching {
+    api: MemoryApi,
+    changed: watch::Receiver<u64>,
+    place: Place,
+    selector: Selector,
+    since: u64,
+    ready: std::collections::VecDeque<Value>,
+    end: Option<Instant>,
+}
+
+impl Watching {
+    fn lines(self) -> impl Stream<Item = Result<Frame<Bytes>, kube::Error>> + Send {
+        stream::unfold(self, |mut watching| async move {
+            loop {
+                if let Some(event) = watching.ready.pop_front() {
+                    let line = format!("{event}\n");
+                    return Some((Ok(Frame::data(Bytes::from(line))), watching));
+                }
+                watching.changed.mark_unchanged();
+                let (events, until) = watching.api.store().events(
+                    &watching.place,
+                    &watching.selector,
+                    watching.since,
+                );
+                watching.since = until;
+                watching.ready.extend(events);
+                if !watching.ready.is_empty() {
+                    continue;
+                }
+                let end = watching.end;
+                let is_over = async move {
+                    match end {
+                        Some(end) => tokio::time::sleep_until(end).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    changed = watching.changed.changed() => changed.ok()?,
+                    () = is_over => return None,
+                }
+            }
+        })
+    }
+}
+
+impl Service<Request<Body>> for MemoryApi {
+    type Response = Answer;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, Result<Answer, kube::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.clone().answer(request).boxed()
+    }
+}
+
+const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
+
+/// What a list or a watch is asked for.
+#[derive(Default)]
+struct Query {
+    is_watch: bool,
+    since: Option<u64>,
+    timeout: Option<Duration>,
+    selector: Selector,
+}
+
+impl Query {
+    fn read(text: &str) -> Self {
+        let mut query = Self::default();
+        for (key, value) in form_urlencoded::parse(text.as_bytes()) {
+            match &*key {
+                "watch" => query.is_watch = matches!(&*value, "true" | "1"),
+                "resourceVersion" => query.since = value.parse().ok(),
+                "timeoutSeconds" => query.timeout = value.parse().ok().map(Duration::from_secs),
+                "labelSelector" => query.selector.labels(&value),
+                "fieldSelector" => query.selector.fields(&value),
+                _ => {}
+            }
+        }
+        query
+    }
+}
+
+fn whole(body: Full<Bytes>) -> UnsyncBoxBody<Bytes, kube::Error> {
+    body.map_err(|never| match never {}).boxed_unsync()
+}
+
+fn json(code: StatusCode, object: &Value) -> Answer {
+    let mut answer = Response::new(whole(Full::from(object.to_string())));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, JSON);
+    answer
+}
+
+fn failure(why: &Failure) -> Answer {
+    json(why.code(), &why.status())
+}
