@@ -206,7 +206,7 @@ fn own_memory(bed: &Bed, name: &str) -> f64 {
 
 #[tokio::test]
 async fn one_process_of_all_roles_takes_less_memory_than_four() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     defined(&bed).await;
     let _usage = Usage::serve(&bed).await;
     let ours = Ours::on(&bed);

@@ -232,7 +232,7 @@ async fn a_graceful_handover_with_upstreams_times_takes_less_than_two_seconds() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let one = Contender::start(bed.client(), "default", "one");
     one.leads().await;
     let two = Contender::start(bed.client(), "default", "two");

@@ -144,7 +144,9 @@ fn the_image_is_made_of_named_parts_and_leaves_paths_and_times_out() {
     let oldest: Vec<u32> = oldest.split('.').map(|part| part.parse().expect("numbers")).collect();
     assert!(numbers[..2] >= oldest[..], "{release} is too old for {oldest:?}");
     let run = &build.steps.last().expect("steps").1;
-    for word in ["+crt-static", "--locked", "--profile dist", "--remap-path-prefix=/src=", "--target"] {
+    for word in
+        ["+crt-static", "--locked", "--profile dist", "--remap-path-prefix=/src=", "--target"]
+    {
         assert!(run.contains(word), "{word}");
     }
     assert!(

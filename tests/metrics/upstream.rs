@@ -40,7 +40,7 @@ const UPDATER: &str = "vpa_updater_";
 
 #[tokio::test]
 async fn every_family_of_upstreams_admission_controller_has_our_twin() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let Some(upstream) = Upstream::on(&bed).await else { return };
     let port = Port::claim();
     let address = format!("--address=127.0.0.1:{port}");

@@ -19,7 +19,7 @@ use crate::{
 
 #[tokio::test]
 async fn the_api_server_calls_and_pods_get_what_is_recommended() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
@@ -83,7 +83,7 @@ async fn the_api_server_calls_and_pods_get_what_is_recommended() {
 
 #[tokio::test]
 async fn the_lease_is_renewed_only_while_the_api_server_would_believe_the_webhook() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let served = start(bed.client(), &[], |_| {}).await;
     ready(&served).await;

@@ -225,8 +225,7 @@ pub fn kustomize() -> Result<PathBuf> {
 
 /// The Prometheus operator's definitions of its kinds, a folder of YAML files.
 pub fn operator_crds() -> Result<PathBuf> {
-    let module =
-        dependency(&OPERATOR, "github.com/prometheus-operator/prometheus-operator")?;
+    let module = dependency(&OPERATOR, "github.com/prometheus-operator/prometheus-operator")?;
     Ok(module.join("example/prometheus-operator-crd"))
 }
 
@@ -245,8 +244,7 @@ fn prometheus_folder(release: Release) -> Result<PathBuf> {
         Release::Three => built(&PROMETHEUS)?,
     };
     let server = folder.join("prometheus");
-    let version =
-        version(&server).with_context(|| format!("{} does not run", server.display()))?;
+    let version = version(&server).with_context(|| format!("{} does not run", server.display()))?;
     if release == Release::Two {
         ensure!(
             is_2_42(&version),
