@@ -158,7 +158,7 @@ async fn at_most_one_leads_through_a_crash_and_a_handover() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let one = Contender::start(bed.client(), "default", "one");
     one.leads().await;
     let two = Contender::start(bed.client(), "default", "two");

@@ -106,7 +106,7 @@ async fn accounts_may_change_no_more_of_pods_and_of_the_registration_than_they_d
         ])
     });
     let Some(sets) = sets.await.expect("no panic") else { return };
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::rights().await.filter(Bed::is_complete) else { return };
     let home =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "autoscaling"}});
     let namespaces = Api::<Namespace>::all(bed.client());

@@ -20,7 +20,7 @@ use crate::support::{Bed, Clock, objects, wait};
 
 #[tokio::test]
 async fn an_unreadable_object_is_named_and_the_others_are_read() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     create_definition_without_schema(bed.client()).await;
     let namespace = bed.namespace("vpa").await;
     let target = |name: &str| json!({ "kind": "Deployment", "name": name });
@@ -58,7 +58,7 @@ async fn an_unreadable_object_is_named_and_the_others_are_read() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_was_missed_shows_in_the_next_list() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let namespace = bed.namespace("web").await;
     let maps = Api::<ConfigMap>::namespaced(bed.client(), &namespace);
     create_map(&maps, "stays").await;

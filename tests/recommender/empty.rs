@@ -25,11 +25,11 @@ fn is_provided(vpa: &VerticalPodAutoscaler) -> Option<&str> {
 
 #[tokio::test]
 async fn switching_all_containers_off_empties_the_recommendation() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    bed.nodes().add("node", "8", "16Gi").await;
-    let usage = Usage::serve(&bed).await;
     let namespace = bed.namespace("off").await;
+    let usage = Usage::shared(&bed, &namespace).await;
+    let only = format!("--vpa-object-namespace={namespace}");
     let web = "
 metadata: {name: web}
 spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
@@ -42,7 +42,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 
     let clock = Clock::stepped(Time::from(wall_now()));
     usage.at(clock.now().into());
-    let running = start(&bed, &clock, &[]).await;
+    let running = start(&bed, &clock, &[&*only]).await;
     passed(&running, 1).await;
     vpa(&bed, &namespace, "web", "is recommended for", |vpa| recommended(vpa) == Some(1)).await;
 

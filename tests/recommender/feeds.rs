@@ -14,7 +14,7 @@ use stage::Stage;
 /// one. Their names are sentences, as those of tests are.
 #[tokio::test]
 async fn kills_count_once_wherever_they_are_seen() {
-    let Some(stage) = Stage::set().await else { return };
+    let Some(stage) = Stage::share().await else { return };
     kills::a_kill_before_the_first_list_counts_once_also_after_a_restart(&stage).await;
     kills::a_kill_before_any_sample_is_recommended_for(&stage).await;
     kills::an_eviction_counts_what_was_used(&stage).await;
@@ -24,7 +24,7 @@ async fn kills_count_once_wherever_they_are_seen() {
 
 #[tokio::test]
 async fn history_goes_with_the_workload() {
-    let Some(stage) = Stage::set().await else { return };
+    let Some(stage) = Stage::share().await else { return };
     owners::a_rollout_of_a_deployment_keeps_its_history(&stage).await;
     owners::a_deploy_of_a_custom_resource_keeps_its_history(&stage).await;
     owners::a_vpa_under_another_name_inherits_and_one_for_another_workload_does_not(&stage).await;

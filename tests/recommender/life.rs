@@ -29,11 +29,11 @@ fn target(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
 
 #[tokio::test]
 async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    bed.nodes().add("node", "8", "16Gi").await;
-    let usage = Usage::serve(&bed).await;
     let namespace = bed.namespace("web").await;
+    let usage = Usage::shared(&bed, &namespace).await;
+    let only = format!("--vpa-object-namespace={namespace}");
     objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &autoscaler("web")).await;
     let web = objects::deployment("web", 2, "100m", "64Mi");
     objects::create::<Deployment>(bed.client(), &namespace, &web).await;
@@ -43,7 +43,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     let begin = Time::from(wall_now());
     let clock = Clock::stepped(begin);
     usage.at(begin.into());
-    let running = start(&bed, &clock, &[]).await;
+    let running = start(&bed, &clock, &[&*only]).await;
     passed(&running, 1).await;
     for _ in 0..10 {
         let summary = step_to(&running, &clock, &usage).await;
@@ -58,7 +58,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
 
     // From now on nothing is used: who began with an empty history would recommend the least there is.
     usage.set_all(&namespace, "web-", "main", Use { cpu: 0.0, memory: 0 });
-    let running = start(&bed, &clock, &[]).await;
+    let running = start(&bed, &clock, &[&*only]).await;
     passed(&running, 1).await;
     step_to(&running, &clock, &usage).await;
     written(&running).await;

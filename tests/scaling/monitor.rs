@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::stage::{Stage, object};
+use super::stage::{Stage, create_definition, object};
 use crate::support::wait;
 
 /// As much of the definition as is read.
@@ -27,8 +27,7 @@ async fn define(stage: &Stage) {
         },
     }))
     .expect("a definition");
-    let api = Api::<CustomResourceDefinition>::all(stage.bed.client());
-    api.create(&PostParams::default(), &definition).await.expect("defined");
+    create_definition(&stage.bed, &definition).await;
 }
 
 fn kind() -> ApiResource {
@@ -112,7 +111,7 @@ async fn replicas_stay_while_the_monitor_is_not_well_and_where_nobody_knows_as_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_whose_gate_is_taken_away_is_blocked_no_more_and_says_so() {
-    let Some(stage) = Stage::new("released", &[]).await else { return };
+    let Some(stage) = Stage::private("released", &[]).await else { return };
     stage.deployment("web", 2).await;
     stage.metric("web", 1_000.0);
     stage.create(&controlled("web", &json!({}))).await;

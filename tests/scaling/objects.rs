@@ -224,7 +224,7 @@ async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
     let left = ["transition=\"downscale\""];
     let left = stage.series("wpa_controller_transition_countdown", &left).await;
     assert!(left[0] > 0.0, "windows are used up as if it had acted: {left:?}");
-    let leases = Api::<Lease>::all(stage.bed.client());
+    let leases = Api::<Lease>::namespaced(stage.bed.client(), &stage.namespace);
     let leases = leases.list(&ListParams::default()).await.expect("leases").items;
     let ours = leases.iter().any(|one| one.name_any() == "watermarkpodautoscaler-lock");
     assert!(!ours, "nobody is kept from leading");
@@ -317,7 +317,7 @@ async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() {
-    let Some(stage) = Stage::new("dropped", &[]).await else { return };
+    let Some(stage) = Stage::private("dropped", &[]).await else { return };
     let definitions = Api::<CustomResourceDefinition>::all(stage.bed.client());
     let mut definition =
         serde_json::to_value(definitions.get(DEFINITION).await.expect("defined")).expect("JSON");

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::stage::{Stage, object};
+use super::stage::{Stage, create_definition, object};
 use crate::{
     support::{nodes::is_ready, wait},
     updater::stage::pods,
@@ -41,8 +41,7 @@ async fn define(stage: &Stage) {
         },
     }))
     .expect("a definition");
-    let api = Api::<CustomResourceDefinition>::all(stage.bed.client());
-    api.create(&PostParams::default(), &definition).await.expect("defined");
+    create_definition(&stage.bed, &definition).await;
 }
 
 fn fleets(stage: &Stage) -> Api<DynamicObject> {

@@ -1,14 +1,17 @@
-//! Owns a watermark controller in this process, on a private bed with a metrics API and a clock that is stepped.
+//! Owns a watermark controller in this process for a namespace of its own, with a metrics API and a clock that is stepped.
 
 use std::time::Duration;
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Event, Pod},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Event, Pod},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use plimsoll::{
     api::wpa::WatermarkPodAutoscaler,
@@ -63,14 +66,26 @@ pub fn object(name: &str, fields: Value) -> Value {
 impl Stage {
     /// Starts a role with these flags. `None` after noting why there is none.
     pub async fn new(name: &str, flags: &[&str]) -> Option<Self> {
-        let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
+        Self::on(Bed::shared().await, name, flags).await
+    }
+
+    /// The same on a bed of the test's own, for what changes definitions or needs them to be missing.
+    pub async fn private(name: &str, flags: &[&str]) -> Option<Self> {
+        let bed = Bed::private().await;
+        if let Some(bed) = &bed {
+            bed.nodes().add("node", "64", "256Gi").await;
+        }
+        Self::on(bed, name, flags).await
+    }
+
+    async fn on(bed: Option<Bed>, name: &str, flags: &[&str]) -> Option<Self> {
+        let Some(bed) = bed.filter(Bed::is_complete) else {
             not_run("a whole control plane");
             return None;
         };
         defined(&bed).await;
-        bed.nodes().add("node", "64", "256Gi").await;
         let namespace = bed.namespace(name).await;
-        let usage = Usage::serve(&bed).await;
+        let usage = Usage::shared(&bed, &namespace).await;
         // Ahead of the wall's: whatever the bed stamps is of the past, and no pod is younger than it should be.
         let start = Time::from_secs(wall_now().as_second() + 3_600);
         let clock = Clock::stepped(start);
@@ -145,8 +160,8 @@ impl Stage {
     }
 
     pub async fn idle(&self) {
-        let (pause, patience) = (Duration::from_millis(3), Duration::from_mins(1));
-        wait::often(pause, patience, "everybody had a turn", || async {
+        let pause = Duration::from_millis(3);
+        wait::often(pause, wait::PATIENCE, "everybody had a turn", || async {
             if self.role.is_idle() { Ok(()) } else { Err("somebody waits".to_owned()) }
         })
         .await;
@@ -226,6 +241,16 @@ impl Stage {
         };
         let value = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
         text.lines().filter(of).filter_map(value).collect()
+    }
+}
+
+/// Defines a kind, unless another test on the same bed has done so.
+pub async fn create_definition(bed: &Bed, definition: &CustomResourceDefinition) {
+    let api = Api::<CustomResourceDefinition>::all(bed.client());
+    match api.create(&PostParams::default(), definition).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(why) => panic!("{why}"),
     }
 }
 

@@ -1,5 +1,8 @@
 //! Owns beds: a real control plane that a test talks to, shared by all tests of the process or private to one.
 
+mod serial;
+mod start;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +15,6 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
-use xtask::parts;
 
 use super::clock::Clock;
 use super::control_plane::{self, ControlPlane};
@@ -20,24 +22,35 @@ use super::keeper::Keeper;
 use super::nodes::Nodes;
 use super::not_run::not_run;
 use super::slots::Slot;
-use super::wait;
+use super::{usage, wait};
+use serial::{Place, Turn};
+use start::Wanted;
 
 /// One for all tests of this process. Never dropped: its keeper sees the end of the process.
 /// The reason why there is none is kept too, because every test that wants the bed has to give it.
 static SHARED: OnceCell<Result<Arc<Inner>, String>> = OnceCell::const_new();
+
+/// The beds that are used by one test at a time.
+static WEBHOOKS: LazyLock<Place> = LazyLock::new(Place::default);
+static RIGHTS: LazyLock<Place> = LazyLock::new(Place::default);
+
+/// Set for a run in which each test has beds of its own.
+const PRIVATE: &str = "PLIMSOLL_PRIVATE";
 
 /// A control plane to test against.
 #[derive(Clone)]
 pub struct Bed {
     inner: Arc<Inner>,
     client: Client,
+    turn: Option<Arc<Turn>>,
 }
 
 struct Inner {
     // Dropped in this order: the slot is free when the processes are gone.
+    usage: OnceCell<Arc<usage::Server>>,
     nodes: Nodes,
     plane: Arc<ControlPlane>,
-    _slot: Slot,
+    _slot: Option<Slot>,
 }
 
 /// Parts that run beside the tests live here: a test's own runtime ends with the test, a shared bed does not.
@@ -67,14 +80,10 @@ impl std::fmt::Debug for Bed {
 impl Bed {
     /// The bed that all tests of the process share, each in namespaces of its own. `None` after noting why there is none.
     pub async fn shared() -> Option<Self> {
-        let inner = SHARED
-            .get_or_init(|| async {
-                let inner = Inner::start(&[], Clock::wall()).await?;
-                inner.nodes.add("shared", "64", "256Gi").await;
-                Ok(inner)
-            })
-            .await;
-        Self::on(inner.clone()).await
+        if is_each_private() {
+            return Self::on(shared("private", true).await).await;
+        }
+        Self::on(SHARED.get_or_init(|| shared("shared", false)).await.clone()).await
     }
 
     /// A bed of the test's own: for whatever acts on the whole cluster, breaks it, or registers APIs or webhooks.
@@ -84,7 +93,35 @@ impl Bed {
 
     /// A bed of the test's own, whose API server takes these flags too and whose nodes have that clock.
     pub async fn private_with(api_server_flags: &[&str], clock: Clock) -> Option<Self> {
-        Self::on(Inner::start(api_server_flags, clock).await).await
+        let (kind, flags) = ("private", api_server_flags);
+        let wanted = Wanted { kind, flags, clock, controllers: true, in_slot: true };
+        Self::on(wanted.start().await).await
+    }
+
+    /// A bed of the test's own without controller manager and scheduler, for what only needs an API server.
+    pub async fn bare() -> Option<Self> {
+        let (kind, clock) = ("bare", Clock::wall());
+        let wanted = Wanted { kind, flags: &[], clock, controllers: false, in_slot: true };
+        Self::on(wanted.start().await).await
+    }
+
+    /// A bed for what registers webhooks: it is no other test's until this one is over, and then as it was before.
+    pub async fn webhooks() -> Option<Self> {
+        Self::serial(&WEBHOOKS, "webhooks").await
+    }
+
+    /// The same for what grants rights on the whole cluster and acts with them. Neither of the two has a node.
+    pub async fn rights() -> Option<Self> {
+        Self::serial(&RIGHTS, "rights").await
+    }
+
+    async fn serial(place: &Place, kind: &'static str) -> Option<Self> {
+        if is_each_private() {
+            return Self::private().await;
+        }
+        let turn = place.turn(kind).await.map_err(not_run).ok()?;
+        let bed = Self::on(Ok(Arc::clone(turn.inner()))).await?;
+        Some(Self { turn: Some(Arc::new(turn)), ..bed })
     }
 
     async fn on(started: Result<Arc<Inner>, String>) -> Option<Self> {
@@ -92,7 +129,7 @@ impl Bed {
         // Made for each test, because a client belongs to the runtime that it was made on.
         let client =
             control_plane::client(&inner.plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
-        Some(Self { inner, client })
+        Some(Self { inner, client, turn: None })
     }
 
     /// A client that may do everything.
@@ -113,6 +150,11 @@ impl Bed {
     /// The hollow nodes. A shared bed has one of 64 cores and 256 GiB, a private one has those that the test adds.
     pub fn nodes(&self) -> &Nodes {
         &self.inner.nodes
+    }
+
+    /// The metrics API server of a bed on which several tests use it.
+    pub fn usage(&self) -> &OnceCell<Arc<usage::Server>> {
+        &self.inner.usage
     }
 
     /// Keeps processes that shall not outlive the bed.
@@ -188,23 +230,22 @@ async fn create_account(accounts: &Api<ServiceAccount>, name: &str) {
 // === impl Inner ===
 
 impl Inner {
-    /// Starts one, or says why it cannot.
-    async fn start(api_server_flags: &[&str], clock: Clock) -> Result<Arc<Self>, String> {
-        let found = tokio::task::spawn_blocking(parts::control_plane).await.expect("no panic");
-        let programs = found.map_err(|reason| format!("{reason:#}"))?;
-        let slot = Slot::take().await;
-        let plane = Arc::new(ControlPlane::start(&programs, api_server_flags).await);
-        let nodes = on_runtime({
-            let plane = Arc::clone(&plane);
-            async move {
-                let client =
-                    control_plane::client(&plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
-                Nodes::start(&plane, client, clock)
-            }
-        })
-        .await;
-        Ok(Arc::new(Self { nodes, plane, _slot: slot }))
+    fn new(nodes: Nodes, plane: Arc<ControlPlane>, slot: Option<Slot>) -> Self {
+        Self { usage: OnceCell::new(), nodes, plane, _slot: slot }
     }
+}
+
+/// Whether no test is to share a bed with others, to tell what another one left from what is wrong.
+fn is_each_private() -> bool {
+    std::env::var_os(PRIVATE).is_some_and(|value| !value.is_empty())
+}
+
+/// A bed as the shared one is.
+async fn shared(kind: &'static str, in_slot: bool) -> Result<Arc<Inner>, String> {
+    let clock = Clock::wall();
+    let inner = Wanted { kind, flags: &[], clock, controllers: true, in_slot }.start().await?;
+    inner.nodes.add("shared", "64", "256Gi").await;
+    Ok(inner)
 }
 
 /// Runs this where it does not end with the test.

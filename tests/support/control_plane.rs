@@ -17,13 +17,16 @@ pub const ADMIN_TOKEN: &str = "administrator";
 /// A server that is still starting may take a connection and not answer on it.
 const LONGEST_ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Go's own choice is memory for time. A bed has memory, and shares its cores with everything else.
+const COLLECT_RARELY: &[(&str, &str)] = &[("GOGC", "400"), ("GOMEMLIMIT", "800MiB")];
+
 /// A control plane that runs.
 #[derive(Debug)]
 pub struct ControlPlane {
     keeper: Keeper,
     ports: Ports,
     api_server: (Program, Vec<String>),
-    /// False when there is only etcd and an API server.
+    /// False when there is only etcd and an API server: on a bare bed, or where `KUBEBUILDER_ASSETS` has no more.
     pub complete: bool,
 }
 
@@ -37,7 +40,7 @@ struct Ports {
 // === impl ControlPlane ===
 
 impl ControlPlane {
-    /// Starts one and waits until it answers.
+    /// Starts etcd and an API server with these flags too, and waits until it answers.
     pub async fn start(programs: &parts::ControlPlane, extra: &[&str]) -> Self {
         let keeper = Keeper::new("bed");
         let ports = Ports { etcd: Port::claim(), peer: Port::claim(), api: Port::claim() };
@@ -48,14 +51,19 @@ impl ControlPlane {
         arguments.extend(extra.iter().map(ToString::to_string));
         let api_server = (programs.api_server.clone(), in_folder(&keeper, &arguments));
         start(&keeper, "kube-apiserver", &api_server.0, &api_server.1);
-        let plane = Self { keeper, ports, api_server, complete: programs.others.is_some() };
+        let plane = Self { keeper, ports, api_server, complete: false };
         plane.ready().await;
-
-        if let Some((manager, scheduler)) = &programs.others {
-            start(&plane.keeper, "kube-controller-manager", manager, MANAGER_ARGUMENTS);
-            start(&plane.keeper, "kube-scheduler", scheduler, SCHEDULER_ARGUMENTS);
-        }
         plane
+    }
+
+    /// Starts controller manager and scheduler, if there are such.
+    pub fn start_controllers(&mut self, programs: &parts::ControlPlane) {
+        let Some((manager, scheduler)) = &programs.others else { return };
+        let mut arguments: Vec<_> = MANAGER_ARGUMENTS.iter().map(ToString::to_string).collect();
+        arguments.push(format!("--controllers={}", CONTROLLERS.join(",")));
+        start(&self.keeper, "kube-controller-manager", manager, &arguments);
+        start(&self.keeper, "kube-scheduler", scheduler, SCHEDULER_ARGUMENTS);
+        self.complete = true;
     }
 
     /// The keeper of its processes, for what else runs beside it.
@@ -135,7 +143,7 @@ fn start<A: AsRef<str>>(keeper: &Keeper, name: &str, program: &Program, argument
     let first = program.first.iter().map(|word| word.to_str().expect("text").to_owned());
     let rest = arguments.iter().map(|word| word.as_ref().to_owned());
     let words: Vec<_> = first.chain(in_folder(keeper, &rest.collect::<Vec<_>>())).collect();
-    keeper.start(name, &program.path, &words, &[]);
+    keeper.start(name, &program.path, &words, COLLECT_RARELY);
 }
 
 /// Arguments name files as `@name`: those are in the keeper's folder.
@@ -234,11 +242,32 @@ const MANAGER_ARGUMENTS: &[&str] = &[
     "--root-ca-file=@ca.crt",
     "--leader-elect=false",
     "--use-service-account-credentials=false",
-    // Nodes are kept ready by the hollow nodes; a test that stops theirs does not want its pods evicted.
-    "--controllers=*,-nodelifecycle,-bootstrapsigner,-tokencleaner",
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
     "--secure-port=0",
+];
+
+/// Those that tests see the work of; the rest would only read and watch. Nodes are kept ready by the hollow nodes, and a
+/// test that stops theirs does not want its pods evicted.
+const CONTROLLERS: &[&str] = &[
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+    "validatingadmissionpolicy-status-controller",
 ];
 
 const SCHEDULER_ARGUMENTS: &[&str] = &[

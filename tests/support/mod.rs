@@ -16,6 +16,7 @@
 pub mod bed;
 pub mod clock;
 pub mod control_plane;
+pub mod events;
 pub mod fetch;
 pub mod fleet;
 pub mod golden;

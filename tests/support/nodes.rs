@@ -48,6 +48,11 @@ impl View {
         self.0.all()
     }
 
+    /// Those of a namespace.
+    pub fn pods_of(&self, namespace: &str) -> Vec<Pod> {
+        self.0.known_all(namespace, "")
+    }
+
     /// See [`Nodes::port`].
     pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
         self.0.port(pod, container, variable)
@@ -68,7 +73,7 @@ impl Nodes {
     /// Registers a node of that size: ready, and open for pods.
     pub async fn add(&self, name: &str, cpu: &str, memory: &str) {
         let quantity = |text: &str| Quantity(text.to_owned());
-        let capacity = [("cpu", cpu), ("memory", memory), ("pods", "1000")]
+        let capacity = [("cpu", cpu), ("memory", memory), ("pods", "5000")]
             .map(|(name, amount)| (name.to_owned(), quantity(amount)));
         let now = Time(self.agent.clock().now());
         let condition = |kind: &str, status: &str, reason: &str| NodeCondition {

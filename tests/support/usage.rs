@@ -15,7 +15,7 @@ mod serve;
 mod state;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use jiff::Timestamp;
 use tokio::task::JoinHandle;
@@ -25,40 +25,58 @@ use super::ports::Port;
 use super::wait;
 use rendered::Rendered;
 pub use rendered::Sample;
-use state::State;
 pub use state::{Api, Curve, Fault, Use};
+use state::{Known, Scope, State};
 
-/// The metrics API server of a bed. Its APIs are the cluster's, so a bed has one, and a test that breaks it a private bed.
+/// What a test decides about the metrics API server of a bed, of which there is one.
 #[derive(Debug)]
 pub struct Usage {
+    server: Arc<Server>,
+    namespace: Option<String>,
+}
+
+/// The server, which runs until it is dropped.
+#[derive(Debug)]
+pub struct Server {
     state: Arc<State>,
     port: Port,
-    server: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 // === impl Usage ===
 
 impl Usage {
-    /// Serves usage of a bed's pods, and waits until the bed's API server passes it on.
+    /// Serves usage of a private bed's pods, and waits until the bed's API server passes it on.
     pub async fn serve(bed: &Bed) -> Self {
-        let state = Arc::new(State::new(bed.nodes().view()));
-        let port = Port::claim();
-        let listener = on_runtime(serve::listen(port.number())).await;
-        let server = spawn(serve::serve(listener, Arc::clone(&state)));
-        register::register(&bed.client(), port.number()).await;
-        Self { state, port, server }
+        Self { server: Arc::new(Server::start(bed).await), namespace: None }
+    }
+
+    /// The same on a bed that others may share: the time that is served, what is broken and who reads are those of one
+    /// namespace. Whoever reads the whole cluster sees this namespace too, and nothing broken.
+    pub async fn shared(bed: &Bed, namespace: &str) -> Self {
+        let server = bed.usage().get_or_init(|| async { Arc::new(Server::start(bed).await) }).await;
+        server.state.lock().separate(namespace);
+        Self { server: Arc::clone(server), namespace: Some(namespace.to_owned()) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.server.state.lock()
+    }
+
+    fn scope<T>(&self, of: impl FnOnce(&mut Scope) -> T) -> T {
+        of(self.known().scope(self.namespace.as_deref()))
     }
 
     /// What a container uses, from now on: a value, or a curve over time. The pod need not exist.
     pub fn set(&self, namespace: &str, pod: &str, container: &str, curve: impl Into<Curve>) {
         let key = (namespace.to_owned(), pod.to_owned(), container.to_owned());
-        self.state.lock().exact.insert(key, curve.into());
+        self.known().exact.insert(key, curve.into());
     }
 
     /// What a container of every pod uses that runs on the bed's nodes and whose name begins with `prefix`.
     pub fn set_all(&self, namespace: &str, prefix: &str, container: &str, curve: impl Into<Curve>) {
         let key = (namespace.to_owned(), prefix.to_owned(), container.to_owned());
-        self.state.lock().rules.insert(key, curve.into());
+        self.known().rules.insert(key, curve.into());
     }
 
     /// A metric of an object, as custom.metrics.k8s.io tells it: `resource` is plural, `pods` or `deployments.apps`.
@@ -71,7 +89,7 @@ impl Usage {
         value: f64,
     ) {
         let key = [namespace, resource, object, metric].map(str::to_owned);
-        self.state.lock().custom.insert(key, value);
+        self.known().custom.insert(key, value);
     }
 
     /// A metric of something outside the cluster, as external.metrics.k8s.io tells it.
@@ -79,26 +97,29 @@ impl Usage {
         let labels: BTreeMap<_, _> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let key = (namespace.to_owned(), metric.to_owned(), labels);
-        self.state.lock().external.insert(key, value);
+        self.known().external.insert(key, value);
     }
 
     /// From now on each read of the external API is noted.
     pub fn note_external(&self) {
-        self.state.lock().noted.get_or_insert_default();
+        self.scope(|scope| {
+            scope.noted.get_or_insert_default();
+        });
     }
 
     /// What was noted: path and query, and when.
     pub fn noted_external(&self) -> Vec<(String, Timestamp)> {
-        self.state.lock().noted.clone().unwrap_or_default()
+        self.scope(|scope| scope.noted.clone().unwrap_or_default())
     }
 
     /// Serves the usage of that time, under that time, until the next call; before the first, of the wall's time. What
     /// was counted of readers is forgotten.
     pub fn at(&self, time: Timestamp) {
-        let mut known = self.state.lock();
-        known.time = Some(time);
-        known.rendered = None;
-        known.turn();
+        self.scope(|scope| {
+            scope.time = Some(time);
+            scope.rendered = None;
+            scope.turn();
+        });
     }
 
     /// Serves exactly these samples under that time, until the next call: written once, so that tens of thousands are
@@ -106,22 +127,23 @@ impl Usage {
     /// readers is forgotten.
     pub fn show<'a>(&self, time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) {
         let rendered = Rendered::new(time, samples);
-        let mut known = self.state.lock();
-        known.time = Some(time);
-        known.rendered = Some(rendered);
-        known.turn();
+        self.scope(|scope| {
+            scope.time = Some(time);
+            scope.rendered = Some(rendered);
+            scope.turn();
+        });
     }
 
     /// How often a reader whose user agent begins like this has read what is served now.
     pub fn reads(&self, agent: &str) -> usize {
-        let known = self.state.lock();
-        let readers = known.readers.iter().filter(|(reader, _)| reader.starts_with(agent));
-        readers.map(|(_, count)| count).sum()
+        let readers = self.readers();
+        let of_agent = readers.iter().filter(|(reader, _)| reader.starts_with(agent));
+        of_agent.map(|(_, count)| count).sum()
     }
 
     /// How often who has read the usage of pods at this time; readers are told apart by their user agent.
     pub fn readers(&self) -> BTreeMap<String, usize> {
-        self.state.lock().readers.clone()
+        self.scope(|scope| scope.readers.clone())
     }
 
     /// Waits until somebody whose user agent contains this has read the usage of pods at this time.
@@ -134,18 +156,39 @@ impl Usage {
 
     /// Breaks an API, or mends it.
     pub fn fault(&self, api: Api, fault: Option<Fault>) {
-        self.state.lock().faults.insert(api, fault);
+        self.scope(|scope| scope.faults.insert(api, fault));
     }
 
     /// `127.0.0.1:PORT`, for a scrape of `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS. At
     /// `/metrics/cadvisor/stamped` samples carry the time that is served, as those of a kubelet carry theirs.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.server.port)
     }
 }
 
 impl Drop for Usage {
     fn drop(&mut self) {
-        self.server.abort();
+        if let Some(namespace) = &self.namespace {
+            self.known().forget(namespace);
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    async fn start(bed: &Bed) -> Self {
+        let state = Arc::new(State::new(bed.nodes().view()));
+        let port = Port::claim();
+        let listener = on_runtime(serve::listen(port.number())).await;
+        let task = spawn(serve::serve(listener, Arc::clone(&state)));
+        register::register(&bed.client(), port.number()).await;
+        Self { state, port, task }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

@@ -80,7 +80,7 @@ fn cpu_of(pod: &Pod, name: &str) -> (Option<String>, Option<String>) {
 
 #[tokio::test]
 async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_and_ignored() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = both(&bed, &namespace).await;
@@ -126,7 +126,7 @@ async fn warnings_of(bed: &Bed, namespace: &str, patch: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resources() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = both(&bed, &namespace).await;
@@ -167,7 +167,7 @@ async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resource
 
 #[tokio::test]
 async fn a_sidecar_that_is_injected_later_is_sized_only_where_the_vpa_names_it() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = both(&bed, &namespace).await;

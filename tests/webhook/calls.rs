@@ -34,7 +34,7 @@ const LEASE: &str = "/leases/vpa-admission-controller";
 
 #[tokio::test]
 async fn the_api_server_calls_and_pods_get_what_is_recommended() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
@@ -98,7 +98,7 @@ async fn the_api_server_calls_and_pods_get_what_is_recommended() {
 
 #[tokio::test]
 async fn the_lease_is_renewed_only_while_the_api_server_would_believe_the_webhook() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let is_held = Arc::new(AtomicBool::new(false));
     let proxy = Proxy::start(bed.client(), {

@@ -13,7 +13,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_pod_that_a_quota_would_refuse_for_its_size_is_created_as_it_is() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
@@ -45,7 +45,7 @@ spec: {hard: {requests.cpu: 400m}}
 
 #[tokio::test]
 async fn who_may_not_read_quotas_sizes_pods_all_the_same() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let text = shipped("admission-controller");
     let less = text.replace("resources: [resourcequotas]", "resources: [nothing]");

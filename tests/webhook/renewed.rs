@@ -48,7 +48,7 @@ mod deep {
 
 /// The webhook's own certificates end twice.
 async fn renewed(load: Load) {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
@@ -125,7 +125,7 @@ fn on_loopback() -> Pair {
 
 /// Certificates of others, in files, are changed.
 async fn changed(load: Load) {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     let found = tokio::task::spawn_blocking(xtask::parts::autoscaler_crds).await.expect("no panic");
     let Ok(definitions) = found.map_err(|why| not_run(format!("{why:#}"))) else { return };
     let rights = fs::read_to_string(definitions.with_file_name("vpa-rbac.yaml"));

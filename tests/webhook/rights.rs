@@ -17,7 +17,7 @@ use crate::{
 
 #[tokio::test]
 async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     grant(&bed.client(), &shipped("admission-controller")).await;
     let account = bed.account("kube-system", "plimsoll-admission-controller").await;

@@ -52,7 +52,7 @@ async fn made(bed: &Bed, namespace: &str, web: &Deployment, cpu_then: &'static s
 }
 
 async fn stage(flags: &[&str], more: &str) -> Option<(Bed, String, Deployment, Served)> {
-    let bed = Bed::private().await.filter(Bed::is_complete)?;
+    let bed = Bed::webhooks().await.filter(Bed::is_complete)?;
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = recommended(&bed, &namespace, WEB, more, &["main", "proxy", "setup"]).await;

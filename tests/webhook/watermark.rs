@@ -45,7 +45,7 @@ fn with_query(name: &str, query: &str) -> Value {
 
 #[tokio::test]
 async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_be_taken_away() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("web").await;
     let crossed = object("old", json!({"minReplicas": 5, "maxReplicas": 2}));

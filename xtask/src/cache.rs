@@ -54,6 +54,18 @@ fn fetch_in(
     Ok(ready)
 }
 
+/// Writes a small file of the cache, whole or not at all: several processes may write the same one.
+pub fn note(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("a file of the cache is in a folder")?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}: make it writable", folder.display()))?;
+    let mut half = path.as_os_str().to_owned();
+    half.push(format!(".{}.half", std::process::id()));
+    fs::write(&half, text)?;
+    fs::rename(&half, path)?;
+    Ok(())
+}
+
 /// Removes the whole folder, and says how many bytes that freed.
 pub fn clean() -> Result<u64> {
     let cache = folder()?;

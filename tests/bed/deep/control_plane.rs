@@ -51,7 +51,7 @@ async fn a_service_account_may_do_only_what_rbac_gives_it() {
 
 #[tokio::test]
 async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let namespace = bed.namespace("outage").await;
     bed.control_plane().kill_api_server().await;
     bed.client().apiserver_version().await.expect_err("nobody answers");

@@ -42,7 +42,7 @@ async fn is_away(server: &Prometheus) {
 
 #[tokio::test]
 async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_use() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let usage = Usage::serve(&bed).await;
     let Some(three) = scraping(Release::Three, &usage, "/metrics/cadvisor/stamped").await else {
         return;
@@ -130,7 +130,7 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
 
 #[tokio::test]
 async fn what_is_scraped_by_the_second_is_read_as_it_goes() {
-    let Some(bed) = Bed::private().await else { return };
+    let Some(bed) = Bed::bare().await else { return };
     let usage = Usage::serve(&bed).await;
     usage.set("shop", "web-0", "main", Use { cpu: 0.5, memory: 100 * MEBIBYTE });
     let Some(server) = scraping(Release::Three, &usage, "/metrics/cadvisor").await else { return };

@@ -16,11 +16,10 @@ use crate::support::{Bed, Usage, objects, wait};
 
 #[tokio::test]
 async fn without_a_metrics_api_the_samples_of_a_prometheus_are_taken() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
-    bed.nodes().add("node", "8", "16Gi").await;
-    let usage = Usage::serve(&bed).await;
     let namespace = bed.namespace("web").await;
+    let usage = Usage::shared(&bed, &namespace).await;
     let yaml = "
 metadata: {name: web}
 spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
@@ -35,7 +34,8 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     let Some(server) = Prometheus::start(Release::Three, None, &targets).await else { return };
 
     let address = format!("--prometheus-address={}", server.url());
-    let flags = ["--usage-source=prometheus", "--recommender-interval=2s", &*address];
+    let only = format!("--vpa-object-namespace={namespace}");
+    let flags = ["--usage-source=prometheus", "--recommender-interval=2s", &*address, &*only];
     let running = start(&bed, &Clock::wall(), &flags).await;
     let passes = running.passes();
     wait::within(Duration::from_mins(1), "samples are taken", || async {

@@ -52,11 +52,10 @@ impl Stage {
         hours: i64,
         more: impl FnOnce(History, &str, Timestamp) -> History,
     ) -> Option<Self> {
-        let bed = Bed::private().await.filter(Bed::is_complete)?;
+        let bed = Bed::shared().await.filter(Bed::is_complete)?;
         defined(&bed).await;
-        bed.nodes().add("node", "8", "16Gi").await;
-        let usage = Usage::serve(&bed).await;
         let namespace = bed.namespace("shop").await;
+        let usage = Usage::shared(&bed, &namespace).await;
         let (past, end) = crate::prometheus::history::remember::hours(hours);
         let past = ["web", "later"].into_iter().fold(past, |past, name| {
             let pod = format!("{name}-7d5f9c4b6d-x2x4z");
@@ -98,7 +97,9 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
     /// Starts a recommender that reads its history there, with more flags.
     pub async fn start(&self, flags: &[&str]) -> Running {
         let address = format!("--prometheus-address={}", self.way.url());
-        let mut all = vec!["--storage=prometheus", &*address, "--prometheus-query-timeout=10s"];
+        let only = format!("--vpa-object-namespace={}", self.namespace);
+        let mut all = vec!["--storage=prometheus", &*address, &*only];
+        all.push("--prometheus-query-timeout=10s");
         all.extend(flags);
         start::start(&self.bed, &self.clock, &all).await
     }

@@ -11,7 +11,7 @@ use super::stage::{MEBIBYTE, REQUEST, Stage, after_kill};
 use crate::support::{objects, wait};
 
 pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(stage: &Stage) {
-    let namespace = stage.bed.namespace("first").await;
+    let namespace = stage.namespace("first").await;
     stage.autoscale(&namespace, "web", "web").await;
     let pod = stage.deploy(&namespace, "web").await;
     stage.uses(&namespace, "web-", 0.1, 100);
@@ -58,7 +58,7 @@ pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(stage
 }
 
 pub async fn a_kill_before_any_sample_is_recommended_for(stage: &Stage) {
-    let namespace = stage.bed.namespace("quick").await;
+    let namespace = stage.namespace("quick").await;
     stage.autoscale(&namespace, "web", "web").await;
     let pod = stage.deploy(&namespace, "web").await;
     let play = stage.play(&namespace, &[]).await;
@@ -70,7 +70,7 @@ pub async fn a_kill_before_any_sample_is_recommended_for(stage: &Stage) {
 }
 
 pub async fn an_eviction_counts_what_was_used(stage: &Stage) {
-    let namespace = stage.bed.namespace("evicted").await;
+    let namespace = stage.namespace("evicted").await;
     stage.autoscale(&namespace, "web", "web").await;
     let pod = stage.deploy(&namespace, "web").await;
     let play = stage.play(&namespace, &[]).await;
@@ -101,7 +101,7 @@ pub async fn an_eviction_counts_what_was_used(stage: &Stage) {
 }
 
 pub async fn a_job_that_ends_before_its_first_sample_keeps_its_bump(stage: &Stage) {
-    let namespace = stage.bed.namespace("job").await;
+    let namespace = stage.namespace("job").await;
     let target = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "once" });
     stage.autoscale_by(&namespace, "once", &json!({ "targetRef": target })).await;
     let play = stage.play(&namespace, &[]).await;
@@ -145,7 +145,7 @@ spec:
 }
 
 pub async fn a_local_storage_remembers_a_kill_over_a_restart(stage: &Stage) {
-    let namespace = stage.bed.namespace("local").await;
+    let namespace = stage.namespace("local").await;
     stage.autoscale(&namespace, "web", "web").await;
     let pod = stage.deploy(&namespace, "web").await;
     stage.uses(&namespace, "web-", 0.1, 100);

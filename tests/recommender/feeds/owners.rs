@@ -14,7 +14,7 @@ use crate::support::nodes::is_ready;
 use crate::support::wait;
 
 pub async fn a_rollout_of_a_deployment_keeps_its_history(stage: &Stage) {
-    let namespace = stage.bed.namespace("rollout").await;
+    let namespace = stage.namespace("rollout").await;
     stage.autoscale(&namespace, "web", "web").await;
     let old = stage.deploy(&namespace, "web").await;
     stage.uses(&namespace, "web-", 0.5, 900);
@@ -48,7 +48,7 @@ pub async fn a_rollout_of_a_deployment_keeps_its_history(stage: &Stage) {
 
 pub async fn a_deploy_of_a_custom_resource_keeps_its_history(stage: &Stage) {
     stage.send(create_definition()).await;
-    let namespace = stage.bed.namespace("argo").await;
+    let namespace = stage.namespace("argo").await;
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout");
     let resource = ApiResource::from_gvk(&kind);
     let rollouts: Api<DynamicObject> = Api::namespaced_with(stage.client(), &namespace, &resource);
@@ -107,7 +107,7 @@ pub async fn a_deploy_of_a_custom_resource_keeps_its_history(stage: &Stage) {
 pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does_not(
     stage: &Stage,
 ) {
-    let namespace = stage.bed.namespace("heirs").await;
+    let namespace = stage.namespace("heirs").await;
     stage.deploy(&namespace, "heavy").await;
     stage.deploy(&namespace, "light").await;
     stage.uses(&namespace, "heavy-", 0.5, 3000);
@@ -149,7 +149,7 @@ pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does
 }
 
 pub async fn a_vpa_that_comes_later_is_loaded_on_first_sight(stage: &Stage) {
-    let namespace = stage.bed.namespace("later").await;
+    let namespace = stage.namespace("later").await;
     stage.deploy(&namespace, "web").await;
     stage.uses(&namespace, "web-", 0.1, 100);
     stage.store(&namespace, "web", wall_now().as_second()).await;

@@ -1,6 +1,6 @@
 //! Owns what the cases about feeds have in common: a bed with usage, workloads on it, and recommenders for a namespace.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -38,6 +38,8 @@ const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
 pub struct Stage {
     pub bed: Bed,
     pub usage: Usage,
+    /// Of each namespace on a shared bed; nothing where the bed is the test's own.
+    apart: Option<RefCell<Vec<Usage>>>,
     words: Log,
     _listening: DefaultGuard,
 }
@@ -59,7 +61,35 @@ impl Stage {
         bed.nodes().add("node", "8", "16Gi").await;
         let usage = Usage::serve(&bed).await;
         let (words, listening) = log::keep();
-        Some(Self { bed, usage, words, _listening: listening })
+        Some(Self { bed, usage, apart: None, words, _listening: listening })
+    }
+
+    /// The same on the shared bed, for recommenders of one namespace each.
+    pub async fn share() -> Option<Self> {
+        let bed = Bed::shared().await.filter(Bed::is_complete)?;
+        defined(&bed).await;
+        let usage = Usage::shared(&bed, &bed.namespace("feeds").await).await;
+        let apart = Some(RefCell::default());
+        let (words, listening) = log::keep();
+        Some(Self { bed, usage, apart, words, _listening: listening })
+    }
+
+    /// A namespace of its own for a case.
+    pub async fn namespace(&self, name: &str) -> String {
+        let namespace = self.bed.namespace(name).await;
+        if let Some(apart) = &self.apart {
+            let usage = Usage::shared(&self.bed, &namespace).await;
+            apart.borrow_mut().push(usage);
+        }
+        namespace
+    }
+
+    /// Serves the usage of that time.
+    fn at(&self, time: Time) {
+        self.usage.at(time.into());
+        if let Some(apart) = &self.apart {
+            apart.borrow().iter().for_each(|usage| usage.at(time.into()));
+        }
     }
 
     pub fn client(&self) -> Client {
@@ -110,7 +140,7 @@ impl Stage {
     /// A recommender that begins at that time.
     pub async fn play_from(&self, now: Time, flags: &[&str]) -> Play {
         let clock = Clock::stepped(now);
-        self.usage.at(now.into());
+        self.at(now);
         let mut all = vec!["--leader-elect=false", "--checkpoint-interval=0s"];
         all.extend(flags);
         let way = watched(self.client()).await;
@@ -207,7 +237,7 @@ impl Play {
 
     /// A pass that much later, with samples of then.
     pub async fn on_by(&self, stage: &Stage, by: Duration) -> Summary {
-        stage.usage.at(self.clock.now().later(by).into());
+        stage.at(self.clock.now().later(by));
         step(&self.running, &self.clock, by).await
     }
 

@@ -32,21 +32,30 @@ pub fn is_usage_of_pods(path: &str) -> bool {
     matches!(pieces[..], ["apis", "metrics.k8s.io", _, .., "pods"])
 }
 
+/// The namespace that a path is about, if it is about one.
+pub fn namespace(path: &str) -> Option<String> {
+    let pieces: Vec<_> = path.trim_matches('/').split('/').collect();
+    match pieces[..] {
+        ["apis", _, _, "namespaces", namespace, ..] => Some(decode(namespace)),
+        _ => None,
+    }
+}
+
 /// The answer to a request; nothing where there is nothing.
 pub fn answer(state: &State, path: &str, query: &str) -> Option<Value> {
     let decoded: Vec<_> = path.trim_matches('/').split('/').map(decode).collect();
     let pieces: Vec<_> = decoded.iter().map(String::as_str).collect();
     let selector = Selector::parse(&parameter(query, "labelSelector"));
-    let now = state.now();
+    let now = state.now(namespace(path).as_deref());
     match pieces[..] {
         ["apis", group, version] => resources(group, version),
         ["apis", "metrics.k8s.io", _, "nodes"] => Some(nodes(state, now)),
-        ["apis", "metrics.k8s.io", _, "pods"] => Some(pods(state, None, &selector, now)),
+        ["apis", "metrics.k8s.io", _, "pods"] => Some(pods(state, None, &selector)),
         ["apis", "metrics.k8s.io", _, "namespaces", namespace, "pods"] => {
-            Some(pods(state, Some(namespace), &selector, now))
+            Some(pods(state, Some(namespace), &selector))
         }
         ["apis", "metrics.k8s.io", _, "namespaces", namespace, "pods", name] => {
-            let mut all = pods(state, Some(namespace), &Selector::default(), now);
+            let mut all = pods(state, Some(namespace), &Selector::default());
             let items = all["items"].as_array_mut()?;
             let index = items.iter().position(|item| item["metadata"]["name"] == name)?;
             let mut item = items.swap_remove(index);
@@ -87,13 +96,11 @@ fn resources(group: &str, version: &str) -> Option<Value> {
     }))
 }
 
-fn pods(state: &State, namespace: Option<&str>, selector: &Selector, now: Timestamp) -> Value {
+fn pods(state: &State, namespace: Option<&str>, selector: &Selector) -> Value {
     let mut items: Vec<Value> = Vec::new();
     let mut last = None;
-    for line in state.lines(now) {
-        if namespace.is_some_and(|wanted| wanted != line.namespace)
-            || !selector.matches(&labels(&line))
-        {
+    for line in state.lines(namespace) {
+        if !selector.matches(&labels(&line)) {
             continue;
         }
         let pod = (line.namespace.clone(), line.pod.clone());
@@ -101,9 +108,9 @@ fn pods(state: &State, namespace: Option<&str>, selector: &Selector, now: Timest
             items.push(json!({
                 "metadata": {
                     "name": line.pod, "namespace": line.namespace,
-                    "creationTimestamp": now, "labels": labels(&line),
+                    "creationTimestamp": line.at, "labels": labels(&line),
                 },
-                "timestamp": seconds(now), "window": WINDOW, "containers": [],
+                "timestamp": seconds(line.at), "window": WINDOW, "containers": [],
             }));
             last = Some(pod);
         }
@@ -119,7 +126,7 @@ fn pods(state: &State, namespace: Option<&str>, selector: &Selector, now: Timest
 
 fn nodes(state: &State, now: Timestamp) -> Value {
     let mut sums: BTreeMap<String, (f64, u64)> = BTreeMap::new();
-    for line in state.lines(now) {
+    for line in state.lines(None) {
         let node = line.object.and_then(|pod| pod.spec?.node_name).unwrap_or_default();
         let sum = sums.entry(node).or_default();
         *sum = (sum.0 + line.used.cpu, sum.1 + line.used.memory);
@@ -144,9 +151,8 @@ fn custom(
     now: Timestamp,
 ) -> Option<Value> {
     let labels: BTreeMap<_, _> = state
-        .pods()
+        .pods(Some(namespace))
         .into_iter()
-        .filter(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
         .map(|pod| (pod.metadata.name.unwrap_or_default(), pod.metadata.labels.unwrap_or_default()))
         .collect();
     let known = state.lock();

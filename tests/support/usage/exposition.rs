@@ -11,17 +11,16 @@ use super::state::State;
 
 /// What a kubelet tells of containers; on each line also when that was so, if it stamps what it tells.
 pub fn cadvisor(state: &State, stamps: bool) -> String {
-    let mut now = state.now();
-    let mut stamp = String::new();
-    if stamps {
-        // Counters go by the time that is told.
-        now = Timestamp::from_millisecond(now.as_millisecond()).expect("a time");
-        stamp = format!(" {}", now.as_millisecond());
-    }
     let mut text = String::new();
-    let lines = state.lines(now);
+    let lines = state.lines(None);
     let mut known = state.lock();
     for line in &lines {
+        let (mut now, mut stamp) = (line.at, String::new());
+        if stamps {
+            // Counters go by the time that is told.
+            now = Timestamp::from_millisecond(now.as_millisecond()).expect("a time");
+            stamp = format!(" {}", now.as_millisecond());
+        }
         let key = (line.namespace.clone(), line.pod.clone(), line.container.clone());
         let image =
             line.object.as_ref().and_then(|pod| image(pod, &line.container)).unwrap_or_default();
@@ -47,7 +46,7 @@ pub fn cadvisor(state: &State, stamps: bool) -> String {
 /// What kube-state-metrics tells of pods.
 pub fn kube_state(state: &State) -> String {
     let mut text = String::new();
-    for pod in state.pods() {
+    for pod in state.pods(None) {
         describe(&mut text, &pod);
     }
     sorted(&text)

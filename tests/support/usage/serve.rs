@@ -75,12 +75,14 @@ async fn respond(
         "/metrics/kube-state" => return Ok(text(exposition::kube_state(&state))),
         _ => {}
     }
+    let namespace = answer::namespace(path);
+    let namespace = namespace.as_deref();
     let fault = answer::api(path)
         .filter(|_| !answer::is_discovery(path))
-        .and_then(|api| state.lock().faults.get(&api).copied().flatten());
+        .and_then(|api| state.lock().scope(namespace).faults.get(&api).copied().flatten());
     if answer::api(path) == Some(Api::External)
         && !answer::is_discovery(path)
-        && let Some(noted) = &mut state.lock().noted
+        && let Some(noted) = &mut state.lock().scope(namespace).noted
     {
         noted.push((format!("{path}?{query}"), wall_now()));
     }
@@ -89,6 +91,7 @@ async fn respond(
     let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("unknown").to_owned();
     let turn = {
         let mut known = state.lock();
+        let known = known.scope(namespace);
         let written = known.rendered.as_ref().filter(|_| is_usage && fault.is_none());
         if let Some(body) = written.and_then(|rendered| rendered.answer(path)) {
             let turn = known.turn;
@@ -99,7 +102,7 @@ async fn respond(
     };
     let mut whole = answer::answer(&state, path, query);
     if is_usage {
-        state.lock().count(agent, turn);
+        state.lock().scope(namespace).count(agent, turn);
     }
     match fault {
         Some(Fault::Status(code)) => return Ok(failure(code, "a fault that a test wants")),

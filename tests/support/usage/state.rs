@@ -65,6 +65,8 @@ pub struct Line {
     pub container: String,
     /// How much.
     pub used: Use,
+    /// The time that is served of its namespace.
+    pub at: Timestamp,
     /// The pod, if there is one.
     pub object: Option<Pod>,
 }
@@ -85,6 +87,17 @@ pub struct Known {
     /// By namespace, resource, object and metric.
     pub custom: BTreeMap<[String; 4], f64>,
     pub external: BTreeMap<(String, String, BTreeMap<String, String>), f64>,
+    /// CPU seconds of each container up to a time, for counters.
+    pub counted: BTreeMap<Key, (Timestamp, f64)>,
+    /// Of the namespaces that have one of their own.
+    scopes: BTreeMap<String, Scope>,
+    /// Of all other namespaces, and of what is asked of the whole cluster.
+    rest: Scope,
+}
+
+/// What a test decides about the answers: of a namespace, or of all there is.
+#[derive(Default)]
+pub struct Scope {
     pub time: Option<Timestamp>,
     /// Answers that are written already, in place of `exact` and `rules`.
     pub rendered: Option<Rendered>,
@@ -94,8 +107,6 @@ pub struct Known {
     /// Grows whenever another time is served: who was answered before has not read it.
     pub turn: u64,
     pub faults: HashMap<Api, Option<Fault>>,
-    /// CPU seconds of each container up to a time, for counters.
-    pub counted: BTreeMap<Key, (Timestamp, f64)>,
 }
 
 // === impl Curve ===
@@ -121,6 +132,30 @@ impl From<Use> for Curve {
 // === impl Known ===
 
 impl Known {
+    /// Gives a namespace a scope of its own.
+    pub fn separate(&mut self, namespace: &str) {
+        self.scopes.entry(namespace.to_owned()).or_default();
+    }
+
+    /// Nothing is used in a namespace any more, and it has no scope of its own.
+    pub fn forget(&mut self, namespace: &str) {
+        self.exact.retain(|(of, ..), _| of != namespace);
+        self.rules.retain(|(of, ..), _| of != namespace);
+        self.custom.retain(|[of, ..], _| of != namespace);
+        self.external.retain(|(of, ..), _| of != namespace);
+        self.scopes.remove(namespace);
+    }
+
+    /// The scope of a namespace, or of the whole cluster.
+    pub fn scope(&mut self, namespace: Option<&str>) -> &mut Scope {
+        let own = namespace.and_then(|namespace| self.scopes.get_mut(namespace));
+        own.unwrap_or(&mut self.rest)
+    }
+}
+
+// === impl Scope ===
+
+impl Scope {
     /// Something else is served from here on.
     pub fn turn(&mut self) {
         self.turn += 1;
@@ -146,21 +181,22 @@ impl State {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that is served.
-    pub fn now(&self) -> Timestamp {
-        self.lock().time.unwrap_or_else(wall_now)
+    /// The time that is served of a namespace, or of the whole cluster.
+    pub fn now(&self, namespace: Option<&str>) -> Timestamp {
+        self.lock().scope(namespace).time.unwrap_or_else(wall_now)
     }
 
-    /// All pods on the nodes.
-    pub fn pods(&self) -> Vec<Pod> {
-        self.view.pods()
+    /// The pods on the nodes, of a namespace or of all.
+    pub fn pods(&self, namespace: Option<&str>) -> Vec<Pod> {
+        namespace.map_or_else(|| self.view.pods(), |namespace| self.view.pods_of(namespace))
     }
 
-    /// What everything uses, in order of namespace, pod and container.
-    pub fn lines(&self, now: Timestamp) -> Vec<Line> {
+    /// What everything in a namespace uses, or in all, in order of namespace, pod and container.
+    pub fn lines(&self, wanted: Option<&str>) -> Vec<Line> {
+        let is_wanted = |namespace: &str| wanted.is_none_or(|wanted| wanted == namespace);
+        let wall = wall_now();
         let mut running: BTreeMap<_, _> = self
-            .view
-            .pods()
+            .pods(wanted)
             .into_iter()
             .filter(|pod| {
                 pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
@@ -168,8 +204,14 @@ impl State {
             .map(|pod| ((pod.namespace().unwrap_or_default(), pod.name_any()), pod))
             .collect();
         let known = self.lock();
+        let Known { exact, rules, scopes, rest, .. } = &*known;
+        let at = |namespace: &String| scopes.get(namespace).unwrap_or(rest).time.unwrap_or(wall);
         let mut uses: BTreeMap<Key, Use> = BTreeMap::new();
-        for ((namespace, prefix, container), curve) in &known.rules {
+        for ((namespace, prefix, container), curve) in rules {
+            if !is_wanted(namespace) {
+                continue;
+            }
+            let now = at(namespace);
             let of_rule = running.iter().filter(|((of, name), pod)| {
                 of == namespace && name.starts_with(prefix) && has_container(pod, container)
             });
@@ -177,12 +219,13 @@ impl State {
                 uses.insert((namespace.clone(), name.clone(), container.clone()), curve.at(now));
             }
         }
-        for (key, curve) in &known.exact {
-            uses.insert(key.clone(), curve.at(now));
+        for (key, curve) in exact.iter().filter(|(key, _)| is_wanted(&key.0)) {
+            uses.insert(key.clone(), curve.at(at(&key.0)));
         }
         let line = |((namespace, pod, container), used): (Key, Use)| {
             let object = running.get_mut(&(namespace.clone(), pod.clone())).cloned();
-            Line { namespace, pod, container, used, object }
+            let at = at(&namespace);
+            Line { namespace, pod, container, used, at, object }
         };
         uses.into_iter().map(line).collect()
     }
