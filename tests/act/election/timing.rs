@@ -60,7 +60,7 @@ fn renewals(api: &MemoryApi) -> Vec<Seen> {
 async fn next_renewal(api: &MemoryApi) -> Seen {
     let before = renewals(api).len();
     loop {
-        sleep(ms(1)).await;
+        sleep(ms(5)).await;
         if let Some(renewal) = renewals(api).into_iter().nth(before) {
             return renewal;
         }
