@@ -28,7 +28,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 
 #[tokio::test]
 async fn upstreams_rights_are_enough_and_fewer_are_named() {
-    let Some(bed) = Bed::rights().await.filter(Bed::is_complete) else { return };
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     let found = tokio::task::spawn_blocking(xtask::parts::autoscaler_crds).await.expect("no panic");
     let Ok(definitions) = found.map_err(|why| not_run(format!("{why:#}"))) else { return };
     let rights = definitions.with_file_name("vpa-rbac.yaml");
@@ -36,8 +36,8 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     let text = std::fs::read_to_string(rights).expect("upstream ships it");
     let bindings = grant(&bed.client(), &text).await;
     bed.nodes().add("node", "8", "16Gi").await;
+    let usage = Usage::serve(&bed).await;
     let namespace = bed.namespace("web").await;
-    let usage = Usage::shared(&bed, &namespace).await;
     let web = objects::deployment("web", 1, "100m", "64Mi");
     objects::create::<Deployment>(bed.client(), &namespace, &web).await;
     objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, VPA).await;

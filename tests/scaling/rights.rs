@@ -62,7 +62,7 @@ async fn scales(bed: &Bed, client: Client) -> log::Log {
     defined(bed).await;
     bed.nodes().add("node", "16", "64Gi").await;
     let namespace = bed.namespace("web").await;
-    let usage = Usage::shared(bed, &namespace).await;
+    let usage = Usage::serve(bed).await;
     usage.set_external(&namespace, METRIC, &[("app", "web")], 10_000.0);
     deployment(bed, &namespace, "web", 2).await;
     let mut wanted = object("web", json!({}));
@@ -99,7 +99,7 @@ async fn scales(bed: &Bed, client: Client) -> log::Log {
 
 #[tokio::test]
 async fn the_originals_rights_are_enough_to_take_over() {
-    let Some(bed) = Bed::rights().await.filter(Bed::is_complete) else {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
         return not_run("a whole control plane");
     };
     grant(&bed.client(), ORIGINALS).await;
@@ -111,7 +111,7 @@ async fn the_originals_rights_are_enough_to_take_over() {
 
 #[tokio::test]
 async fn our_rights_are_enough() {
-    let Some(bed) = Bed::rights().await.filter(Bed::is_complete) else {
+    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
         return not_run("a whole control plane");
     };
     grant(&bed.client(), &shipped("watermark")).await;

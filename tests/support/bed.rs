@@ -110,7 +110,8 @@ impl Bed {
         Self::serial(&WEBHOOKS, "webhooks").await
     }
 
-    /// The same for what grants rights on the whole cluster and acts with them. Neither of the two has a node.
+    /// The same for what grants rights on the whole cluster and tries them. Neither of the two has a node, and a test that
+    /// adds one has a private bed: pods on a node that is taken away may stay.
     pub async fn rights() -> Option<Self> {
         Self::serial(&RIGHTS, "rights").await
     }
