@@ -25,7 +25,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "the pause between two changes that are made until a test ends",
     ),
     ("tests/deploy/original.rs", SLEEP, "the pause between two looks of a wait with patience"),
-    ("tests/differential/deep.rs", ELAPSED, "the patience of a wait"),
+    ("tests/differential/live.rs", ELAPSED, "the patience of a wait"),
     ("tests/house/timing.rs", LEASE, "what is to be found"),
     (
         "tests/prometheus/role/fallback.rs",
@@ -47,11 +47,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
     ("tests/sources/stage.rs", SLEEP, "a slow server"),
     ("tests/storage/kill.rs", SLEEP, "a kill at a moment that is drawn by chance"),
-    (
-        "tests/support/bed/start.rs",
-        SLEEP,
-        "the pause between two looks of a wait with patience",
-    ),
+    ("tests/support/bed/start.rs", SLEEP, "the pause between two looks of a wait with patience"),
     ("tests/support/control_plane.rs", ELAPSED, "the patience of a wait"),
     (
         "tests/support/control_plane.rs",

@@ -235,12 +235,13 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for() {
 async fn what_was_too_slow_to_come_is_asked_for_in_smaller_parts_the_next_time_too() {
     let Some((server, end)) = server().await else { return };
     let way = Way::to(&server.url()).await;
-    let timeout = Duration::from_millis(400);
+    // Long enough for answers that are not held up, on a machine that stands still for a second.
+    let timeout = Duration::from_secs(4);
     let limits = Limits { in_flight: 1, attempts: 1, timeout, ..hasty() };
     let storage = storage(way.url(), limits, last(24), end);
     storage.schema(&["shop"]).await.expect("a schema");
     let (mut loading, _) = storage.begin(&wanted(&VPAS), None, None).await.expect("begun");
-    way.always(Fault::Slow(8, Duration::from_millis(100)));
+    way.always(Fault::Slow(8, Duration::from_millis(800)));
     let mut ends = Vec::new();
     for _ in 0..3 {
         way.asked();

@@ -1,5 +1,6 @@
 //! Owns the test binaries of the workspace: how they are built, and which tests are in them.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,6 +23,11 @@ pub struct Binary {
 /// Builds all test binaries, or those that the arguments select.
 pub fn build(arguments: &[String]) -> Result<Vec<Binary>> {
     let mut command = Command::new(cargo());
+    // What cargo tells xtask about its own package makes build scripts run again that look at it, and with them half of the
+    // dependencies.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_about_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command.current_dir(root()).args(["test", "--no-run", "--locked"]);
     // Not json-diagnostic-rendered-ansi: errors go to stderr as for everybody who builds.
     command.arg("--message-format=json-render-diagnostics");
@@ -36,6 +42,11 @@ pub fn build(arguments: &[String]) -> Result<Vec<Binary>> {
     ensure!(output.status.success(), "the tests cannot be built");
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| found(&serde_json::from_str(line).ok()?)).collect())
+}
+
+fn is_about_package(variable: &str) -> bool {
+    variable == "CARGO"
+        || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| variable.starts_with(it))
 }
 
 /// The test binary that a message of cargo's is about.
