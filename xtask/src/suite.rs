@@ -123,7 +123,7 @@ impl Tier {
     /// How long a test may go without an end before it is stopped: longer than any wait in it has patience.
     fn watchdog(self) -> Duration {
         match self {
-            Self::Gate => Duration::from_mins(8),
+            Self::Gate => Duration::from_mins(15),
             Self::Deep | Self::Record => Duration::from_hours(1),
         }
     }
