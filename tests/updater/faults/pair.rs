@@ -19,12 +19,7 @@ const FLAGS: &[&str] =
 /// Two updaters decide at the same time about the same eight pods, of which four may be down. One makes its four
 /// evictions, and then the other one, which sees nothing of that, is let on. New pods do not start before both have done
 /// what they wanted to. Answers how many were up when the fewest were.
-async fn least_up(
-    name: &str,
-    flags: &[&str],
-    moment: Moment,
-    wanted: usize,
-) -> Option<usize> {
+async fn least_up(name: &str, flags: &[&str], moment: Moment, wanted: usize) -> Option<usize> {
     let (bed, namespace) = stage::place(name).await?;
     deployment(&bed, &namespace, "web", 8).await;
     vpa(&bed, &namespace, "web", "Initial", "250m").await;
