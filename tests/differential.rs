@@ -103,7 +103,7 @@ struct Recording {
 
 impl Round {
     /// One to three hours each.
-    fn strides(&self, seed: u64) -> Vec<SignedDuration> {
+    fn strides(seed: u64) -> Vec<SignedDuration> {
         let mut noise = Noise::of(seed, &[5]);
         let mut stride = || SignedDuration::from_secs(noise.between(3600, 3 * 3600) as i64);
         (0..STEPS + STEPS_AFTER).map(|_| stride()).collect()
@@ -116,7 +116,7 @@ impl Round {
         let mut inputs = vec![format!("{told:?} {FLAGS:?}")];
         inputs.extend(cluster.texts());
         let mut now = Timestamp::UNIX_EPOCH;
-        for (step, stride) in (0..).zip(self.strides(self.seed)) {
+        for (step, stride) in (0..).zip(Self::strides(self.seed)) {
             now += stride;
             inputs.push(format!("{step} {now} {:?}", cluster.step(step)));
             if is_quiet_point(step) {

@@ -31,6 +31,7 @@ fn step(method: Method, path: impl Into<String>, kind: &'static str, body: Value
 }
 
 /// What is done to objects of one kind.
+#[expect(clippy::too_many_lines, reason = "one request after the other")]
 fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> Vec<Step> {
     let of = |name: &str| format!("{collection}/{name}");
     let with = |name: &str, metadata: Value| {

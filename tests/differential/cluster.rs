@@ -131,11 +131,6 @@ impl Cluster {
         Self { seed, subjects, marker, shown: BTreeMap::new() }
     }
 
-    /// How many workloads there are.
-    pub fn count(&self) -> usize {
-        self.subjects.len()
-    }
-
     /// Whether an object, by its namespace and the name that is the same for twins, is of one of so many workloads:
     /// those are drawn the same, however many there are. The marker is none of them.
     pub fn is_of_the_first(object: &str, count: usize) -> bool {

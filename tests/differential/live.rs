@@ -58,7 +58,7 @@ pub async fn play(round: &'static Round, workloads: usize) {
     let workloads = if is_recording() { round.recorded } else { workloads };
     let Some(bed) = Bed::private().await else { return };
     let Some(peers) = Peers::on(&bed, &[second]).await else { return };
-    let strides = round.strides(seed);
+    let strides = Round::strides(seed);
     let all: SignedDuration = strides.iter().sum();
     let start = if round.ends_today {
         wall_now() - all - SignedDuration::from_mins(30)
@@ -72,11 +72,11 @@ pub async fn play(round: &'static Round, workloads: usize) {
     fleet::end_controllers(&bed).await;
     fleet::send(&bed.client(), [fleet::create_definition()]).await;
     let cluster = Cluster::draw(seed, workloads, &NAMESPACES);
-    let begun = Instant::now();
+    let creating = Instant::now();
     cluster.create(&bed.client(), &TWINS).await;
-    println!("{workloads} workloads created in {:.1?}", begun.elapsed());
+    println!("{workloads} workloads created in {:.1?}", creating.elapsed());
 
-    let began = wall_now();
+    let started = wall_now();
     let racers = start_both(&peers, second, round, false);
     let mut play = Play {
         bed,
@@ -129,7 +129,7 @@ pub async fn play(round: &'static Round, workloads: usize) {
     let second = play.have_read_the_same().await;
     println!("{} fields compared, {} recommendations at most", play.fields, play.recommended);
     assert!(play.recommended > workloads * 2 / 3, "{} recommended", play.recommended);
-    let live = Recording { began, start, quiet: play.quiet, saved: [first, second] };
+    let live = Recording { began: started, start, quiet: play.quiet, saved: [first, second] };
     if is_recording() {
         round.golden().write(&live);
     }

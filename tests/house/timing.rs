@@ -109,7 +109,7 @@ fn bodies(tokens: TokenStream, found: &mut Vec<TokenStream>) {
             }
             TokenTree::Ident(word) if word == "fn" => is_function = true,
             TokenTree::Punct(mark) if mark.as_char() == ';' => {
-                (is_virtual, is_function) = (false, false)
+                (is_virtual, is_function) = (false, false);
             }
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
                 if is_function && !is_virtual {

@@ -106,7 +106,7 @@ fn a_bucket_or_a_series_that_ours_has_not_is_a_difference() {
     let series = expected.replacen("  ", "  other=\"label\",", 1);
     assert_eq!(recommender_differences(&series).len(), 1, "{series}");
     let without = expected.lines().skip_while(|line| !line.starts_with(COUNTS)).skip(1);
-    let without: String = without.map(|line| format!("{line}\n")).collect();
+    let without = without.collect::<Vec<_>>().join("\n") + "\n";
     assert!(
         recommender_differences(&without).contains(&format!("upstream has no {COUNTS}")),
         "{without}"

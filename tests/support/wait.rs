@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// How long a condition may take before the test fails; generous, because other tests use the same cores.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// Looks until there is an answer. Panics with `what` when there is none in time.

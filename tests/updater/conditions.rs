@@ -187,7 +187,7 @@ async fn held_back(bed: &Bed, namespace: &str) -> Api<VerticalPodAutoscaler> {
 
 #[tokio::test]
 async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none_is_lost() {
-    let least = tier::cases(120, 5_000);
+    let wanted = tier::cases(120, 5_000);
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     bed.nodes().add("node", "16", "64Gi").await;
@@ -224,7 +224,7 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
     let mut passes = updater.passes();
     let mut made = passes.borrow_and_update().0;
     let (mut pass, mut meetings, mut is_awaited) = (1, 0, false);
-    while pass < least || is_awaited {
+    while pass < wanted || is_awaited {
         if pass % BETWEEN_MEETINGS == 0 && !is_awaited {
             gate.close();
             is_awaited = true;
@@ -242,7 +242,7 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
             (meetings, is_awaited) = (meetings + 1, false);
         }
         pass += 1;
-        assert!(pass < 2 * least, "in {pass} passes they met {meetings} times");
+        assert!(pass < 2 * wanted, "in {pass} passes they met {meetings} times");
     }
     written(&recommender).await;
     let pages = [

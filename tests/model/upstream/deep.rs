@@ -15,14 +15,14 @@ const AT_ONCE: u64 = 400;
 
 /// What upstream's code answers about each of these lives.
 fn ask(program: &Path, lives: &[Life]) -> Vec<String> {
-    let mut lines = String::new();
+    let mut text = String::new();
     for life in lives {
         for event in &life.events {
             match &life.checkpoint {
                 Some(found) if event == RETURN => {
-                    writeln!(lines, r#"{{"do":"return","checkpoint":{found}}}"#)
+                    writeln!(text, r#"{{"do":"return","checkpoint":{found}}}"#)
                 }
-                _ => writeln!(lines, "{event}"),
+                _ => writeln!(text, "{event}"),
             }
             .expect("fits");
         }
@@ -34,7 +34,7 @@ fn ask(program: &Path, lives: &[Life]) -> Vec<String> {
         .spawn()
         .expect("upstream's model starts");
     let mut input = child.stdin.take().expect("has an input");
-    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
     let output = child.wait_with_output().expect("upstream's model ends");
     writer.join().expect("writes").expect("everything is read");
     assert!(output.status.success(), "{}", output.status);

@@ -63,9 +63,8 @@ async fn run(world: &World) -> Option<Recording> {
     })
     .await;
     let now = way.asked().iter().map(String::as_str).find_map(end_of).expect("upstream's end");
-    let same =
-        world.compare(&bed, &way.url(), now, async || compare::statuses(&client).await).await;
-    let (end, now) = (end.as_second(), i64::try_from(now.as_nanos() / 1_000_000).expect("fits"));
+    let same = world.compare(&bed, way.url(), now, async || compare::statuses(&client).await).await;
+    let (end, now) = (end.as_second(), now.as_nanos() / 1_000_000);
     Some(Recording { end, now, statuses: same.left })
 }
 
