@@ -61,7 +61,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         SLEEP,
         "the pause between two looks of a node at its processes",
     ),
-    ("tests/support/slots.rs", SLEEP, "the pause between two looks of a wait with patience"),
     ("tests/support/wait.rs", ELAPSED, "the one place where patience ends"),
     ("tests/support/wait.rs", SLEEP, "the one place where tests wait"),
     (
