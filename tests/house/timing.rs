@@ -68,8 +68,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         SLEEP,
         "the pause between two writes that a controller makes beside a test",
     ),
-    ("tests/webhook/differential.rs", ELAPSED, "the patience of a wait"),
-    ("tests/webhook/differential.rs", SLEEP, "the pause between two looks of a wait with patience"),
 ];
 
 /// Something found, and on which line.
