@@ -17,7 +17,7 @@ const MEMORY: i64 = 1 << 20;
 fn usage_of_a_hundred_thousand_containers_is_read_in_a_megabyte() {
     // Allocations are counted for each thread by itself, so everything that reads is on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let Some(bed) = runtime.block_on(Bed::bare()) else { return };
+    let Some(bed) = runtime.block_on(Bed::private()) else { return };
     let usage = runtime.block_on(Usage::serve(&bed));
     for pod in 0..PODS {
         for container in 0..CONTAINERS {

@@ -17,7 +17,7 @@ const MEBIBYTE: u64 = 1 << 20;
 
 #[tokio::test]
 async fn usage_arrives_or_its_absence_says_why() {
-    let Some(bed) = Bed::bare().await else { return };
+    let Some(bed) = Bed::private().await else { return };
     let (error, _) = fetch(&bed.client(), None, PATIENCE).await;
     let error = error.expect_err("there is no such API yet");
     assert!(matches!(error, UsageError::Absent { code: 404, .. }), "{error}");

@@ -52,5 +52,12 @@ pub async fn register(client: &Client, port: u16) {
             available.then_some(())
         })
         .await;
+        // The condition says so a moment before the API server passes requests on.
+        wait::until(&format!("requests for {group} are passed on"), || async {
+            let request = http::Request::get(format!("/apis/{group}/{version}"));
+            let request = request.body(Vec::new()).expect("a request");
+            client.request_text(request).await.ok()
+        })
+        .await;
     }
 }
