@@ -112,8 +112,8 @@ impl Round {
     /// Where the recording is.
     fn golden(&self) -> Golden {
         let mut cluster = Cluster::draw(self.seed, self.recorded, &NAMESPACES);
-        let told = (self.recorded, self.flags, self.ends_today);
-        let mut inputs = vec![format!("{told:?} {FLAGS:?}")];
+        let size = (self.recorded, self.flags, self.ends_today);
+        let mut inputs = vec![format!("{size:?} {FLAGS:?}")];
         inputs.extend(cluster.texts());
         let mut now = Timestamp::UNIX_EPOCH;
         for (step, stride) in (0..).zip(Self::strides(self.seed)) {

@@ -216,7 +216,7 @@ async fn who_does_not_finish_a_request_or_asks_no_more_is_hung_up_on() {
     for sent in ["", "GET /met", "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: "] {
         assert_eq!(closed(connect(served.port, sent.as_bytes()).await).await, "", "{sent:?}");
     }
-    // Whoever asks in time has an answer; on a machine that stands still, a later one does.
+    // A request in time gets an answer; on a machine that stands still, a later one does.
     wait::until("an answer, and then the end", || async {
         let whole = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
         let said = closed(connect(served.port, whole).await).await;

@@ -167,7 +167,7 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
     };
     // Leases tell it from the renewal after the pass on.
     let told = |role: &Value| role["objects"] == 1;
-    let (report, code, spent) = wait::until("every Lease tells of its object", || async {
+    let (report, code, spent) = wait::until("every Lease reports its object", || async {
         let seen = look();
         let roles = seen.0["roles"].as_array().expect("roles");
         (roles.len() == 3 && roles.iter().all(told)).then_some(seen)

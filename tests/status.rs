@@ -203,7 +203,7 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
     std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("writes");
     let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     status.args(["status", "--output=json", "--kubeconfig"]).arg(&kubeconfig);
-    // The proxy goes on beside it.
+    // The proxy runs on another thread.
     let run = tokio::task::spawn_blocking(move || spent::run(&mut status));
     let (output, spent) = run.await.expect("no panic");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -169,7 +169,7 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
 }
 
 /// An answer in what both have in common: without times, versions and the server's own fields, and without wording.
-fn told(code: u16, mut answer: Value) -> Value {
+fn outcome(code: u16, mut answer: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(members) => {
@@ -220,30 +220,30 @@ async fn play(client: &Client, steps: &[Step]) -> Vec<String> {
             answer["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut uid);
             is_new = format!(" new: {}", versions.insert(version.clone()));
         }
-        came.push(format!("{method} {path} {asked}{is_new}\n    {}", told(code, answer)));
+        came.push(format!("{method} {path} {asked}{is_new}\n    {}", outcome(code, answer)));
     }
     came
 }
 
-/// What a watch tells from a version on, until it has told of the removal of the last one.
+/// The events of a watch from a version on, up to the deletion of the last object.
 async fn watched(client: &Client, namespace: &str, since: &str) -> Vec<(String, String)> {
     let parameters = WatchParams::default().labels("app=seen");
     let path = Lease::url_path(&(), Some(namespace));
     let request = kube::core::Request::new(path).watch(&parameters, since).expect("a request");
     let lines = client.request_stream(request).await.expect("a stream");
-    let (mut lines, mut told) = (std::pin::pin!(lines.lines()), Vec::new());
+    let (mut lines, mut events) = (std::pin::pin!(lines.lines()), Vec::new());
     while let Some(line) = futures::TryStreamExt::try_next(&mut lines).await.expect("a line") {
         let event: Value = serde_json::from_str(&line).expect("an event");
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, object) = (word(&event["type"]), &event["object"]);
         if kind != "BOOKMARK" {
-            told.push((kind.clone(), word(&object["metadata"]["name"])));
+            events.push((kind.clone(), word(&object["metadata"]["name"])));
         }
         if kind == "DELETED" && object["metadata"]["name"] == "last" {
             break;
         }
     }
-    told
+    events
 }
 
 /// Objects come, change, get out of what is selected and into it, and go.
@@ -266,8 +266,8 @@ async fn watch_of_leases(client: &Client, namespace: &str) -> Vec<(String, Strin
         step(Method::POST, &*collection, JSON, lease("last", "seen")),
         step(Method::DELETE, of("last"), JSON, Value::Null),
     ];
-    let (told, _) = tokio::join!(watched(client, namespace, &since), play(client, &steps));
-    told
+    let (events, _) = tokio::join!(watched(client, namespace, &since), play(client, &steps));
+    events
 }
 
 #[tokio::test]
@@ -298,9 +298,9 @@ async fn one_script_is_answered_alike_in_memory_and_by_a_real_server() {
         differ.extend(both.map(|(real, memory)| format!("real   {real}\nmemory {memory}")));
     }
     assert!(differ.is_empty(), "{} steps differ\n{}", differ.len(), differ.join("\n"));
-    let told = watch_of_leases(&real, &namespace).await;
-    assert_eq!(watch_of_leases(&memory, &namespace).await, told);
-    assert_eq!(told.len(), 6, "{told:?}");
+    let events = watch_of_leases(&real, &namespace).await;
+    assert_eq!(watch_of_leases(&memory, &namespace).await, events);
+    assert_eq!(events.len(), 6, "{events:?}");
     // Typed clients read both.
     for client in [real, memory] {
         let vpas = Api::<VerticalPodAutoscaler>::namespaced(client, &namespace);

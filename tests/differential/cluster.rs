@@ -212,7 +212,7 @@ impl Cluster {
         shown
     }
 
-    /// Kills containers for lack of memory, starts others again, and replaces pods; `now` is the time of the samples. The
+    /// OOM-kills containers, starts others again, and replaces pods; `now` is the time of the samples. The
     /// last of it is that the marker's pod comes or goes.
     pub fn disturb(&mut self, step: u64, now: Timestamp) -> Vec<Vec<Write>> {
         let (mut first, mut then) = (Vec::new(), Vec::new());

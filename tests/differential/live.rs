@@ -271,7 +271,7 @@ impl Play {
     /// Waits until both have saved the same, down to the last sample that was shown, for as long as there is less and
     /// less to wait for: upstream saves a handful in a pass, and how long that takes is the machine's matter. The
     /// checkpoints of upstream that are recorded.
-    #[expect(clippy::print_stdout, reason = "it tells what was waited for")]
+    #[expect(clippy::print_stdout, reason = "progress of a long wait")]
     async fn have_read_the_same(&self) -> Vec<Value> {
         let begun = Instant::now();
         let (mut least, mut since) = (usize::MAX, begun);

@@ -269,7 +269,7 @@ fn each_way_to_hang_on_the_wall_clock_is_found() {
     let paused = test("sleep(SECOND).await;\nassert_eq!(begun.elapsed(), SECOND);");
     let paused = paused.replace("#[tokio::test]", "#[tokio::test(start_paused = true)]");
     assert_eq!(all("tests/any.rs", &paused), []);
-    // One beside it that is not on virtual time is still found.
+    // Another test of the same file that is not on virtual time is still found.
     let both = format!("{paused}\n{}", test("sleep(SECOND).await;"));
     assert_eq!(all("tests/any.rs", &both).len(), 1);
     assert_eq!(all("src/any.rs", "fn a() { sleep(PAUSE); }"), [], "the program may");

@@ -8,7 +8,7 @@ use crate::{
     support::{Bed, Usage, fetch::fetch, keeper::State, ours::Ours, wait},
 };
 
-/// What a process has that nobody else has, in MiB.
+/// Resident memory of a process, in MiB.
 fn own_memory(bed: &Bed, name: &str) -> f64 {
     let Some(State::Running(id)) = bed.keeper().state(name) else {
         panic!("{name} has ended\n{}", bed.keeper().log_tail(name, 15));
@@ -29,7 +29,7 @@ async fn one_process_of_all_roles_takes_less_memory_than_four() {
         let address = format!("http://127.0.0.1:{port}/metrics");
         wait::often(Duration::from_millis(100), wait::PATIENCE, "it serves metrics", || async {
             ours.assert_running(name);
-            let page = fetch(&address).await.ok_or(format!("{name} answers nobody"))?;
+            let page = fetch(&address).await.ok_or(format!("{name} does not answer"))?;
             let page = String::from_utf8_lossy(&page).into_owned();
             let synced = value(&page, "plimsoll_feed_synced{feed=\"replicasets\"}");
             let pods = value(&page, "plimsoll_feed_synced{feed=\"pods\"}");

@@ -1,4 +1,4 @@
-//! Owns the list of what a run spends on beds: a line an event, for whoever adds up where the time goes.
+//! Owns the list of what a run spends on beds, one line per event; `cargo xtask times` sums it up.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -52,7 +52,7 @@ impl Usage {
     }
 
     /// The same on a bed that others may share: the time that is served, what is broken and who reads are those of one
-    /// namespace. Whoever reads the whole cluster sees this namespace too, and nothing broken.
+    /// namespace. A read of the whole cluster sees this namespace too, without its faults.
     pub async fn shared(bed: &Bed, namespace: &str) -> Self {
         let server = bed.usage().get_or_init(|| async { Arc::new(Server::start(bed).await) }).await;
         server.state.lock().separate(namespace);

@@ -277,14 +277,14 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
     .await;
     follower.look(|seen| {
         let (targets, held) = (seen.recommended.count as u64, seen.held.count as u64);
-        let told = format!(
+        let summary = format!(
             "{} versions, {targets} recommendations, {held} reasons, {stored:?} stored, {conflicts:?} conflicts",
             seen.versions
         );
-        assert_eq!(seen.lost, Vec::<BTreeSet<String>>::new(), "{told}");
+        assert_eq!(seen.lost, Vec::<BTreeSet<String>>::new(), "{summary}");
         // What is held for longer than a request may take is given up, and that meeting brings nothing.
-        assert!(targets >= meetings / 2 && held >= meetings / 2, "{meetings} meetings: {told}");
+        assert!(targets >= meetings / 2 && held >= meetings / 2, "{meetings} meetings: {summary}");
         let conflicts = conflicts.iter().sum::<f64>();
-        assert!(conflicts >= meetings as f64 / 2.0, "{meetings} meetings: {told}");
+        assert!(conflicts >= meetings as f64 / 2.0, "{meetings} meetings: {summary}");
     });
 }

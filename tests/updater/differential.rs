@@ -72,7 +72,7 @@ struct Did {
     asked: Vec<Asked>,
     /// What it wanted to write beside pods and events.
     elsewhere: Vec<String>,
-    /// What it tells Prometheus about itself.
+    /// Its own metrics.
     metrics: String,
     /// How urgent it finds pods, if it says so.
     urgencies: Urgencies,

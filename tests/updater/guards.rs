@@ -164,7 +164,7 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
     scene.running.stop().await;
 }
 
-/// Pods of a rollout are told from those before it by their age, with a minute for wrong clocks. So pods are created by the
+/// Pods of a rollout are distinguished from those before it by their age, with a minute for wrong clocks. So pods are created by the
 /// clock that the updater goes by, and it steps over that minute.
 #[tokio::test]
 async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {

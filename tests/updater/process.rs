@@ -35,7 +35,7 @@ pub const LASTING: &[&str] = &[
     "--leader-elect-retry-period=1s",
 ];
 
-/// Has the Lease of a holder that is dead be over after a second, so that nobody waits for two minutes.
+/// Shortens the Lease of a dead holder to a second, so that the next leader need not wait two minutes.
 pub async fn expire(bed: &Bed, namespace: &str, name: &str) {
     let leases = Api::<Lease>::namespaced(bed.client(), namespace);
     let soon = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));

@@ -44,7 +44,7 @@ pub use self::times::print as times;
 pub const PROPTEST_SEED: &str = "PROPTEST_RNG_SEED";
 /// What differentials and other generated scenarios take theirs from.
 pub const SEED: &str = "PLIMSOLL_SEED";
-/// Tells tests which tier they run in.
+/// The tier, in the environment of the tests.
 const TIER: &str = "PLIMSOLL_TIER";
 /// Has live tests write recordings of what they saw.
 const RECORD: &str = "PLIMSOLL_RECORD";

@@ -253,7 +253,7 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
         let deleted = Instant::now();
         sleep(ms(UPSTREAM[0]) + retry).await;
         let renewed = renewals(&api).into_iter().rfind(|one| one.at > deleted);
-        assert!(renewed.is_some(), "somebody leads under a new lease");
+        assert!(renewed.is_some(), "a new leader holds the lease");
         let holder =
             leases(&api).get(NAME).await.expect("a new one").spec.expect("a spec").holder_identity;
         let is_held =

@@ -73,7 +73,7 @@ async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
             let fine = std::iter::repeat_n(Fault::None, answers);
             way.then(fine.chain(std::iter::repeat_n(Fault::Hang, 200)));
             let (report, exit) = examine(way.url(), &flags).await;
-            let (level, words) = finding(&report, "deadline").expect("it is told");
+            let (level, words) = finding(&report, "deadline").expect("it is reported");
             let begins = format!("After {deadline} s");
             assert!(level == "problem" && words.starts_with(&begins), "{words}");
             assert_eq!(exit, Some(1));

@@ -83,7 +83,7 @@ impl Drop for Turn {
         let (done, end) = mpsc::channel();
         spawn(async move {
             let missing = restored(&client(&kept.inner).await, &kept.before).await;
-            // Nobody listens any more only where the process ends.
+            // The receiver is gone only where the process ends.
             let _ = done.send((kept, missing));
         });
         let (kept, missing) = end.recv().expect("the bed is put back; see above why not");
@@ -165,7 +165,7 @@ where
 {
     match api.delete(name, &DeleteParams::background()).await {
         Ok(_) => {}
-        // It went by itself, or is looked at again.
+        // It was deleted meanwhile, or is checked again.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(why) => panic!("{name} cannot be deleted: {why}"),
     }

@@ -30,7 +30,7 @@ pub struct Wanted<'a> {
     /// Whether controller manager and scheduler run.
     pub controllers: bool,
     /// Whether it counts against the beds that a machine may have. One that a process keeps to its end does not: its
-    /// tests would wait for a slot that nobody gives back.
+    /// tests would wait for a slot that is never released.
     pub in_slot: bool,
 }
 

@@ -359,7 +359,7 @@ impl Store {
         object
     }
 
-    /// What a watch begins with that was not told where.
+    /// The first events of a watch without a resourceVersion.
     pub fn events_of_all(&self, place: &Place, selector: &Selector) -> Vec<Value> {
         let all = self.objects.iter().filter(|(key, _)| place.has(key)).map(|(_, object)| object);
         all.filter(|object| selector.selects(object)).map(|object| event("ADDED", object)).collect()
@@ -368,7 +368,7 @@ impl Store {
     /// What has happened since a version, and up to which one that is.
     pub fn events(&self, place: &Place, selector: &Selector, since: u64) -> (Vec<Value>, u64) {
         let new = self.log.iter().filter(|event| event.version > since && place.has(&event.key));
-        let told = new.filter_map(|one| {
+        let events = new.filter_map(|one| {
             let was = one.before.as_ref().filter(|object| selector.selects(object));
             let is = one.after.as_ref().filter(|object| selector.selects(object));
             match (was, is) {
@@ -382,7 +382,7 @@ impl Store {
                 }
             }
         });
-        (told.collect(), self.version)
+        (events.collect(), self.version)
     }
 }
 

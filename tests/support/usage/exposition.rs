@@ -17,7 +17,7 @@ pub fn cadvisor(state: &State, stamps: bool) -> String {
     for line in &lines {
         let (mut now, mut stamp) = (line.at, String::new());
         if stamps {
-            // Counters go by the time that is told.
+            // Counters follow the time that is served.
             now = Timestamp::from_millisecond(now.as_millisecond()).expect("a time");
             stamp = format!(" {}", now.as_millisecond());
         }

@@ -1,4 +1,4 @@
-//! Replicas whose clocks are wrong: the times on the Lease are theirs, and are compared with nobody's. How long a Lease is
+//! Replicas whose clocks are wrong: the times on the Lease are theirs, and are compared with no other clock. How long a Lease is
 //! respected is asserted on virtual time in `tests/act/election/timing.rs`.
 
 use http::Method;

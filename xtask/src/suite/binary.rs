@@ -23,8 +23,8 @@ pub struct Binary {
 /// Builds all test binaries, or those that the arguments select.
 pub fn build(arguments: &[String]) -> Result<Vec<Binary>> {
     let mut command = Command::new(cargo());
-    // What cargo tells xtask about its own package makes build scripts run again that look at it, and with them half of the
-    // dependencies.
+    // cargo sets these for xtask itself. Build scripts that depend on them would run again, and with them half of the
+    // dependencies be built again.
     for (name, _) in env::vars_os().filter(|(name, _)| is_about_package(&name.to_string_lossy())) {
         command.env_remove(name);
     }
