@@ -144,7 +144,7 @@ pub fn run(options: &Options) -> Result<bool> {
 
     let suite = Suite::load()?;
     let building = Instant::now();
-    let binaries = binary::build(&[])?;
+    let binaries = binary::build()?;
     report.parts.push(Part::of("build", building.elapsed()));
 
     let tests = select(&binaries, options)?;

@@ -20,25 +20,18 @@ pub struct Binary {
     pub folder: PathBuf,
 }
 
-/// Builds all test binaries, or those that the arguments select.
-pub fn build(arguments: &[String]) -> Result<Vec<Binary>> {
+/// Builds all test binaries of the workspace.
+pub fn build() -> Result<Vec<Binary>> {
     let mut command = Command::new(cargo());
     // cargo sets these for xtask itself. Build scripts that depend on them would run again, and with them half of the
     // dependencies be built again.
     for (name, _) in env::vars_os().filter(|(name, _)| is_about_package(&name.to_string_lossy())) {
         command.env_remove(name);
     }
-    command.current_dir(root()).args(["test", "--no-run", "--locked"]);
-    // Not json-diagnostic-rendered-ansi: errors go to stderr as for everybody who builds.
+    command.current_dir(root()).args(["test", "--workspace", "--no-run", "--locked"]);
+    // Not json-diagnostic-rendered-ansi: errors go to stderr as in any other build.
     command.arg("--message-format=json-render-diagnostics");
-    if arguments.is_empty() {
-        command.arg("--workspace");
-    }
-    let output = command
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo cannot be started")?;
+    let output = command.stderr(Stdio::inherit()).output().context("cargo cannot be started")?;
     ensure!(output.status.success(), "the tests cannot be built");
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| found(&serde_json::from_str(line).ok()?)).collect())
