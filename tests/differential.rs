@@ -2,14 +2,15 @@
 //! Whatever they say differently outside of a list fails.
 //!
 //! `PLIMSOLL_SEED=n` replays a run, `PLIMSOLL_PEER=upstream` puts a second process of upstream's in the place of ours:
-//! what then differs is the fault of this test. The gate has a few workloads, deep has hundreds, and checks with the seed
-//! of the recording that upstream still says what is recorded.
+//! what then differs is the fault of this test. Both are live in deep, which checks with the seed of the recording that
+//! upstream still says what is recorded. The gate shows ours what upstream was shown, and compares with the recording.
 
 mod cluster;
 pub mod compare;
 mod deep;
 mod live;
 mod policies;
+mod recorded;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,11 @@ fn is_quiet_point(step: u64) -> bool {
 }
 
 #[tokio::test]
-async fn upstreams_recommender_and_ours_say_the_same_of_a_few_workloads() {
-    live::play(&SHORT, 24).await;
+async fn ours_says_what_upstreams_recommender_said_through_days_of_random_workloads() {
+    recorded::play(&DAYS).await;
+}
+
+#[tokio::test]
+async fn ours_says_what_upstreams_recommender_said_with_short_windows_and_other_percentiles() {
+    recorded::play(&SHORT).await;
 }

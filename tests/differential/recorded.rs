@@ -1,0 +1,209 @@
+//! Ours alone, in this process, with the clock of a test: it is shown what upstream was shown when that was recorded, and
+//! has to say the same at each quiet point, and to save the same.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plimsoll::clock::Clock;
+use plimsoll::run::recommender::{Running, Summary};
+use serde_json::Value;
+
+use super::cluster::{Cluster, PATIENCE, Shown, TWINS};
+use super::compare::{self, Comparison, Said};
+use super::{FLAGS, NAMESPACES, Recording, Round, STEPS, is_quiet_point};
+use crate::recommender::start::{passed, start, step, written};
+use crate::storage::objects::defined;
+use crate::support::fleet::{self, Write, collection};
+use crate::support::{Bed, Usage, wait};
+
+/// From pass to pass, on the clock of ours.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// With `--compat=upstream` all is saved after every pass, in as much time as there is; what counts is saved at the end.
+const BRIEFLY: &str = "--checkpoints-timeout=1ms";
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// What pods and objects are like is seen by watches, and may be said a pass later. More passes change nothing.
+const PASSES_TO_AGREE: usize = 5;
+
+/// A round under way.
+struct Play {
+    bed: Bed,
+    usage: Usage,
+    cluster: Cluster,
+    clock: Clock,
+    running: Running,
+    round: &'static Round,
+    /// Which of the twins ours looks after.
+    twin: usize,
+    now: Timestamp,
+    fields: usize,
+}
+
+/// Plays a round.
+#[expect(clippy::print_stdout, reason = "how much was compared")]
+pub async fn play(round: &'static Round) {
+    let recording: Recording = round.golden().read();
+    let Some(bed) = Bed::bare().await else { return };
+    defined(&bed).await;
+    let usage = Usage::serve(&bed).await;
+    for name in NAMESPACES {
+        fleet::create_namespace(&bed, name).await;
+    }
+    fleet::send(&bed.client(), [fleet::create_definition()]).await;
+    let cluster = Cluster::draw(round.seed, round.recorded, &NAMESPACES);
+    // Upstream looked after the other one.
+    let twin = 1;
+    cluster.create(&bed.client(), &[TWINS[twin]]).await;
+    usage.show(recording.start, []);
+    let clock = Clock::stepped(recording.began.into());
+    let running = begin(&bed, &clock, round, twin).await;
+    let now = recording.start;
+    let mut play = Play { bed, usage, cluster, clock, running, round, twin, now, fields: 0 };
+    play.has_seen_all().await;
+    let mut quiet = recording.quiet.iter();
+    let strides = Round::strides(round.seed);
+    for (number, stride) in (0..STEPS).zip(&strides) {
+        play.now += *stride;
+        let shown = play.cluster.step(number);
+        play.usage.show(play.now, shown.iter().map(Shown::sample));
+        play.has_taken_samples().await;
+        if is_quiet_point(number) {
+            play.disturb(number).await;
+            play.agrees(quiet.next().expect("it is recorded"), number).await;
+        }
+    }
+    let mut play = play.goes_on_with(&recording.saved[0]).await;
+    play.agrees(quiet.next().expect("it is recorded"), STEPS).await;
+    for (number, stride) in (STEPS..).zip(&strides[STEPS as usize..]) {
+        play.now += *stride;
+        let shown = play.cluster.step(number);
+        play.usage.show(play.now, shown.iter().map(Shown::sample));
+        play.has_taken_samples().await;
+        play.agrees(quiet.next().expect("it is recorded"), number).await;
+    }
+    assert!(quiet.next().is_none(), "more is recorded");
+    let Play { running, bed, twin, fields, .. } = play;
+    running.stop().await;
+    has_saved(&bed, round, twin, &recording.saved[1]).await;
+    println!("{fields} fields compared");
+}
+
+async fn begin(bed: &Bed, clock: &Clock, round: &Round, twin: usize) -> Running {
+    let name = format!("--recommender-name={}", TWINS[twin]);
+    let interval = format!("--recommender-interval={}s", INTERVAL.as_secs());
+    let mut flags = vec!["--compat=upstream", BRIEFLY, &*name, &*interval];
+    flags.extend(FLAGS.iter().chain(round.flags));
+    let running = start(bed, clock, &flags).await;
+    // The pass that it begins with: from here on a step is one pass, and what is shown before it is read in it.
+    passed(&running, 1).await;
+    running
+}
+
+/// Panics unless ours has saved what upstream did.
+async fn has_saved(bed: &Bed, round: &Round, twin: usize, recorded: &[Value]) {
+    let saved = compare::list(&bed.client(), compare::CHECKPOINTS).await;
+    let ours = recorded_part(compare::said(&saved, compare::checkpoint)[twin].clone(), round);
+    let [left, right] = compare::said(recorded, compare::checkpoint);
+    // Upstream had the other twin's.
+    let theirs = if twin == 0 { right } else { left };
+    let found = Comparison::of(theirs, ours);
+    assert!(found.differences.is_empty(), "checkpoints of {}: {}", round.name, report(&found));
+    assert!(found.left.len() > round.recorded, "only {} checkpoints", found.left.len());
+}
+
+/// What is said of workloads that are recorded, without the marker.
+fn recorded_part(mut said: Said, round: &Round) -> Said {
+    said.retain(|object, _| Cluster::is_of_the_first(object, round.recorded));
+    said
+}
+
+fn report(found: &Comparison) -> String {
+    let [recorded, ours] = TWINS;
+    format!("{recorded} is upstream as recorded, {ours} is ours: {}", found.report())
+}
+
+// === impl Play ===
+
+impl Play {
+    async fn pass(&self) -> Summary {
+        step(&self.running, &self.clock, INTERVAL).await
+    }
+
+    /// Makes passes until one has taken what is shown: on a busy machine a pass goes on without an answer about usage.
+    async fn has_taken_samples(&self) {
+        let taken = || async { (self.pass().await.samples > 0).then_some(()) };
+        wait::within(PATIENCE, "ours has taken the samples that are shown", taken).await;
+    }
+
+    async fn statuses(&self) -> Said {
+        let vpas = compare::list(&self.bed.client(), compare::VPAS).await;
+        compare::said(&vpas, compare::status)[self.twin].clone()
+    }
+
+    /// Makes passes until something is said of every VPA.
+    async fn has_seen_all(&self) {
+        wait::often(BETWEEN_LOOKS, PATIENCE, "ours says something of every VPA", || async {
+            self.pass().await;
+            written(&self.running).await;
+            let said = self.statuses().await;
+            let silent: Vec<&String> =
+                said.iter().filter(|(_, fields)| fields.is_empty()).map(|(name, _)| name).collect();
+            let is_all = silent.is_empty() && !said.is_empty();
+            if is_all { Ok(()) } else { Err(format!("nothing of {silent:?}")) }
+        })
+        .await;
+    }
+
+    /// Changes pods, and makes passes until ours has seen the last change.
+    async fn disturb(&mut self, number: u64) {
+        let client = self.bed.client();
+        for writes in self.cluster.disturb(number, self.now) {
+            fleet::send(&client, writes).await;
+        }
+        wait::often(BETWEEN_LOOKS, PATIENCE, "ours has seen the pod of the marker", || async {
+            self.pass().await;
+            written(&self.running).await;
+            let seen = self.cluster.is_marked(&client, TWINS[self.twin]).await;
+            if seen { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+    }
+
+    /// Panics unless ours says what upstream said.
+    async fn agrees(&mut self, recorded: &Said, number: u64) {
+        let mut found = Comparison::default();
+        for _ in 0..PASSES_TO_AGREE {
+            self.pass().await;
+            written(&self.running).await;
+            // Those of the recording, and no others.
+            let ours = recorded_part(self.statuses().await, self.round);
+            found = Comparison::of(recorded.clone(), ours);
+            if found.differences.is_empty() {
+                self.fields += found.fields;
+                return;
+            }
+        }
+        panic!("step {number}, {}: {}", self.now, report(&found));
+    }
+
+    /// Stops ours, and starts it again as the recommender of the other twins, with the checkpoints that upstream saved.
+    async fn goes_on_with(self, saved: &[Value]) -> Self {
+        let Self { bed, usage, cluster, clock, running, round, twin, now, fields } = self;
+        running.stop().await;
+        has_saved(&bed, round, twin, saved).await;
+        let twin = 1 - twin;
+        let client = bed.client();
+        fleet::send(&client, cluster.vpas(&[TWINS[twin]])).await;
+        fleet::send(&client, saved.iter().map(checkpoint)).await;
+        usage.show(now, []);
+        let running = begin(&bed, &clock, round, twin).await;
+        let play = Self { bed, usage, cluster, clock, running, round, twin, now, fields };
+        play.has_seen_all().await;
+        play
+    }
+}
+
+fn checkpoint(recorded: &Value) -> Write {
+    let namespace = recorded["metadata"]["namespace"].as_str().expect("it is in one");
+    let path = collection("autoscaling.k8s.io/v1", namespace, compare::CHECKPOINTS);
+    Write::create(path, recorded)
+}
