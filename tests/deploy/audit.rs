@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
+    sync::Mutex,
 };
 
 use serde_json::Value;
@@ -25,6 +26,14 @@ rules:
 #[derive(Debug)]
 pub struct Audit {
     log: PathBuf,
+    read: Mutex<Read>,
+}
+
+/// What was read of the notes: they are long, and asked about each second.
+#[derive(Debug, Default)]
+struct Read {
+    requests: BTreeSet<Request>,
+    bytes: u64,
 }
 
 /// One request.
@@ -55,7 +64,7 @@ impl Audit {
 
     /// The notes of the server whose files are in that folder.
     pub fn of(folder: &std::path::Path) -> Self {
-        Self { log: folder.join("audit.log") }
+        Self { log: folder.join("audit.log"), read: Mutex::default() }
     }
 
     /// How much there is so far.
@@ -67,18 +76,26 @@ impl Audit {
 
     /// All requests so far, each once.
     pub fn requests(&self) -> BTreeSet<Request> {
-        self.requests_since(0)
+        let mut read = self.read.lock().expect("no panic");
+        let text = self.whole_lines(read.bytes);
+        read.bytes += text.len() as u64;
+        read.requests.extend(text.lines().filter_map(request));
+        read.requests.clone()
     }
 
     /// All requests since a mark, each once.
     pub fn requests_since(&self, mark: u64) -> BTreeSet<Request> {
+        self.whole_lines(mark).lines().filter_map(request).collect()
+    }
+
+    fn whole_lines(&self, mark: u64) -> String {
         let mut log = fs::File::open(&self.log).expect("the server keeps notes");
         log.seek(SeekFrom::Start(mark)).expect("it is as long");
         let mut text = String::new();
         log.read_to_string(&mut text).expect("text");
         // The last line may be half written.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().filter_map(request).collect()
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        text
     }
 }
 

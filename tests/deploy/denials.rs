@@ -6,6 +6,8 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::{Api, Client, api::PostParams};
 
+use crate::support::{tier, wait};
+
 const VERBS: [&str; 12] = [
     "get",
     "list",
@@ -272,8 +274,11 @@ impl Question {
             ..SubjectAccessReview::default()
         };
         let api = Api::<SubjectAccessReview>::all(client.clone());
-        let answer = api.create(&PostParams::default(), &review).await.expect("an answer");
-        answer.status.expect("an answer").allowed
+        // A server may close a connection at the moment at which it is used again.
+        let answer = wait::within(wait::PATIENCE, "a review is answered", || async {
+            api.create(&PostParams::default(), &review).await.ok()
+        });
+        answer.await.status.expect("an answer").allowed
     }
 }
 
@@ -316,7 +321,13 @@ pub async fn check(client: &Client, home: &str) {
     let mut asked = 0;
     for allowed in &ALLOWED {
         let account = format!("{home}/plimsoll-{}", allowed.role);
-        let answers = stream::iter(questions(home)).map(|question| {
+        // The gate asks every question whose answer has to be yes, and every seventh of the others.
+        let every = tier::cases(7, 1);
+        let asked_now = questions(home)
+            .into_iter()
+            .enumerate()
+            .filter(|(number, question)| number % every == 0 || question.expected(allowed, home));
+        let answers = stream::iter(asked_now).map(|(_, question)| {
             let account = &account;
             async move {
                 let answer = question.asked(client, account).await;
@@ -334,5 +345,5 @@ pub async fn check(client: &Client, home: &str) {
     }
     surprises.sort();
     assert!(surprises.is_empty(), "{} of {asked}:\n{}", surprises.len(), surprises.join("\n"));
-    assert!(asked > 20_000, "only {asked} questions were asked");
+    assert!(asked > tier::cases(3_000, 20_000), "only {asked} questions were asked");
 }
