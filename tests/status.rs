@@ -16,7 +16,7 @@ use crate::{
         Bed,
         fleet::{self, Write, collection},
         proxy::{self, Proxy},
-        spent,
+        spent, tier,
     },
 };
 
@@ -161,14 +161,13 @@ fn the_screen_fits_eighty_columns_and_needs_no_colour() {
 }
 
 #[tokio::test]
-async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_of_ten_thousand_objects()
- {
-    const MANY: u64 = 10_000;
+async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_of_many_objects() {
+    let many: u64 = tier::cases(1_000, 10_000);
     let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
     defined(&bed).await;
     let namespace = bed.namespace("many").await;
     fleet::end_controllers(&bed).await;
-    let objects = (0..MANY).flat_map(|number| {
+    let objects = (0..many).flat_map(|number| {
         let name = format!("web-{number}");
         let metadata = json!({"name": name, "labels": {"app": name}});
         let vpa = json!({
@@ -188,7 +187,7 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
         ]
     });
     fleet::send(&bed.client(), objects).await;
-    let vitals = Vitals { objects: MANY, ..lease("recommender", "").vitals.expect("it tells") };
+    let vitals = Vitals { objects: many, ..lease("recommender", "").vitals.expect("it tells") };
     let vitals = serde_json::to_string(&vitals).expect("JSON");
     let of = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -207,7 +206,7 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
     let run = tokio::task::spawn_blocking(move || spent::run(&mut status));
     let (output, spent) = run.await.expect("no panic");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(report["roles"][0]["objects"], MANY, "{report:#}");
+    assert_eq!(report["roles"][0]["objects"], many, "{report:#}");
     assert!(spent < Duration::from_secs(1), "{spent:?} of a core");
     assert!(proxy.count() <= 12, "{:#?}", proxy.requests());
 }
