@@ -224,7 +224,7 @@ impl Stage {
         let deployments = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
         let pods = Api::<Pod>::all(self.bed.client());
         let all = ListParams::default();
-        wait::often(Duration::from_millis(3), wait::PATIENCE, "all pods are there", || async {
+        wait::often(Duration::from_millis(20), wait::PATIENCE, "all pods are there", || async {
             let found = deployments.list(&all).await.map_err(|why| why.to_string())?;
             let mut wanted = 0;
             for one in found {
