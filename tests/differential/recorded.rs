@@ -14,13 +14,15 @@ use super::{FLAGS, NAMESPACES, Recording, Round, STEPS, is_quiet_point};
 use crate::recommender::start::{passed, start, step, written};
 use crate::storage::objects::defined;
 use crate::support::fleet::{self, Write, collection};
-use crate::support::{Bed, Usage, wait};
+use crate::support::{Bed, Usage, tier, wait};
 
 /// From pass to pass, on the clock of ours.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// With `--compat=upstream` all is saved after every pass, in as much time as there is; what counts is saved at the end.
 const BRIEFLY: &str = "--checkpoints-timeout=1ms";
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// So many of those that are recorded, in the gate.
+const WORKLOADS: usize = 24;
 /// What pods and objects are like is seen by watches, and may be said a pass later. More passes change nothing.
 const PASSES_TO_AGREE: usize = 5;
 
@@ -32,6 +34,8 @@ struct Play {
     clock: Clock,
     running: Running,
     round: &'static Round,
+    /// Workloads.
+    count: usize,
     /// Which of the twins ours looks after.
     twin: usize,
     now: Timestamp,
@@ -41,7 +45,9 @@ struct Play {
 /// Plays a round.
 #[expect(clippy::print_stdout, reason = "how much was compared")]
 pub async fn play(round: &'static Round) {
-    let recording: Recording = round.golden().read();
+    // Workloads are drawn the same, however many there are.
+    let count = tier::cases(WORKLOADS, round.recorded);
+    let recording = of_the_first(round.golden().read(), count);
     let Some(bed) = Bed::bare().await else { return };
     defined(&bed).await;
     let usage = Usage::serve(&bed).await;
@@ -49,7 +55,7 @@ pub async fn play(round: &'static Round) {
         fleet::create_namespace(&bed, name).await;
     }
     fleet::send(&bed.client(), [fleet::create_definition()]).await;
-    let cluster = Cluster::draw(round.seed, round.recorded, &NAMESPACES);
+    let cluster = Cluster::draw(round.seed, count, &NAMESPACES);
     // Upstream looked after the other one.
     let twin = 1;
     cluster.create(&bed.client(), &[TWINS[twin]]).await;
@@ -57,7 +63,7 @@ pub async fn play(round: &'static Round) {
     let clock = Clock::stepped(recording.began.into());
     let running = begin(&bed, &clock, round, twin).await;
     let now = recording.start;
-    let mut play = Play { bed, usage, cluster, clock, running, round, twin, now, fields: 0 };
+    let mut play = Play { bed, usage, cluster, clock, running, round, count, twin, now, fields: 0 };
     play.has_seen_all().await;
     let mut quiet = recording.quiet.iter();
     let strides = Round::strides(round.seed);
@@ -81,9 +87,9 @@ pub async fn play(round: &'static Round) {
         play.agrees(quiet.next().expect("it is recorded"), number).await;
     }
     assert!(quiet.next().is_none(), "more is recorded");
-    let Play { running, bed, twin, fields, .. } = play;
+    let Play { running, bed, count, twin, fields, .. } = play;
     running.stop().await;
-    has_saved(&bed, round, twin, &recording.saved[1]).await;
+    has_saved(&bed, count, twin, &recording.saved[1]).await;
     println!("{fields} fields compared");
 }
 
@@ -99,21 +105,30 @@ async fn begin(bed: &Bed, clock: &Clock, round: &Round, twin: usize) -> Running 
 }
 
 /// Panics unless ours has saved what upstream did.
-async fn has_saved(bed: &Bed, round: &Round, twin: usize, recorded: &[Value]) {
+async fn has_saved(bed: &Bed, count: usize, twin: usize, recorded: &[Value]) {
     let saved = compare::list(&bed.client(), compare::CHECKPOINTS).await;
-    let ours = recorded_part(compare::said(&saved, compare::checkpoint)[twin].clone(), round);
+    let mut ours = compare::said(&saved, compare::checkpoint)[twin].clone();
+    ours.retain(|object, _| Cluster::is_of_the_first(object, count));
     let [left, right] = compare::said(recorded, compare::checkpoint);
     // Upstream had the other twin's.
     let theirs = if twin == 0 { right } else { left };
     let found = Comparison::of(theirs, ours);
-    assert!(found.differences.is_empty(), "checkpoints of {}: {}", round.name, report(&found));
-    assert!(found.left.len() > round.recorded, "only {} checkpoints", found.left.len());
+    assert!(found.differences.is_empty(), "checkpoints: {}", report(&found));
+    assert!(found.left.len() > count, "only {} checkpoints", found.left.len());
 }
 
-/// What is said of workloads that are recorded, without the marker.
-fn recorded_part(mut said: Said, round: &Round) -> Said {
-    said.retain(|object, _| Cluster::is_of_the_first(object, round.recorded));
-    said
+/// What is recorded of so many workloads, and not of the marker.
+fn of_the_first(mut recording: Recording, count: usize) -> Recording {
+    for said in &mut recording.quiet {
+        said.retain(|object, _| Cluster::is_of_the_first(object, count));
+    }
+    for saved in &mut recording.saved {
+        saved.retain(|checkpoint| {
+            let said = compare::said(std::slice::from_ref(checkpoint), compare::checkpoint);
+            said.iter().flat_map(Said::keys).any(|object| Cluster::is_of_the_first(object, count))
+        });
+    }
+    recording
 }
 
 fn report(found: &Comparison) -> String {
@@ -175,7 +190,8 @@ impl Play {
             self.pass().await;
             written(&self.running).await;
             // Those of the recording, and no others.
-            let ours = recorded_part(self.statuses().await, self.round);
+            let mut ours = self.statuses().await;
+            ours.retain(|object, _| Cluster::is_of_the_first(object, self.count));
             found = Comparison::of(recorded.clone(), ours);
             if found.differences.is_empty() {
                 self.fields += found.fields;
@@ -187,16 +203,16 @@ impl Play {
 
     /// Stops ours, and starts it again as the recommender of the other twins, with the checkpoints that upstream saved.
     async fn goes_on_with(self, saved: &[Value]) -> Self {
-        let Self { bed, usage, cluster, clock, running, round, twin, now, fields } = self;
+        let Self { bed, usage, cluster, clock, running, round, count, twin, now, fields } = self;
         running.stop().await;
-        has_saved(&bed, round, twin, saved).await;
+        has_saved(&bed, count, twin, saved).await;
         let twin = 1 - twin;
         let client = bed.client();
         fleet::send(&client, cluster.vpas(&[TWINS[twin]])).await;
         fleet::send(&client, saved.iter().map(checkpoint)).await;
         usage.show(now, []);
         let running = begin(&bed, &clock, round, twin).await;
-        let play = Self { bed, usage, cluster, clock, running, round, twin, now, fields };
+        let play = Self { bed, usage, cluster, clock, running, round, count, twin, now, fields };
         play.has_seen_all().await;
         play
     }
