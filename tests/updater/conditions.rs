@@ -282,10 +282,10 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
             seen.versions
         );
         assert_eq!(seen.lost, Vec::<BTreeSet<String>>::new(), "{summary}");
-        // What is held for longer than a request may take is given up, and that meeting brings nothing.
-        // Whose write becomes a conflict, and is made again with what the next pass says, is a matter of luck.
-        assert!(targets >= meetings / 4 && held >= meetings / 4, "{meetings} meetings: {summary}");
+        // Each meeting is a status of both. Who loses it is chance, and a loser may have nothing left to write.
+        assert!(stored.iter().all(|count| *count > 0.0), "{meetings} meetings: {summary}");
+        // A status that is held for longer than a request may take is given up, without a conflict.
         let conflicts = conflicts.iter().sum::<f64>();
-        assert!(conflicts >= meetings as f64 / 2.0, "{meetings} meetings: {summary}");
+        assert!(conflicts >= f64::from(meetings) / 2.0, "{meetings} meetings: {summary}");
     });
 }
