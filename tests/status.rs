@@ -209,4 +209,9 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
     assert_eq!(report["roles"][0]["objects"], many, "{report:#}");
     assert!(spent < Duration::from_secs(1), "{spent:?} of a core");
     assert!(proxy.count() <= 12, "{:#?}", proxy.requests());
+    // Pods that are not ours are not ready, and would be findings if they were read.
+    let read: Vec<_> = proxy.requests().into_iter().map(|(_, path)| path).collect();
+    assert!(read.iter().all(|path| !path.contains("autoscaling.k8s.io")), "{read:#?}");
+    let findings = report["findings"].as_array().expect("a list");
+    assert!(findings.iter().all(|one| one["code"] != "pod_not_ready"), "{findings:#?}");
 }
