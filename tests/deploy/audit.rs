@@ -26,12 +26,12 @@ rules:
 #[derive(Debug)]
 pub struct Audit {
     log: PathBuf,
-    read: Mutex<Read>,
+    parsed: Mutex<Parsed>,
 }
 
-/// What was read of the notes: they are long, and asked about each second.
+/// What has been parsed so far: the log grows to megabytes, and tests poll it each second.
 #[derive(Debug, Default)]
-struct Read {
+struct Parsed {
     requests: BTreeSet<Request>,
     bytes: u64,
 }
@@ -64,7 +64,7 @@ impl Audit {
 
     /// The notes of the server whose files are in that folder.
     pub fn of(folder: &std::path::Path) -> Self {
-        Self { log: folder.join("audit.log"), read: Mutex::default() }
+        Self { log: folder.join("audit.log"), parsed: Mutex::default() }
     }
 
     /// How much there is so far.
@@ -76,11 +76,11 @@ impl Audit {
 
     /// All requests so far, each once.
     pub fn requests(&self) -> BTreeSet<Request> {
-        let mut read = self.read.lock().expect("no panic");
-        let text = self.whole_lines(read.bytes);
-        read.bytes += text.len() as u64;
-        read.requests.extend(text.lines().filter_map(request));
-        read.requests.clone()
+        let mut parsed = self.parsed.lock().expect("no panic");
+        let text = self.whole_lines(parsed.bytes);
+        parsed.bytes += text.len() as u64;
+        parsed.requests.extend(text.lines().filter_map(request));
+        parsed.requests.clone()
     }
 
     /// All requests since a mark, each once.
@@ -88,9 +88,9 @@ impl Audit {
         self.whole_lines(mark).lines().filter_map(request).collect()
     }
 
-    fn whole_lines(&self, mark: u64) -> String {
+    fn whole_lines(&self, offset: u64) -> String {
         let mut log = fs::File::open(&self.log).expect("the server keeps notes");
-        log.seek(SeekFrom::Start(mark)).expect("it is as long");
+        log.seek(SeekFrom::Start(offset)).expect("it is as long");
         let mut text = String::new();
         log.read_to_string(&mut text).expect("text");
         // The last line may be half written.

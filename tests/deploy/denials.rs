@@ -275,8 +275,8 @@ impl Question {
         };
         let api = Api::<SubjectAccessReview>::all(client.clone());
         // A server may close a connection at the moment at which it is used again.
-        let answer = wait::within(wait::PATIENCE, "a review is answered", || async {
-            api.create(&PostParams::default(), &review).await.ok()
+        let answer = wait::until_ok("an access review is answered", || async {
+            api.create(&PostParams::default(), &review).await.map_err(|why| why.to_string())
         });
         answer.await.status.expect("an answer").allowed
     }
