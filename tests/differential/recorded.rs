@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
 use plimsoll::run::recommender::{Running, Summary};
 use serde_json::Value;
@@ -68,10 +68,7 @@ pub async fn play(round: &'static Round) {
     let mut quiet = recording.quiet.iter();
     let strides = Round::strides(round.seed);
     for (number, stride) in (0..STEPS).zip(&strides) {
-        play.now += *stride;
-        let shown = play.cluster.step(number);
-        play.usage.show(play.now, shown.iter().map(Shown::sample));
-        play.has_taken_samples().await;
+        play.step(number, *stride).await;
         if is_quiet_point(number) {
             play.disturb(number).await;
             play.agrees(quiet.next().expect("it is recorded"), number).await;
@@ -80,10 +77,7 @@ pub async fn play(round: &'static Round) {
     let mut play = play.goes_on_with(&recording.saved[0]).await;
     play.agrees(quiet.next().expect("it is recorded"), STEPS).await;
     for (number, stride) in (STEPS..).zip(&strides[STEPS as usize..]) {
-        play.now += *stride;
-        let shown = play.cluster.step(number);
-        play.usage.show(play.now, shown.iter().map(Shown::sample));
-        play.has_taken_samples().await;
+        play.step(number, *stride).await;
         play.agrees(quiet.next().expect("it is recorded"), number).await;
     }
     assert!(quiet.next().is_none(), "more is recorded");
@@ -143,8 +137,11 @@ impl Play {
         step(&self.running, &self.clock, INTERVAL).await
     }
 
-    /// Makes passes until one has taken what is shown: on a busy machine a pass goes on without an answer about usage.
-    async fn has_taken_samples(&self) {
+    /// Shows the next samples, and makes passes until one has taken them: on a busy machine a pass goes on without usage.
+    async fn step(&mut self, number: u64, stride: SignedDuration) {
+        self.now += stride;
+        let shown = self.cluster.step(number);
+        self.usage.show(self.now, shown.iter().map(Shown::sample));
         let taken = || async { (self.pass().await.samples > 0).then_some(()) };
         wait::within(PATIENCE, "ours has taken the samples that are shown", taken).await;
     }
