@@ -1,6 +1,6 @@
 //! Overlays on a real API server with RBAC and Pod Security on.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
@@ -183,7 +183,8 @@ async fn go(stage: &Stage, installed: &[Value], before: &BTreeSet<String>) {
         let now = everything(&client).await;
         now.difference(before).cloned().collect::<BTreeSet<String>>()
     };
-    wait::until_ok("nothing is left", || async {
+    // A look is dozens of requests.
+    wait::often(Duration::from_secs(1), wait::PATIENCE, "nothing is left", || async {
         let more = more().await;
         if more.is_empty() { Ok(()) } else { Err(format!("{more:#?}")) }
     })

@@ -1,7 +1,7 @@
 //! The chart on a real API server with RBAC and Pod Security on, from `helm install` to `helm uninstall`: every role lives its
 //! life with just these manifests, does nothing that it may not do, and needs all that it may.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 use xtask::parts;
@@ -99,7 +99,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     let unused = || unused(&stage, &installed);
     let lived = async {
         wait::often(
-            std::time::Duration::from_secs(1),
+            Duration::from_secs(1),
             // Some are for what comes of what came of others.
             3 * wait::PATIENCE,
             "all rights are used",
@@ -142,11 +142,17 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
         "APIService /v1.autoscaling.k8s.io",
     ];
     let left: BTreeSet<String> = left.map(str::to_owned).into();
-    wait::until_ok("nothing is left but the definitions", || async {
-        let now = everything(&client).await;
-        let more: BTreeSet<String> = now.difference(&before).cloned().collect();
-        if more == left { Ok(()) } else { Err(format!("{more:#?}")) }
-    })
+    // A look is dozens of requests.
+    wait::often(
+        Duration::from_secs(1),
+        wait::PATIENCE,
+        "nothing is left but the definitions",
+        || async {
+            let now = everything(&client).await;
+            let more: BTreeSet<String> = now.difference(&before).cloned().collect();
+            if more == left { Ok(()) } else { Err(format!("{more:#?}")) }
+        },
+    )
     .await;
 }
 

@@ -2,58 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DynamicObject, ListParams},
-    discovery::{Discovery, verbs},
-};
+use kube::Client;
 
-use crate::support::wait;
+use crate::support::inventory;
 
-/// All objects of a cluster, but for those that come and go by themselves.
+/// Titles of all objects but for those that the controller manager makes in every namespace, in its own time.
 pub async fn everything(client: &Client) -> BTreeSet<String> {
-    // Groups come and go while definitions do.
-    let found =
-        wait::until("discovery", || async { Discovery::new(client.clone()).run().await.ok() })
-            .await;
-    let mut all = BTreeSet::new();
-    for group in found.groups() {
-        // What is measured is nobody's object.
-        if group.name().ends_with("metrics.k8s.io") {
-            continue;
-        }
-        for (resource, capabilities) in group.recommended_resources() {
-            let passing = ["Event", "Lease", "EndpointSlice", "Endpoints", "ComponentStatus"];
-            let is_lease = resource.kind == "Lease";
-            if !capabilities.supports_operation(verbs::LIST)
-                || (passing.contains(&resource.kind.as_str()) && !is_lease)
-            {
-                continue;
-            }
-            let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-            let what = format!("a list of {}", resource.plural);
-            let list = wait::until_ok(&what, || async {
-                match api.list(&ListParams::default()).await {
-                    Ok(list) => Ok(list.items),
-                    // Its definition is gone by now.
-                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-                    Err(why) => Err(why.to_string()),
-                }
-            })
-            .await;
-            for object in list {
-                // The controller-manager makes one of each in every namespace, in its own time.
-                let name = object.name_any();
-                if matches!(
-                    (resource.kind.as_str(), name.as_str()),
-                    ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
-                ) {
-                    continue;
-                }
-                let namespace = object.namespace().unwrap_or_default();
-                all.insert(format!("{} {namespace}/{name}", resource.kind));
-            }
-        }
-    }
-    all
+    let is_made_anywhere = |found: &inventory::Found| {
+        matches!(
+            (found.resource.kind.as_str(), found.name.as_str()),
+            ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
+        )
+    };
+    let found = inventory::everything(client).await.into_iter();
+    found.filter(|(_, found)| !is_made_anywhere(found)).map(|(title, _)| title).collect()
 }

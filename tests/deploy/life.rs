@@ -51,7 +51,8 @@ fn beginning() -> Vec<Value> {
             "spec": {
                 "scaleTargetRef": {"apiVersion": api, "kind": kind, "name": name},
                 "minReplicas": 1, "maxReplicas": 3, "algorithm": "absolute", "tolerance": "1m",
-                "scaleUpLimitFactor": "100", "metrics": [metric],
+                "scaleUpLimitFactor": "100", "upscaleForbiddenWindowSeconds": 1,
+                "metrics": [metric],
             },
         })
     };

@@ -133,6 +133,9 @@ impl Stage {
         let namespaces = Api::<Namespace>::all(self.bed.client());
         let plain = kube::api::DeleteParams::default();
         namespaces.delete(namespace, &plain).await.expect("it is there");
+        // The namespace controller looks after five seconds, and again after half the grace period of pods that are left.
+        let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
+        pods.delete_collection(&plain, &ListParams::default()).await.expect("they may go");
         wait::until("it is gone", || async {
             namespaces.get_opt(namespace).await.ok()?.is_none().then_some(())
         })

@@ -14,6 +14,7 @@ use super::{FLAGS, NAMESPACES, Recording, Round, STEPS, is_quiet_point};
 use crate::recommender::start::{passed, start, step, written};
 use crate::storage::objects::defined;
 use crate::support::fleet::{self, Write, collection};
+use crate::support::log::{self, Log};
 use crate::support::{Bed, Usage, tier, wait};
 
 /// From pass to pass, on the clock of ours.
@@ -25,6 +26,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const WORKLOADS: usize = 24;
 /// What pods and objects are like is seen by watches, and may be said a pass later. More passes change nothing.
 const PASSES_TO_AGREE: usize = 5;
+/// Logged by a pass that goes on although usage is still being read.
+const LATE: &str = "usage is late";
 
 /// A round under way.
 struct Play {
@@ -40,6 +43,7 @@ struct Play {
     twin: usize,
     now: Timestamp,
     fields: usize,
+    warnings: Log,
 }
 
 /// Plays a round.
@@ -49,6 +53,7 @@ pub async fn play(round: &'static Round) {
     let count = tier::cases(WORKLOADS, round.recorded);
     let recording = of_the_first(round.golden().read(), count);
     let Some(bed) = Bed::bare().await else { return };
+    let (warnings, _guard) = log::keep_of("plimsoll=warn");
     defined(&bed).await;
     let usage = Usage::serve(&bed).await;
     for name in NAMESPACES {
@@ -63,7 +68,9 @@ pub async fn play(round: &'static Round) {
     let clock = Clock::stepped(recording.began.into());
     let running = begin(&bed, &clock, round, twin).await;
     let now = recording.start;
-    let mut play = Play { bed, usage, cluster, clock, running, round, count, twin, now, fields: 0 };
+    let fields = 0;
+    let mut play =
+        Play { bed, usage, cluster, clock, running, round, count, twin, now, fields, warnings };
     play.has_seen_all().await;
     let mut quiet = recording.quiet.iter();
     let strides = Round::strides(round.seed);
@@ -133,11 +140,21 @@ fn report(found: &Comparison) -> String {
 // === impl Play ===
 
 impl Play {
+    /// Makes a pass. On a busy machine one goes on without usage, and then others until it is read: a read that is still
+    /// under way when more is shown would be taken for a read of that.
     async fn pass(&self) -> Summary {
-        step(&self.running, &self.clock, INTERVAL).await
+        let mut all = Summary::default();
+        loop {
+            let late = self.warnings.lines(&[LATE]).len();
+            let summary = step(&self.running, &self.clock, INTERVAL).await;
+            all.samples += summary.samples;
+            if self.warnings.lines(&[LATE]).len() == late {
+                return all;
+            }
+        }
     }
 
-    /// Shows the next samples, and makes passes until one has taken them: on a busy machine a pass goes on without usage.
+    /// Shows the next samples, and makes passes until one has taken them.
     async fn step(&mut self, number: u64, stride: SignedDuration) {
         self.now += stride;
         let shown = self.cluster.step(number);
@@ -200,7 +217,8 @@ impl Play {
 
     /// Stops ours, and starts it again as the recommender of the other twins, with the checkpoints that upstream saved.
     async fn goes_on_with(self, saved: &[Value]) -> Self {
-        let Self { bed, usage, cluster, clock, running, round, count, twin, now, fields } = self;
+        let Self { bed, usage, cluster, clock, running, round, count, twin, now, fields, warnings } =
+            self;
         running.stop().await;
         has_saved(&bed, count, twin, saved).await;
         let twin = 1 - twin;
@@ -209,7 +227,8 @@ impl Play {
         fleet::send(&client, saved.iter().map(checkpoint)).await;
         usage.show(now, []);
         let running = begin(&bed, &clock, round, twin).await;
-        let play = Self { bed, usage, cluster, clock, running, round, count, twin, now, fields };
+        let play =
+            Self { bed, usage, cluster, clock, running, round, count, twin, now, fields, warnings };
         play.has_seen_all().await;
         play
     }

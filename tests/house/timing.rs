@@ -40,11 +40,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a rate: the bound grows with the time that has passed",
     ),
     ("tests/recommender/faults/slow.rs", SLEEP, "a slow server"),
-    (
-        "tests/scaling/outages.rs",
-        ELAPSED,
-        "one wait of ten seconds is distinguished from three of them, with fifteen to spare",
-    ),
     ("tests/sources/stage.rs", SLEEP, "a slow server"),
     ("tests/storage/kill.rs", SLEEP, "a kill at a moment that is drawn by chance"),
     ("tests/support/bed/start.rs", SLEEP, "the pause between two looks of a wait with patience"),

@@ -20,6 +20,7 @@ pub mod events;
 pub mod fetch;
 pub mod fleet;
 pub mod golden;
+pub mod inventory;
 pub mod keeper;
 pub mod keys;
 pub mod log;

@@ -72,6 +72,14 @@ fn lives_go_on_after_a_restart_as_with_upstreams_own_code() {
     compare_lives(true);
 }
 
+/// An answer without the time at which it was given, which upstream's code takes from the machine's clock.
+fn timeless(answer: &str) -> serde_json::Value {
+    let mut answer: serde_json::Value = serde_json::from_str(answer).expect("JSON");
+    let checkpoint = answer["checkpoint"].as_object_mut().expect("a checkpoint");
+    checkpoint.remove("lastUpdateTime").expect("upstream's code sets it");
+    answer
+}
+
 #[test]
 fn upstreams_own_code_answers_what_was_recorded() {
     let program = match xtask::parts::autoscaler_model() {
@@ -91,5 +99,15 @@ fn upstreams_own_code_answers_what_was_recorded() {
     if golden::is_recording() {
         return recording.write(&answered);
     }
-    assert!(recording.read::<Recording>() == answered, "of the lives {RECORDED:?}");
+    let recorded = recording.read::<Recording>();
+    for (recorded, answered) in [
+        (recorded.without_restarts, answered.without_restarts),
+        (recorded.with_restarts, answered.with_restarts),
+    ] {
+        assert_eq!(recorded.len(), answered.len());
+        for (case, (recorded, answered)) in RECORDED.zip(recorded.iter().zip(&answered)) {
+            assert_eq!(recorded.checkpoint, answered.checkpoint, "case {case}");
+            assert_eq!(timeless(&recorded.answer), timeless(&answered.answer), "case {case}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
             })
         })
         .await;
-        let flags = ["--leader-elect=false", "--checkpoint-interval=0s"];
+        let flags = stage.flags(&["--leader-elect=false", "--checkpoint-interval=0s"]);
         let running = start_with(proxy.client.clone(), &clock, &flags).await;
         let address = running.address();
         // All other lists are read, and it is only this one that is waited for.

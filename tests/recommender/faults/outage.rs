@@ -20,7 +20,7 @@ const VPAS: &str = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers";
 #[tokio::test]
 async fn an_api_server_that_is_away_ends_nothing_and_loses_nothing() {
     let (log, _guard) = log::keep();
-    let Some(stage) = Stage::set(NAMES).await else { return };
+    let Some(stage) = Stage::private(NAMES).await else { return };
     let clock = stage.clock();
     let running = stage.start(&clock, &[]).await;
     let address = running.address();
@@ -76,7 +76,7 @@ async fn an_api_server_that_is_away_ends_nothing_and_loses_nothing() {
 #[tokio::test]
 async fn a_watch_that_expired_lists_anew_and_misses_nothing_of_what_happened_meanwhile() {
     let (log, _guard) = log::keep();
-    let Some(stage) = Stage::set(NAMES).await else { return };
+    let Some(stage) = Stage::private(NAMES).await else { return };
     let (gate, open) = watch::channel(true);
     let open = Arc::new(open);
     // Whoever asks for VPAs or pods waits at the gate.

@@ -30,7 +30,8 @@ pub struct Processes<'a> {
 /// One recommender, in its latest life.
 pub struct Process<'a> {
     stage: &'a Stage,
-    name: &'static str,
+    /// Unlike that of any other process of the bed.
+    name: String,
     port: u16,
     /// How long its log was when this life began.
     began: usize,
@@ -44,10 +45,11 @@ impl<'a> Processes<'a> {
     }
 
     /// Starts one.
-    pub fn start(&self, name: &'static str, flags: &[&str]) -> Process<'a> {
-        let all: Vec<&str> = FLAGS.iter().chain(flags).copied().collect();
-        let began = read_log(self.stage, name).len();
-        let port = self.ours.start(name, &all);
+    pub fn start(&self, name: &str, flags: &[&str]) -> Process<'a> {
+        let name = format!("{name}-{}", self.stage.namespace);
+        let all = self.stage.flags(&[FLAGS, flags].concat());
+        let began = read_log(self.stage, &name).len();
+        let port = self.ours.start(&name, &all);
         Process { stage: self.stage, name, port, began }
     }
 
@@ -84,7 +86,7 @@ impl Process<'_> {
 
     /// Waits until a metric of it is as wanted.
     pub async fn metric_is(&self, name: &str, labels: &[&str], is: impl Fn(f64) -> bool) -> f64 {
-        let State::Running(_) = self.stage.bed.keeper().state(self.name).expect("started") else {
+        let State::Running(_) = self.stage.bed.keeper().state(&self.name).expect("started") else {
             panic!("{} has ended\n{}", self.name, self.log());
         };
         metric_is(&*self.address(), name, labels, is).await
@@ -101,7 +103,7 @@ impl Process<'_> {
 
     /// What it has logged in this life.
     pub fn log(&self) -> String {
-        read_log(self.stage, self.name).split_off(self.began)
+        read_log(self.stage, &self.name).split_off(self.began)
     }
 
     /// Fails unless it has logged a line with all of these words in this life.
@@ -111,12 +113,12 @@ impl Process<'_> {
 
     /// Sends a signal.
     pub fn signal(&self, signal: &str) {
-        self.stage.bed.keeper().signal(self.name, signal);
+        self.stage.bed.keeper().signal(&self.name, signal);
     }
 
     /// Whether a signal has stopped it.
     pub fn is_frozen(&self) -> bool {
-        let Some(State::Running(id)) = self.stage.bed.keeper().state(self.name) else {
+        let Some(State::Running(id)) = self.stage.bed.keeper().state(&self.name) else {
             return false;
         };
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
@@ -128,7 +130,7 @@ impl Process<'_> {
     pub async fn end(&self, signal: &str) -> i32 {
         self.signal(signal);
         wait::within(Duration::from_mins(1), "it has ended", || async {
-            match self.stage.bed.keeper().state(self.name)? {
+            match self.stage.bed.keeper().state(&self.name)? {
                 State::Exited(code) => Some(code),
                 State::Running(_) => None,
             }

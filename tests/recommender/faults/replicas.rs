@@ -19,7 +19,7 @@ use crate::recommender::start::passed;
 use crate::support::clock::wall_now;
 use crate::support::proxy::{self, Proxy};
 use crate::support::usage::Use;
-use crate::support::{Bed, log, wait};
+use crate::support::{log, wait};
 
 const NAMES: &[&str] = &["front", "worker"];
 const LEASES: &[&str] = &[
@@ -50,8 +50,8 @@ async fn passes(process: &Process<'_>) -> f64 {
     process.metric("vpa_recommender_execution_latency_seconds_count", &["step=\"total\""]).await
 }
 
-async fn holder(bed: &Bed) -> String {
-    let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
+async fn holder(stage: &Stage) -> String {
+    let leases = Api::<Lease>::namespaced(stage.client(), &stage.namespace);
     let lease = leases.get(LEASE).await.expect("there is a lease");
     lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
 }
@@ -69,12 +69,12 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     first.metric_is("plimsoll_write_queue", &["kind=\"checkpoint\""], |left| left == 0.0).await;
     assert_eq!(second.metric(LEADER, &[]).await, 0.0, "a standby is ready, and does not lead");
     assert_eq!(writes(&second).await, (0.0, 0.0));
-    let (was_holder, said) = (holder(&stage.bed).await, stage.said().await);
+    let (was_holder, said) = (holder(&stage).await, stage.said().await);
     let (before, made) = (writes(&first).await, passes(&first).await);
     first.signal("STOP");
     wait::until("it is frozen", || async { first.is_frozen().then_some(()) }).await;
     leads(&second, true).await;
-    assert_ne!(holder(&stage.bed).await, was_holder);
+    assert_ne!(holder(&stage).await, was_holder);
     // More is used from now on, and only the second one can know.
     for name in NAMES {
         stage.use_from(name, Use { cpu: 4.0, memory: 4 << 30 });
@@ -86,7 +86,7 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
         assert_ne!(targets(&said)[name], (cpu, memory), "{name} rises");
     }
     assert!(writes(&second).await.0 > 0.0);
-    let (samples, now_holder) = (stage.samples().await, holder(&stage.bed).await);
+    let (samples, now_holder) = (stage.samples().await, holder(&stage).await);
 
     first.signal("CONT");
     leads(&first, false).await;
@@ -102,7 +102,7 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     assert!(thawed.1 <= before.1 + passes_between, "before it froze {before:?}, after {thawed:?}");
     first.assert_line(&["no longer leading"]);
     second.assert_line(&["leading"]);
-    assert_eq!(holder(&stage.bed).await, now_holder, "the second one keeps the lease");
+    assert_eq!(holder(&stage).await, now_holder, "the second one keeps the lease");
     assert_alive(first.address()).await;
     is_ready(&first).await;
     let after = stage.samples().await;
@@ -184,10 +184,10 @@ async fn either_leads<'a, 'b>(one: &'a Process<'b>, other: &'a Process<'b>) -> &
 }
 
 /// One of two that run in this process, on real time.
-async fn start(client: Client) -> Running {
-    let mut flags = vec!["--recommender-interval=500ms", "--checkpoint-interval=500ms"];
+async fn start(stage: &Stage, client: Client) -> Running {
+    let mut flags = stage.flags(LEASES);
+    flags.extend(["--recommender-interval=500ms", "--checkpoint-interval=500ms"]);
     flags.push("--bounds-dead-band=0");
-    flags.extend(LEASES);
     start_with(client, &Clock::wall(), &flags).await
 }
 
@@ -208,9 +208,9 @@ async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_s
     })
     .await;
     let vpas = "/apis/autoscaling.k8s.io/v1/";
-    let first = start(proxy.client.clone()).await;
+    let first = start(&stage, proxy.client.clone()).await;
     metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
-    let second = start(stage.client()).await;
+    let second = start(&stage, stage.client()).await;
     let mut live = async |hours: usize| {
         for _ in 0..hours {
             hour += HOUR;

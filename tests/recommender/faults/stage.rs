@@ -40,38 +40,61 @@ pub const MEBIBYTE: u64 = 1 << 20;
 /// What is said of all workloads, by name.
 pub type Said = BTreeMap<String, Recommendation>;
 
-/// A bed with workloads, of two pods each.
+/// A namespace of a bed with workloads, of two pods each.
 pub struct Stage {
     pub bed: Bed,
     pub usage: Usage,
     pub namespace: String,
     pub names: &'static [&'static str],
+    /// What limits a recommender to the namespace, and keeps its Lease there.
+    flags: Vec<String>,
 }
 
 impl Stage {
     /// Everything runs, and a VPA is about each. `None` after noting what is missing.
     pub async fn set(names: &'static [&'static str]) -> Option<Self> {
+        let bed = Bed::shared().await.filter(Bed::is_complete)?;
+        let namespace = bed.namespace("web").await;
+        let usage = Usage::shared(&bed, &namespace).await;
+        let flags = ["vpa-object-namespace", "leader-elect-resource-namespace"]
+            .map(|name| format!("--{name}={namespace}"));
+        let stage = Self { bed, usage, namespace, names, flags: flags.into() };
+        Some(stage.begin().await)
+    }
+
+    /// The same on a bed of the test's own, for what stops the API server or changes what is registered with it. A
+    /// recommender works on all namespaces of it.
+    pub async fn private(names: &'static [&'static str]) -> Option<Self> {
         let bed = Bed::private().await.filter(Bed::is_complete)?;
-        defined(&bed).await;
         bed.nodes().add("node", "64", "256Gi").await;
         let usage = Usage::serve(&bed).await;
         let namespace = bed.namespace("web").await;
-        let stage = Self { bed, usage, namespace, names };
-        for (number, name) in names.iter().enumerate() {
-            stage.use_from(name, wave(number as u64));
+        let stage = Self { bed, usage, namespace, names, flags: Vec::new() };
+        Some(stage.begin().await)
+    }
+
+    async fn begin(self) -> Self {
+        defined(&self.bed).await;
+        for (number, name) in self.names.iter().enumerate() {
+            self.use_from(name, wave(number as u64));
             let yaml = autoscaler(name);
-            objects::create::<VerticalPodAutoscaler>(stage.client(), &stage.namespace, &yaml).await;
-            stage.deploy(name).await;
+            objects::create::<VerticalPodAutoscaler>(self.client(), &self.namespace, &yaml).await;
+            self.deploy(name).await;
         }
-        for name in names {
+        for name in self.names {
             let prefix = format!("{name}-");
-            stage.bed.nodes().pods(&stage.namespace, &prefix, 2, "are ready", is_ready).await;
+            self.bed.nodes().pods(&self.namespace, &prefix, 2, "are ready", is_ready).await;
         }
-        Some(stage)
+        self
     }
 
     pub fn client(&self) -> Client {
         self.bed.client()
+    }
+
+    /// These flags, and those that every recommender of this stage needs.
+    pub fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
     /// The Deployment of a workload.
@@ -215,7 +238,7 @@ impl Stage {
     pub async fn start_by(&self, client: Client, clock: &Clock, flags: &[&str]) -> Running {
         let mut all = vec!["--address=127.0.0.1:0", "--leader-elect=false", "--bounds-dead-band=0"];
         all.extend(flags);
-        let config = recommender_config(&all).expect("flags that make sense");
+        let config = recommender_config(&self.flags(&all)).expect("flags that make sense");
         let running = recommender::start(config, client, clock.clone()).await.expect("starts");
         passed(&running, 1).await;
         running

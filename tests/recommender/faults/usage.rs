@@ -16,7 +16,7 @@ const SAMPLES: &str = "plimsoll_samples_total";
 #[tokio::test]
 async fn without_usage_or_with_half_of_it_recommendations_stay_and_nothing_is_taken_for_zero() {
     let (log, _guard) = log::keep();
-    let Some(stage) = Stage::set(NAMES).await else { return };
+    let Some(stage) = Stage::private(NAMES).await else { return };
     stage.use_always(0.5, 700);
     let clock = stage.clock();
     let running = stage.start(&clock, &[]).await;

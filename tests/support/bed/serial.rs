@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::discovery::{Discovery, verbs};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::super::inventory::{self, Found};
 use super::super::{control_plane, wait};
 use super::start::Wanted;
 use super::{Inner, spawn};
@@ -34,15 +34,8 @@ pub struct Turn {
     kept: OwnedMutexGuard<Option<Kept>>,
 }
 
-/// What there is, by kind, namespace and name.
+/// What there is, by title.
 type Objects = BTreeMap<String, Found>;
-
-#[derive(Clone)]
-struct Found {
-    resource: ApiResource,
-    namespace: Option<String>,
-    name: String,
-}
 
 // === impl Place ===
 
@@ -171,67 +164,21 @@ where
     }
 }
 
-/// All objects, but for those that come and go by themselves and those of the bed's own metrics API.
+/// All objects but for those that are made without a test, and those of the bed's own metrics API.
 async fn everything(client: &Client) -> Objects {
-    let found = wait::until("the kinds of the bed are listed", || async {
-        Discovery::new(client.clone()).run().await.ok()
-    })
-    .await;
-    let mut all = Objects::new();
-    for group in found.groups().filter(|group| !group.name().ends_with("metrics.k8s.io")) {
-        for (resource, capabilities) in group.recommended_resources() {
-            let is_passing = matches!(
-                resource.kind.as_str(),
-                "Event" | "EndpointSlice" | "Endpoints" | "ComponentStatus" | "ControllerRevision"
-            );
-            if is_passing || !capabilities.supports_operation(verbs::LIST) {
-                continue;
-            }
-            let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-            let list = wait::until_ok(&format!("{} are listed", resource.plural), || async {
-                match api.list(&ListParams::default()).await {
-                    Ok(list) => Ok(list.items),
-                    // Its definition is gone by now.
-                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-                    Err(why) => Err(why.to_string()),
-                }
-            })
-            .await;
-            for object in list {
-                let (namespace, name) = (object.namespace(), object.name_any());
-                let found = Found { resource: resource.clone(), namespace, name };
-                if !found.is_of_the_bed() {
-                    all.insert(found.title(), found);
-                }
-            }
-        }
-    }
+    let mut all = inventory::everything(client).await;
+    all.retain(|_, found| !is_of_the_bed(found));
     all
 }
 
-// === impl Found ===
-
-impl Found {
-    fn title(&self) -> String {
-        let namespace = self.namespace.as_deref().unwrap_or_default();
-        format!("{} {namespace}/{}", self.resource.kind, self.name)
-    }
-
-    fn api(&self, client: &Client) -> Api<DynamicObject> {
-        match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
-            None => Api::all_with(client.clone(), &self.resource),
-        }
-    }
-
-    fn is_of_the_bed(&self) -> bool {
-        match self.resource.kind.as_str() {
-            "APIService" => self.name.ends_with(".metrics.k8s.io"),
-            "Service" => self.name == "usage",
-            "ConfigMap" => self.name == "kube-root-ca.crt",
-            "ServiceAccount" => self.name == "default",
-            "Lease" => self.name.starts_with("apiserver-"),
-            _ => false,
-        }
+fn is_of_the_bed(found: &Found) -> bool {
+    match found.resource.kind.as_str() {
+        "APIService" => found.name.ends_with(".metrics.k8s.io"),
+        "ConfigMap" => found.name == "kube-root-ca.crt",
+        "ControllerRevision" => true,
+        "Lease" => found.name.starts_with("apiserver-"),
+        "Service" => found.name == "usage",
+        "ServiceAccount" => found.name == "default",
+        _ => false,
     }
 }
