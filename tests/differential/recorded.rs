@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const BRIEFLY: &str = "--checkpoints-timeout=1ms";
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// So many of those that are recorded, in the gate.
-const WORKLOADS: usize = 24;
+const WORKLOADS: usize = 12;
 /// What pods and objects are like is seen by watches, and may be said a pass later. More passes change nothing.
 const PASSES_TO_AGREE: usize = 5;
 /// Logged by a pass that goes on although usage is still being read.

@@ -92,14 +92,26 @@ struct Scene {
 
 impl Scene {
     async fn set(name: &str) -> Option<Self> {
-        let Some(bed) = Bed::private().await.filter(Bed::is_complete) else {
+        Self::on(Bed::shared().await, name).await
+    }
+
+    /// The same on a bed of the test's own, for what stops the API server.
+    async fn private(name: &str) -> Option<Self> {
+        let bed = Bed::private().await;
+        if let Some(bed) = &bed {
+            bed.nodes().add("node", "64", "256Gi").await;
+        }
+        Self::on(bed, name).await
+    }
+
+    async fn on(bed: Option<Bed>, name: &str) -> Option<Self> {
+        let Some(bed) = bed.filter(Bed::is_complete) else {
             not_run("a whole control plane");
             return None;
         };
         defined(&bed).await;
-        bed.nodes().add("node", "64", "256Gi").await;
         let namespace = bed.namespace(name).await;
-        let usage = Usage::serve(&bed).await;
+        let usage = Usage::shared(&bed, &namespace).await;
         usage.set_external(&namespace, METRIC, &[("app", "web")], 10_000.0);
         deployment(&bed, &namespace, "web", 2).await;
         // A status that is written meanwhile makes a change of the scale one that is tried again.
@@ -121,7 +133,9 @@ impl Scene {
 
     fn start(&self, name: &str, way: &Way, more: &[&str]) -> Process {
         let environment = [("WATCH_NAMESPACE", &*self.namespace)];
-        Process::start_role(&self.bed, name, &environment, |port| {
+        // Processes of other tests are on the same bed.
+        let name = format!("{name}-{}", self.namespace);
+        Process::start_role(&self.bed, &name, &environment, |port| {
             let lease = format!("--leader-elect-resource-namespace={}", self.namespace);
             let kubeconfig = format!("--kubeconfig={}", way.kubeconfig().display());
             let flags = [BRISK, more].concat();
@@ -273,7 +287,7 @@ async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_away_for_a_while_costs_no_change_and_doubles_none() {
-    let Some(scene) = Scene::set("outage").await else { return };
+    let Some(scene) = Scene::private("outage").await else { return };
     let way = scene.way("way").await;
     way.hold((Scale, Side::Request));
     let process = scene.start("one", &way, BRIEF);

@@ -177,8 +177,8 @@ pub struct Load {
     pace: Option<Duration>,
 }
 
-/// Fifty a second, which leaves the machine to others.
-pub const PACED: Load = Load { lanes: 1, pace: Some(Duration::from_millis(20)) };
+/// Twenty a second, which leaves the machine to others.
+pub const PACED: Load = Load { lanes: 1, pace: Some(Duration::from_millis(50)) };
 /// As many as the machine can.
 pub const FULL: Load = Load { lanes: 4, pace: None };
 
