@@ -11,7 +11,7 @@ use super::in_tests;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// First, as many at once as there are cores: no cluster, no server.
+    /// First, one more at once than there are cores: no cluster, no server.
     #[default]
     Pure,
     /// Then, many at once: they wait most of the time.

@@ -20,11 +20,13 @@ impl Plan {
     /// Puts tests into lanes; `known` is how many seconds each took before.
     pub fn of(suite: &Suite, tests: &[Test], known: &BTreeMap<String, f64>, cores: usize) -> Self {
         let mut plan = Self::default();
+        // Some of the pure ones wait for a program that they have started.
+        let at_once = cores + 1;
         // Lanes are processes, so there is one for each binary.
         let mut lanes: BTreeMap<(Phase, &str, usize), Lane> = BTreeMap::new();
         for test in tests {
             let rule = suite.lane(&test.full);
-            let (phase, name, threads) = rule.map_or((Phase::Pure, "pure", cores), |rule| {
+            let (phase, name, threads) = rule.map_or((Phase::Pure, "pure", at_once), |rule| {
                 (rule.phase, &*rule.name, rule.threads)
             });
             if phase == Phase::Alone {
@@ -112,7 +114,7 @@ mod tests {
             lanes.map(|lane| (lane.name.clone(), lane.threads, lane.tests.len())).collect()
         };
         let named = |name: &str, threads, tests| (name.to_owned(), threads, tests);
-        assert_eq!(lanes(Phase::Pure), [named("pure", 2, 1), named("pure", 2, 1)]);
+        assert_eq!(lanes(Phase::Pure), [named("pure", 3, 1), named("pure", 3, 1)]);
         assert_eq!(plan.lanes(Phase::Pure)[0].binary, 1, "the slower one is first");
         assert_eq!(lanes(Phase::Cluster), [named("slow", 3, 2), named("quick", 6, 1)]);
         assert_eq!(lanes(Phase::Alone), [named("freeze::b", 2, 1), named("freeze::a", 2, 1)]);
