@@ -265,6 +265,19 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_the_room_never_add_up_to_more_than_the_room() {
+        let containers = ["a", "b", "c"].map(|name| container(name, "1", "1Gi")).into();
+        let mut said = Recommendation { containers, stale: Vec::new() };
+        let cap = Amounts { cpu: "2".parse().ok(), memory: "2Gi".parse().ok() };
+        fit(&mut said, &Room { cap, ..Room::default() });
+        let sum = |pick: fn(&Amounts) -> Option<Quantity>, count: fn(Quantity) -> i64| -> i64 {
+            said.containers.iter().filter_map(|one| pick(&one.target)).map(count).sum()
+        };
+        assert_eq!(sum(|it| it.cpu, Quantity::milli_value), 3 * 666);
+        assert_eq!(sum(|it| it.memory, Quantity::value), 3 * ((2 << 30) / 3));
+    }
+
+    #[test]
     fn a_target_stays_between_its_bounds_whatever_the_shares() {
         let cpu = |text: &str| Amounts { cpu: text.parse().ok(), memory: None };
         let with = |name: &str, lower, target, upper| ContainerRecommendation {

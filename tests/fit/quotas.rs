@@ -29,6 +29,8 @@ fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
         (json!([]), "cpu 3100m"),
         (json!([container("setup", false, "2")]), "cpu 3100m"),
         (json!([container("setup", false, "5")]), "cpu 5100m"),
+        (json!([container("setup", false, "2"), container("more", false, "4")]), "cpu 4100m"),
+        (json!([container("setup", false, "4"), container("more", false, "2")]), "cpu 4100m"),
         (json!([container("proxy", true, "500m")]), "cpu 3600m"),
         (json!([container("proxy", true, "500m"), container("setup", false, "5")]), "cpu 5600m"),
         (json!([container("setup", false, "5"), container("proxy", true, "500m")]), "cpu 5100m"),

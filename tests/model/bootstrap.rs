@@ -11,7 +11,7 @@ use plimsoll::{
     },
     units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::{Key, Measurement, Sample, Snapshot, Time, VpaKey};
+use plimsoll_storage::{Gauge, Key, Measurement, Run, Sample, Snapshot, Time, VpaKey};
 
 use super::{HOUR, MIB, MINUTE, START, minute};
 
@@ -159,6 +159,24 @@ fn what_makes_no_sense_is_passed_over() {
         let folded = load(&mut fleet, &samples, minute(3));
         let (bad, good) = (Folded::Senseless, Folded::Taken);
         assert_eq!(folded, [bad, good, bad, good], "{weighting}");
+    }
+}
+
+#[test]
+fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
+    for weighting in WEIGHTINGS {
+        let mut fleet = waiting(weighting);
+        let mut bootstrap = Bootstrap::new(fleet.settings(), minute(30));
+        let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
+        let run = Run { replica: "pod-0", gauge: Gauge::Cpu, covers: None, points: &points };
+        let within = |vpa: &VpaKey| Some(fleet.begin_folding(vpa)?.between(minute(10), minute(20)));
+        bootstrap.take_run(&app(), run, within);
+        for (key, folding) in bootstrap.finish() {
+            fleet.take_folded(&key, folding, minute(30));
+        }
+        let seen = snapshot(&fleet, minute(30)).cpu_seen;
+        let times = (seen.count, seen.first, seen.last);
+        assert_eq!(times, (9, Some(minute(11)), Some(minute(19))), "{weighting}");
     }
 }
 

@@ -31,6 +31,15 @@ fn v35_percentiles_lie_within_a_bucket_of_the_samples() {
 }
 
 #[test]
+fn a_cpu_sample_is_taken_once_and_only_after_the_one_before() {
+    for compat in MODES {
+        let mut subject = Subject::new(compat);
+        let taken = [5, 5, 4, 6, 6].map(|at| subject.cpu(minute(at), 100));
+        assert_eq!(taken, [true, false, false, true, false], "{compat}");
+    }
+}
+
+#[test]
 fn v36_to_v40_confidence_stretches_a_bound_and_none_at_all_stretches_it_to_the_end() {
     let empty = weigh(Basis::Cpu, Observed::default(), HOUR * 24);
     assert_eq!(empty.confidence.to_bits(), 0.0_f64.to_bits());

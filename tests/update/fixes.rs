@@ -2,8 +2,9 @@
 
 use plimsoll::{
     compat::{Compat, Fix, Fixes},
+    fit::{Place, Size},
     update::{
-        GuardSettings, Readiness, Settings,
+        GuardSettings, Readiness, Settings, Sizing,
         guard::{RefusedBy, Touch, Touched, refusals::wanted},
         life::ResizeCondition,
     },
@@ -11,6 +12,7 @@ use plimsoll::{
 use serde_json::json;
 
 use super::{Case, ago, recommended, steps};
+use crate::fit::list;
 
 /// Runs a scenario in upstream's mode, in ours without guards, and in that without the fix.
 fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Settings) -> T) -> (T, T) {
@@ -91,6 +93,48 @@ fn resize_timeouts_by_condition() {
         touched(&case)
     });
     assert_eq!(found, ((0, 1), (0, 0)));
+}
+
+#[test]
+fn each_kind_of_resize_is_waited_for_as_long_as_its_own_timeout() {
+    let evicted = |is_pending: bool, reason: &str, minutes: u64| {
+        let guards = GuardSettings::NONE;
+        let settings = Settings { guards, ..Settings::of(Compat::Plimsoll) };
+        let mut case = case(settings, "InPlaceOrRecreate", 4);
+        for pod in &mut case.pods {
+            let condition = Some(pending(reason, minutes));
+            if is_pending {
+                pod.life.resize_pending = condition;
+            } else {
+                pod.life.resize_in_progress = condition;
+            }
+        }
+        touched(&case).1 > 0
+    };
+    for (is_pending, reason, timeout) in
+        [(true, "Deferred", 5), (false, "Error", 5), (false, "", 60)]
+    {
+        assert!(!evicted(is_pending, reason, timeout - 1), "{reason:?}: too early");
+        assert!(evicted(is_pending, reason, timeout + 1), "{reason:?}: too late");
+    }
+}
+
+#[test]
+fn a_resize_restarts_a_container_only_for_the_resource_that_its_policy_names() {
+    for (on_cpu, on_memory, wanted, expected) in [
+        (true, false, "cpu 2, memory 1Gi", true),
+        (true, false, "cpu 1, memory 2Gi", false),
+        (false, true, "cpu 2, memory 1Gi", false),
+        (false, true, "cpu 1, memory 2Gi", true),
+        (false, false, "cpu 2, memory 2Gi", false),
+    ] {
+        let mut pod = super::pod(0, &["cpu 1, memory 1Gi"]);
+        let restarts = &mut pod.size.containers[0].restarts;
+        (restarts.on_cpu, restarts.on_memory) = (on_cpu, on_memory);
+        let size = Size { requests: list(wanted), ..Size::none(Place::Main(0)) };
+        let restarts = Sizing::restarts(&pod.size, &[size]);
+        assert_eq!(restarts, expected, "on CPU {on_cpu}, on memory {on_memory}: {wanted}");
+    }
 }
 
 #[test]
