@@ -152,34 +152,34 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
 }
 
 #[test]
-fn the_explanation_in_the_readme_is_what_is_printed_for_the_sample() {
+fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
     let report: Report = serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
     let look =
         Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = text::render(&report, &look);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
-    generated("README.md", "explanation", &format!("```text\n{printed}```\n"));
+    generated("docs/explain.md", "explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]
-fn the_explanation_of_a_pod_in_the_readme_is_what_is_printed_for_the_sample() {
+fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_sample() {
     let report: PodReport =
         serde_json::from_str(&page("tests/data/explain-pod.json")).expect("JSON");
     let look =
         Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = pod::text::render(&report, &look);
-    generated("README.md", "pod explanation", &format!("```text\n{printed}```\n"));
+    generated("docs/explain.md", "pod explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]
-fn the_diagnosis_in_the_readme_is_what_is_printed_for_the_sample() {
+fn the_diagnosis_in_the_documentation_is_what_is_printed_for_the_sample() {
     let sample = page("tests/data/doctor-prometheus.json");
     let report: doctor::Report = serde_json::from_str(&sample).expect("JSON");
     let look =
         Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = doctor::text::render(&report, &look, false);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
-    generated("README.md", "diagnosis", &format!("```text\n{printed}```\n"));
+    generated("docs/explain.md", "diagnosis", &format!("```text\n{printed}```\n"));
 }
 
 #[test]
