@@ -3,6 +3,7 @@
 mod events;
 mod memory;
 mod mirror;
+mod sweeps;
 mod together;
 mod usage;
 mod watches;
