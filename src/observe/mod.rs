@@ -13,6 +13,7 @@ pub mod limit_range;
 pub mod lookup;
 pub mod mirror;
 pub mod nodes;
+mod path_segment;
 pub mod pod;
 pub mod resource_quota;
 pub mod running;
