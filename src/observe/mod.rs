@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod controllers;
+pub mod deleted;
 pub mod eviction;
 pub mod external;
 pub mod feed;
