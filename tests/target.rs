@@ -1,6 +1,7 @@
 //! From the target of a VPA to its pods, on a real API server: what is asked, how often, and what is said.
 
 mod rig;
+mod steady;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -287,7 +288,7 @@ async fn an_older_answer_stays_while_nobody_knows_a_better_one() {
     let (asked, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
     let ask = |value, definite| {
         let asked = Arc::clone(&asked);
-        move || async move {
+        move |_| async move {
             asked.fetch_add(1, Ordering::Relaxed);
             Answer { value, lifetime: minute, definite }
         }

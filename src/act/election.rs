@@ -17,6 +17,7 @@ use crate::{
     act::{
         Fence, WriteStats,
         access::may_make,
+        fence::Clocks,
         jitter,
         lease::{self, Observed},
         writes::{Answer, WriteKind},
@@ -124,6 +125,7 @@ impl Election {
         tokio::pin!(shutdown);
         loop {
             let limit = self.options.renew_deadline / 2;
+            let began = Clocks::now();
             let found = {
                 let step = tokio::time::timeout(limit, self.step());
                 tokio::pin!(step);
@@ -138,7 +140,7 @@ impl Election {
                 }
             };
             let wait = match found {
-                Ok(Ok(step)) => self.stands(&step),
+                Ok(Ok(step)) => self.stands(&step, began),
                 Ok(Err(why)) => self.fails(&why),
                 Err(_) => self.unreachable(&format!("no answer within {limit:?}")),
             };
@@ -251,12 +253,12 @@ impl Election {
     }
 
     /// Moves the fence by what a step found, and says how long to wait for the next one.
-    fn stands(&mut self, step: &Step) -> Duration {
+    fn stands(&mut self, step: &Step, began: Clocks) -> Duration {
         let was_held = self.fence.is_held();
         let name = &self.options.name;
         match step {
             Step::Held(sent) => {
-                self.fence.hold_until(*sent + self.hold());
+                self.fence.hold_since(began, *sent + self.hold());
                 if !was_held {
                     tracing::info!(lease = %name, "this process leads");
                 }

@@ -1,15 +1,45 @@
 //! The fence: whether this process may write at this moment.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use plimsoll_storage::Fenced;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+/// By how much more than monotonic time the wall clock may have moved since the lease was renewed. A machine that is
+/// suspended stops the one and, once it runs again, moves on the other.
+const LARGEST_JUMP: Duration = Duration::from_secs(1);
+
+/// Both clocks of the machine at one moment. The monotonic one is the real one on virtual time too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clocks {
+    monotonic: std::time::Instant,
+    wall: SystemTime,
+}
+
+impl Clocks {
+    pub fn now() -> Self {
+        Self { monotonic: std::time::Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// How long the machine seems to have been suspended from then till now, if it was.
+    fn suspended_until(self, now: Self) -> Option<Duration> {
+        let passed = now.monotonic.saturating_duration_since(self.monotonic);
+        // A clock that was put back says nothing.
+        let jump = now.wall.duration_since(self.wall).ok()?.saturating_sub(passed);
+        Some(jump).filter(|jump| *jump > LARGEST_JUMP)
+    }
+}
+
 /// Says whether this process may write now. Clones are the same fence.
 ///
 /// It looks at the clock whenever it is asked and not only when something happens: a process that was
-/// frozen past the end of its lease finds that out before its next write, not after its next renewal.
+/// frozen past the end of its lease finds that out before its next write, not after its next renewal. While a machine is
+/// suspended its monotonic clock stands still, so the wall clock is looked at as well: where it has moved on by more, the fence
+/// is closed until the next renewal.
 #[derive(Clone, Debug)]
 pub struct Fence {
     until: Arc<watch::Sender<Until>>,
@@ -19,8 +49,8 @@ pub struct Fence {
 enum Until {
     /// There is no election.
     Always,
-    /// The end of what the lease gives.
-    Instant(Instant),
+    /// The end of what the lease gives, and when it was renewed.
+    Instant(Instant, Clocks),
     /// Not ours.
     Released,
 }
@@ -29,7 +59,9 @@ impl Until {
     fn is_held(self) -> bool {
         match self {
             Self::Always => true,
-            Self::Instant(end) => Instant::now() < end,
+            Self::Instant(end, renewed) => {
+                Instant::now() < end && renewed.suspended_until(Clocks::now()).is_none()
+            }
             Self::Released => false,
         }
     }
@@ -52,7 +84,12 @@ impl Fence {
 
     /// Lets writes through until then, of the machine's monotonic time.
     pub fn hold_until(&self, end: Instant) {
-        self.until.send_replace(Until::Instant(end));
+        self.hold_since(Clocks::now(), end);
+    }
+
+    /// The same, by a lease that was renewed after the clocks stood there: the machine may have been suspended since.
+    pub(super) fn hold_since(&self, renewed: Clocks, end: Instant) {
+        self.until.send_replace(Until::Instant(end, renewed));
     }
 
     /// Lets no more writes through.
@@ -70,10 +107,18 @@ impl Fence {
         let until = *self.until.borrow();
         match until {
             _ if until.is_held() => Ok(()),
-            Until::Instant(end) => Err(Fenced(format!(
-                "the lease ran out {} ms ago and was not renewed",
-                end.elapsed().as_millis()
-            ))),
+            Until::Instant(end, renewed) => {
+                Err(Fenced(match renewed.suspended_until(Clocks::now()) {
+                    Some(jump) if Instant::now() < end => format!(
+                        "the machine was suspended for {} ms, or its clock was set forward, since the lease was renewed",
+                        jump.as_millis()
+                    ),
+                    _ => format!(
+                        "the lease ran out {} ms ago and was not renewed",
+                        end.elapsed().as_millis()
+                    ),
+                }))
+            }
             Until::Always | Until::Released => {
                 Err(Fenced("another process holds the lease, or none".into()))
             }
@@ -93,7 +138,7 @@ impl Fence {
             let until = *changes.borrow_and_update();
             let end = match until {
                 _ if !until.is_held() => return,
-                Until::Instant(end) => Some(end),
+                Until::Instant(end, _) => Some(end),
                 Until::Always | Until::Released => None,
             };
             let runs_out = async {
@@ -131,6 +176,38 @@ mod tests {
         fence.release();
         assert!(!fence.is_held());
         assert!(Fence::open().is_held());
+    }
+
+    #[test]
+    fn a_machine_that_was_suspended_holds_no_fence_over_it() {
+        let renewed = Clocks::now();
+        let after = |monotonic, wall| Clocks {
+            monotonic: renewed.monotonic + Duration::from_millis(monotonic),
+            wall: renewed.wall + Duration::from_millis(wall),
+        };
+        for (monotonic, wall, suspended) in [
+            (0, 0, None),
+            (8_000, 8_000, None),
+            // A clock that is corrected a little at a time.
+            (8_000, 8_900, None),
+            (8_000, 2_000, None),
+            (8_000, 9_001, Some(1_001)),
+            (10, 60_010, Some(60_000)),
+        ] {
+            let found = renewed.suspended_until(after(monotonic, wall));
+            assert_eq!(found, suspended.map(Duration::from_millis), "{monotonic} {wall}");
+        }
+        let set_back = Clocks { wall: renewed.wall - Duration::from_hours(1), ..renewed };
+        assert_eq!(renewed.suspended_until(set_back), None);
+
+        let fence = Fence::closed();
+        let end = Instant::now() + Duration::from_hours(1);
+        let before = Clocks { wall: renewed.wall - Duration::from_mins(1), ..renewed };
+        fence.until.send_replace(Until::Instant(end, before));
+        let refusal = fence.check().expect_err("it was suspended").to_string();
+        assert!(!fence.is_held() && refusal.contains("suspended"), "{refusal}");
+        fence.hold_until(end);
+        assert_eq!(fence.check(), Ok(()), "a renewal shows that the lease is still there");
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::{
     act::{
         Rule, Verdict, WriteStats,
-        access::may_make,
+        access::{may, may_make},
         lease,
         writes::{Answer, WriteKind},
     },
@@ -33,6 +33,7 @@ const INTERVALS: u32 = 3;
 /// The longest part of a name; a Lease's name holds 253 characters.
 const LONGEST_PART: usize = 60;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const NOT_ASKED: &str = "it was not asked yet";
 
 /// Why a heartbeat was not written.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +61,10 @@ pub enum Beat {
     Renewed,
     /// The Lease was made: it did not exist.
     Created,
-    /// Nothing, because RBAC is not known to let this process update it later; an old one would be worse than none.
+    /// Nothing: the Lease does not exist, and nobody knows yet whether RBAC lets this process update it later. An old one
+    /// would be worse than none. The next beat asks again.
+    Unsure,
+    /// Nothing, now and later: RBAC does not let this process update the Lease.
     Off,
 }
 
@@ -72,14 +76,14 @@ pub struct Heartbeat {
     name: String,
     identity: String,
     interval: Duration,
-    access: Verdict,
+    access: Mutex<Verdict>,
     stats: Arc<WriteStats>,
     /// As this process wrote it last.
     own: Mutex<Option<Lease>>,
 }
 
 impl Heartbeat {
-    /// A heartbeat that comes every `interval`. It is off until [`Heartbeat::with_access`] says otherwise.
+    /// A heartbeat that comes every `interval`. The first beat asks whether it is allowed.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -94,17 +98,10 @@ impl Heartbeat {
             name: lease_name(recommender, shard),
             identity: identity.to_owned(),
             interval,
-            access: Verdict::Denied,
+            access: Mutex::new(Verdict::Unknown(NOT_ASKED.into())),
             stats: Arc::default(),
             own: Mutex::default(),
         }
-    }
-
-    /// What the server said to [`Heartbeat::rules`], the worst of it.
-    #[must_use]
-    pub fn with_access(mut self, access: Verdict) -> Self {
-        self.access = access;
-        self
     }
 
     /// Counts its writes into these.
@@ -135,65 +132,113 @@ impl Heartbeat {
         vpas: usize,
         history: &str,
     ) -> Result<Beat, HeartbeatError> {
-        if self.access == Verdict::Denied {
+        if self.ask_access().await == Verdict::Denied {
             return Ok(Beat::Off);
         }
-        permit.acquire().await?;
         let mut own = self.own.lock().await;
-        let known = own.take();
-        let beat = tokio::time::timeout(REQUEST_LIMIT, self.write(known, vpas, history));
-        match beat.await {
-            Err(_) => {
-                self.stats.count(WriteKind::Heartbeat, Answer::None, REQUEST_LIMIT);
-                Err(HeartbeatError::NoAnswer(format!("{}/{}", self.namespace, self.name)))
-            }
-            Ok(Err(why)) => Err(self.refused(why)),
-            Ok(Ok((beat, stored))) => {
-                *own = stored;
-                Ok(beat)
+        if let Some(known) = own.take() {
+            match self.replace(permit, known, vpas, history).await? {
+                Ok(stored) => {
+                    *own = Some(stored);
+                    return Ok(Beat::Renewed);
+                }
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(why) => return Err(self.refused(why)),
             }
         }
+        permit.acquire().await?;
+        let read = self.within_limit(self.leases.get_opt(&self.name)).await?;
+        if let Some(read) = read.map_err(|why| self.refused(why))? {
+            let stored = self.replace(permit, read, vpas, history).await?;
+            *own = Some(stored.map_err(|why| self.refused(why))?);
+            return Ok(Beat::Renewed);
+        }
+        if !self.access.lock().await.is_allowed() {
+            return Ok(Beat::Unsure);
+        }
+        *own = Some(self.create(permit, vpas, history).await?);
+        Ok(Beat::Created)
     }
 
-    async fn write(
+    /// Whether the Lease may be renewed, asked of the server until it is known.
+    async fn ask_access(&self) -> Verdict {
+        let mut access = self.access.lock().await;
+        let Verdict::Unknown(before) = &*access else { return access.clone() };
+        let rules = self.rules();
+        let verdicts = may(&self.leases.clone().into_client(), &rules).await;
+        let denied = verdicts.iter().find(|verdict| **verdict == Verdict::Denied);
+        let worst = denied.or_else(|| verdicts.iter().find(|verdict| !verdict.is_allowed()));
+        let verdict = worst.cloned().unwrap_or(Verdict::Allowed);
+        let lease = format!("{}/{}", self.namespace, self.name);
+        match &verdict {
+            Verdict::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
+            Verdict::Denied => {
+                let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+                let rules = rules.join(", ");
+                tracing::warn!(lease, "no heartbeat for the updater: allow {rules} to have one");
+            }
+            Verdict::Unknown(why) if before == NOT_ASKED => tracing::warn!(
+                lease,
+                why,
+                "cannot find out whether the heartbeat may be renewed; asking again after each pass"
+            ),
+            Verdict::Unknown(_) => {}
+        }
+        access.clone_from(&verdict);
+        verdict
+    }
+
+    async fn create(
         &self,
-        known: Option<Lease>,
+        permit: &dyn WritePermit,
         vpas: usize,
         history: &str,
-    ) -> kube::Result<(Beat, Option<Lease>)> {
-        if let Some(known) = known {
-            match self.replace(known, vpas, history).await {
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                written => return written.map(|stored| (Beat::Renewed, Some(stored))),
-            }
-        }
-        if let Some(read) = self.leases.get_opt(&self.name).await? {
-            let stored = self.replace(read, vpas, history).await?;
-            return Ok((Beat::Renewed, Some(stored)));
-        }
-        if !self.access.is_allowed() {
-            return Ok((Beat::Off, None));
-        }
+    ) -> Result<Lease, HeartbeatError> {
         let rule = Rule::new("create", "coordination.k8s.io", "leases").within(&self.namespace);
-        may_make(&self.leases, rule).await?;
+        may_make(&self.leases, rule).await.map_err(|why| self.refused(why))?;
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
             ..ObjectMeta::default()
         };
         let lease = self.filled(Lease { metadata, spec: None }, vpas, history);
-        let sent = Instant::now();
-        let answer = self.leases.create(&PostParams::default(), &lease).await;
-        self.count(&answer, sent);
-        Ok((Beat::Created, Some(answer?)))
+        let parameters = PostParams::default();
+        let request = self.leases.create(&parameters, &lease);
+        self.write(permit, request).await?.map_err(|why| self.refused(why))
     }
 
-    async fn replace(&self, lease: Lease, vpas: usize, history: &str) -> kube::Result<Lease> {
+    async fn replace(
+        &self,
+        permit: &dyn WritePermit,
+        lease: Lease,
+        vpas: usize,
+        history: &str,
+    ) -> Result<kube::Result<Lease>, HeartbeatError> {
         let lease = self.filled(lease, vpas, history);
+        let parameters = PostParams::default();
+        let request = self.leases.replace(&self.name, &parameters, &lease);
+        self.write(permit, request).await
+    }
+
+    /// Writes once this process may, and counts it. Each request takes a permit of its own: a leader that was frozen since the
+    /// last one may no longer have the lease.
+    async fn write(
+        &self,
+        permit: &dyn WritePermit,
+        request: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<kube::Result<Lease>, HeartbeatError> {
+        permit.acquire().await?;
         let sent = Instant::now();
-        let answer = self.leases.replace(&self.name, &PostParams::default(), &lease).await;
-        self.count(&answer, sent);
+        let answer = self.within_limit(request).await;
+        let counted = answer.as_ref().map_or(Answer::None, Answer::of);
+        self.stats.count(WriteKind::Heartbeat, counted, sent.elapsed());
         answer
+    }
+
+    async fn within_limit<T>(&self, request: impl Future<Output = T>) -> Result<T, HeartbeatError> {
+        let lease = || format!("{}/{}", self.namespace, self.name);
+        let answer = tokio::time::timeout(REQUEST_LIMIT, request).await;
+        answer.map_err(|_| HeartbeatError::NoAnswer(lease()))
     }
 
     fn filled(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
@@ -209,10 +254,6 @@ impl Heartbeat {
         annotations.insert(VPAS.into(), vpas.to_string());
         annotations.insert(HISTORY.into(), history.into());
         lease
-    }
-
-    fn count(&self, answer: &kube::Result<Lease>, sent: Instant) {
-        self.stats.count(WriteKind::Heartbeat, Answer::of(answer), sent.elapsed());
     }
 
     fn refused(&self, why: kube::Error) -> HeartbeatError {

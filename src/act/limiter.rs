@@ -14,6 +14,8 @@ use tokio::time::Instant;
 /// What client-go takes for a rate and a burst of zero.
 const DEFAULT_QPS: f32 = 5.0;
 const DEFAULT_BURST: u32 = 10;
+/// How often what can be put off looks whether there is room for it.
+const SPARE_POLL: Duration = Duration::from_millis(100);
 
 /// A token bucket that all writers of a process share. Clones are the same bucket.
 ///
@@ -55,6 +57,24 @@ impl Limiter {
             && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
                 bucket.fill(Instant::now());
                 bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0
+            })
+    }
+
+    /// Waits until there is room to spare, and takes one token: for what can be put off. It waits in nobody's way: whoever
+    /// calls [`Self::acquire`] meanwhile goes first, and finds half a burst.
+    pub async fn acquire_spare(&self) {
+        while !self.take_spare() {
+            tokio::time::sleep(SPARE_POLL).await;
+        }
+    }
+
+    fn take_spare(&self) -> bool {
+        self.waiting() == 0
+            && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
+                bucket.fill(Instant::now());
+                let least = (bucket.burst / 2.0).max(1.0);
+                (bucket.rate.is_none() || bucket.tokens >= least)
+                    && bucket.take(Instant::now()).is_ok()
             })
     }
 
@@ -192,6 +212,29 @@ mod tests {
             limiter.acquire().await;
         }
         assert!(Limiter::new(f32::INFINITY, 1).has_spare(), "without a limit there is always some");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_be_put_off_takes_only_what_nobody_else_needs() {
+        let limiter = Limiter::new(10.0, 8);
+        let spare = {
+            let limiter = limiter.clone();
+            async move {
+                for _ in 0..100 {
+                    limiter.acquire_spare().await;
+                }
+            }
+        };
+        let spare = tokio::spawn(spare);
+        let mut longest = Duration::ZERO;
+        while !spare.is_finished() {
+            let start = Instant::now();
+            limiter.acquire().await;
+            longest = longest.max(start.elapsed());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert_eq!(longest, Duration::ZERO, "a write never waits for it");
+        assert!(limiter.waiting() == 0);
     }
 
     #[tokio::test(start_paused = true)]

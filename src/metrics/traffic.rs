@@ -1,6 +1,6 @@
 //! What comes from the API server and goes there: watches and writes, of every role.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     definition::{Definition, counter, gauge},
@@ -27,6 +27,13 @@ const FEED_RESTARTS: Definition =
 const FEED_ERRORS: Definition =
     counter("plimsoll_feed_errors_total", "Errors of a watch, each followed by another try.")
         .labels(&["feed"], "1 per feed");
+const FEED_SILENCE: Definition = gauge(
+    "plimsoll_feed_silence_seconds",
+    "How long ago the API server last sent anything to a watch. More than ten minutes counts as an error.",
+)
+.labels(&["feed"], "1 per feed")
+.unit("seconds")
+.absent("nothing was sent yet");
 const WRITES: Definition =
     counter("plimsoll_writes_total", "Writes to the cluster, and what became of them.")
         .labels(&["kind", "outcome"], "up to 64")
@@ -40,6 +47,7 @@ pub struct Traffic {
     feed_malformed: Arc<Family<Counter, 1>>,
     feed_restarts: Arc<Family<Counter, 1>>,
     feed_errors: Arc<Family<Counter, 1>>,
+    feed_silence: Arc<Family<Gauge, 1>>,
     writes: Arc<Family<Counter, 2>>,
 }
 
@@ -65,6 +73,7 @@ impl Traffic {
             feed_malformed: registry.family(FEED_MALFORMED, 16),
             feed_restarts: registry.family(FEED_RESTARTS, 16),
             feed_errors: registry.family(FEED_ERRORS, 16),
+            feed_silence: registry.family(FEED_SILENCE, 16),
             writes: registry.family(WRITES, 64),
         }
     }
@@ -77,6 +86,11 @@ impl Traffic {
             restarts: self.feed_restarts.with([feed]),
             errors: self.feed_errors.with([feed]),
         }
+    }
+
+    /// The API server last sent something to this watch so long ago.
+    pub fn set_feed_silence(&self, feed: &'static str, since: Duration) {
+        self.feed_silence.with([feed]).set(since.as_secs_f64());
     }
 
     /// So many objects of this watch are there. Not every watch keeps count: one that does not has no series.

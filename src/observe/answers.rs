@@ -9,17 +9,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moka::future::Cache;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// An answer nobody asked for in that time is forgotten.
 const IDLE: Duration = Duration::from_hours(1);
 /// The part of its lifetime after which an answer is asked for anew when somebody needs it.
 const FRESH: f64 = 0.7;
+/// So many questions are asked ahead of time at once. The others are asked when their turn comes up again.
+const AHEAD: usize = 10;
+/// A doubt about an answer that has always been the same is looked into at least this often.
+const LONGEST_YOUTH: Duration = Duration::from_mins(20);
 
 /// Answers by what was asked.
 pub struct Answers<K, V> {
     kept: Cache<K, Arc<Kept<V>>>,
     spread: RandomState,
+    ahead: Arc<Semaphore>,
+    growth: u32,
+}
+
+/// Why a question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Somebody waits for the answer.
+    Now,
+    /// There is an answer, which may be out of date.
+    Ahead,
 }
 
 /// What asking gave.
@@ -39,6 +55,8 @@ struct Kept<V> {
     asked: Instant,
     fresh_until: Instant,
     good_until: Instant,
+    /// How often the answer was asked for again and stayed the same.
+    repeated: u32,
     asking: AtomicBool,
 }
 
@@ -52,25 +70,34 @@ impl<K, V> fmt::Debug for Answers<K, V> {
 
 impl<K, V> Clone for Answers<K, V> {
     fn clone(&self) -> Self {
-        Self { kept: self.kept.clone(), spread: self.spread.clone() }
+        let Self { kept, spread, ahead, growth } = self;
+        let (kept, spread, ahead) = (kept.clone(), spread.clone(), Arc::clone(ahead));
+        Self { kept, spread, ahead, growth: *growth }
     }
 }
 
 impl<K, V> Answers<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
+    V: Clone + PartialEq + Send + Sync + 'static,
 {
     /// Keeps at most that many.
     pub fn new(capacity: u64) -> Self {
         let kept = Cache::builder().max_capacity(capacity).time_to_idle(IDLE).build();
-        Self { kept, spread: RandomState::new() }
+        Self { kept, spread: RandomState::new(), ahead: Arc::new(Semaphore::new(AHEAD)), growth: 1 }
+    }
+
+    /// Has the lifetime of an answer grow, up to so many times, each time that it stays the same.
+    #[must_use]
+    pub fn growing(mut self, times: u32) -> Self {
+        self.growth = times.max(1);
+        self
     }
 
     /// The answer that is kept, if it is still good; else asks, once for all who need it.
     pub async fn get<F, A>(&self, key: &K, ask: F) -> V
     where
-        F: FnOnce() -> A + Send + 'static,
+        F: FnOnce(Asks) -> A + Send + 'static,
         A: Future<Output = Answer<V>> + Send + 'static,
     {
         let now = Instant::now();
@@ -87,7 +114,7 @@ where
     /// The same, of an answer that is at most so old.
     pub async fn get_younger<F, A>(&self, key: &K, age: Duration, ask: F) -> V
     where
-        F: FnOnce() -> A + Send + 'static,
+        F: FnOnce(Asks) -> A + Send + 'static,
         A: Future<Output = Answer<V>> + Send + 'static,
     {
         let now = Instant::now();
@@ -104,41 +131,47 @@ where
         is_old: impl FnMut(&Arc<Kept<V>>) -> bool + Send,
     ) -> V
     where
-        F: FnOnce() -> A + Send + 'static,
+        F: FnOnce(Asks) -> A + Send + 'static,
         A: Future<Output = Answer<V>> + Send + 'static,
     {
-        let fill = async { self.keep(key, ask().await) };
+        let older = self.kept.get(key).await;
+        let fill = async { self.keep(key, ask(Asks::Now).await, older.as_deref()) };
         let entry = self.kept.entry_by_ref(key).or_insert_with_if(fill, is_old).await;
         entry.value().answer.value.clone()
     }
 
-    /// Asks anew although the answer is good, unless it was asked for less than `youth` ago. The answer comes
-    /// later, for who asks then.
+    /// Asks anew although the answer is good, unless it was asked for less than `youth` ago. That time doubles whenever the
+    /// answer stays the same. The answer comes later, for who asks then.
     pub async fn doubt<F, A>(&self, key: &K, youth: Duration, ask: F)
     where
-        F: FnOnce() -> A + Send + 'static,
+        F: FnOnce(Asks) -> A + Send + 'static,
         A: Future<Output = Answer<V>> + Send + 'static,
     {
-        if let Some(kept) = self.kept.get(key).await
-            && kept.asked.elapsed() >= youth
-        {
+        let Some(kept) = self.kept.get(key).await else { return };
+        let grown = youth.saturating_mul(1 << kept.repeated.min(10));
+        if kept.asked.elapsed() >= grown.min(LONGEST_YOUTH.max(youth)) {
             self.ask_anew(key, &kept, ask);
         }
     }
 
     fn ask_anew<F, A>(&self, key: &K, older: &Arc<Kept<V>>, ask: F)
     where
-        F: FnOnce() -> A + Send + 'static,
+        F: FnOnce(Asks) -> A + Send + 'static,
         A: Future<Output = Answer<V>> + Send + 'static,
     {
         if older.asking.swap(true, Ordering::Relaxed) {
             return;
         }
+        let Ok(turn) = Arc::clone(&self.ahead).try_acquire_owned() else {
+            older.asking.store(false, Ordering::Relaxed);
+            return;
+        };
         let (this, key, older) = (self.clone(), key.clone(), Arc::clone(older));
         tokio::spawn(async move {
-            let answer = ask().await;
+            let _turn = turn;
+            let answer = ask(Asks::Ahead).await;
             let kept = if answer.definite {
-                this.keep(&key, answer)
+                this.keep(&key, answer, Some(&*older))
             } else {
                 // The older one stays until its own end, and is asked for again when this one would have been.
                 let now = Instant::now();
@@ -147,6 +180,7 @@ where
                     asked: now,
                     fresh_until: now + answer.lifetime,
                     good_until: older.good_until,
+                    repeated: older.repeated,
                     asking: AtomicBool::new(false),
                 })
             };
@@ -155,14 +189,18 @@ where
     }
 
     /// Lifetimes are spread by half, so that what was asked for at once is not asked for at once again.
-    fn keep(&self, key: &K, answer: Answer<V>) -> Arc<Kept<V>> {
+    fn keep(&self, key: &K, answer: Answer<V>, older: Option<&Kept<V>>) -> Arc<Kept<V>> {
         let asked = Instant::now();
         let part = self.spread.hash_one((key, asked)) as f64 / u64::MAX as f64;
-        let lifetime = answer.lifetime.mul_f64(1.0 - part / 2.0);
+        let same = older.filter(|older| answer.definite && older.answer.value == answer.value);
+        let repeated = same.map_or(0, |older| older.repeated.saturating_add(1));
+        let times = repeated.saturating_add(1).min(self.growth);
+        let lifetime = answer.lifetime.saturating_mul(times).mul_f64(1.0 - part / 2.0);
         Arc::new(Kept {
             asked,
             fresh_until: asked + lifetime.mul_f64(FRESH),
             good_until: asked + lifetime,
+            repeated,
             asking: AtomicBool::new(false),
             answer,
         })

@@ -3,14 +3,18 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// So many unreadable objects are told apart by name. A cluster with more of them has another problem, and they are
 /// still counted.
 const NAMED: usize = 10_000;
+
+/// A watch to which the API server has sent nothing for so long counts as failing, whatever else is known of it. A healthy
+/// one gets a bookmark each minute, and is started again at least every five.
+const SILENCE: Duration = Duration::from_mins(10);
 
 /// The state of one watch.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ struct Known {
     list: u64,
     /// Whether the last thing that happened was an error.
     failing: bool,
+    /// When the loop that runs the watch last came round, with an answer or with an error.
+    turned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -54,8 +60,8 @@ pub struct Status {
     pub malformed_now: usize,
     /// The last unreadable object (`namespace/name`) and what is wrong with it.
     pub last_malformed: Option<(String, String)>,
-    /// When something last arrived.
-    pub last_event: Option<Instant>,
+    /// When the API server last sent anything: an object, a page, a bookmark, or that a watch has started.
+    pub last_heard: Option<Instant>,
     /// Whether lists arrive one object at a time. False once the server has refused that.
     pub streams: bool,
 }
@@ -78,9 +84,17 @@ impl Feed {
         *self.synced.borrow()
     }
 
-    /// Whether nothing has arrived since the last error: what is known may be old.
+    /// Whether nothing has arrived since the last error, or for ten minutes: what is known may be old.
     pub fn is_failing(&self) -> bool {
-        self.lock().failing
+        let known = self.lock();
+        known.failing || known.status.last_heard.is_some_and(|at| at.elapsed() > SILENCE)
+    }
+
+    /// For how long the loop that runs the watch has stood still, if that is longer than any request of it may take. The
+    /// requests of a watch have time limits, so that it comes round while the API server is away as well.
+    pub fn stalled(&self) -> Option<Duration> {
+        let turned = self.lock().turned;
+        turned.map(|at| at.elapsed()).filter(|since| *since > SILENCE)
     }
 
     /// Waits until a list has been read to its end.
@@ -98,8 +112,26 @@ impl Feed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The watch runs from now on.
+    pub(super) fn starts(&self) {
+        self.lock().turned = Some(Instant::now());
+    }
+
     pub(super) fn begins(&self) {
-        self.lock().list += 1;
+        let mut known = self.lock();
+        known.turns();
+        known.list += 1;
+    }
+
+    /// The server has answered, and may still have changes to send.
+    pub(super) fn answers(&self) {
+        let mut known = self.lock();
+        known.status.last_heard = Some(known.turns());
+    }
+
+    /// The server has sent every change so far.
+    pub(super) fn is_current(&self) {
+        self.lock().arrived();
     }
 
     pub(super) fn completes(&self) {
@@ -159,6 +191,7 @@ impl Feed {
 
     pub(super) fn fails(&self, error: &str) {
         let mut known = self.lock();
+        known.turns();
         known.status.errors += 1;
         known.status.last_error = Some(error.to_owned());
         let is_new = !std::mem::replace(&mut known.failing, true);
@@ -181,9 +214,13 @@ impl Feed {
 }
 
 impl Known {
+    fn turns(&mut self) -> Instant {
+        *self.turned.insert(Instant::now())
+    }
+
     fn arrived(&mut self) {
         self.failing = false;
-        self.status.last_event = Some(Instant::now());
+        self.status.last_heard = Some(self.turns());
     }
 }
 

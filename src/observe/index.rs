@@ -258,12 +258,14 @@ impl Index {
     pub fn complete_pods(&mut self) {
         let list = self.lists.pods;
         let mut gone = Vec::new();
-        for (namespace, known) in &self.namespaces {
-            let stale = known.pods.iter().filter(|(_, entry)| entry.list != list);
-            gone.extend(stale.map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
+        for (namespace, known) in &mut self.namespaces {
+            let Namespace { pods, pods_by_pair, .. } = known;
+            let stale = || pods.iter().filter(|(_, entry)| entry.list != list);
+            pods_by_pair.leave_all(stale().map(|(name, entry)| (name, &entry.pod.labels)));
+            gone.extend(stale().map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
         }
         for (namespace, name) in gone {
-            self.remove_pod(&namespace, &name);
+            self.forget_pod(&namespace, &name);
         }
     }
 
@@ -324,8 +326,17 @@ impl Index {
     /// Forgets a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let Some(known) = self.namespaces.get_mut(namespace) else { return };
+        let Some((name, entry)) = known.pods.get_key_value(name) else { return };
+        known.pods_by_pair.leave(name, &entry.pod.labels);
+        let name = Arc::clone(name);
+        self.forget_pod(namespace, &name);
+    }
+
+    /// Forgets a pod that is no longer found by its labels.
+    fn forget_pod(&mut self, namespace: &str, name: &str) {
+        let Some(known) = self.namespaces.get_mut(namespace) else { return };
         let Some((name, entry)) = known.pods.remove_entry(name) else { return };
-        known.unlink(&name, &entry.pod.labels, &entry.vpas);
+        known.detach(&name, &entry.vpas);
         // A kill that waits to be counted would not find the VPAs of its pod any more.
         let of_it = |kill: &&mut Kill| {
             kill.vpas.is_empty() && *kill.pod == *name && *kill.namespace == *namespace

@@ -112,13 +112,9 @@ impl<T: Labelled> LabelledObjects<T> {
         let (list, mut left) = (self.list, 0);
         self.namespaces.retain(|_, known| {
             let Namespace { objects, by_pair } = known;
-            objects.retain(|name, entry| {
-                let is_there = entry.list == list;
-                if !is_there {
-                    by_pair.leave(name, entry.object.labels());
-                }
-                is_there
-            });
+            let gone = objects.iter().filter(|(_, entry)| entry.list != list);
+            by_pair.leave_all(gone.map(|(name, entry)| (name, entry.object.labels())));
+            objects.retain(|_, entry| entry.list == list);
             left += objects.len();
             !objects.is_empty()
         });

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod controllers;
+pub mod deleted;
 pub mod eviction;
 pub mod external;
 pub mod feed;
@@ -13,6 +14,7 @@ pub mod limit_range;
 pub mod lookup;
 pub mod mirror;
 pub mod nodes;
+mod path_segment;
 pub mod pod;
 pub mod resource_quota;
 pub mod running;

@@ -75,6 +75,13 @@ impl Targets {
         Self { controllers, scales: Scales::new(client, gate, lifetimes) }
     }
 
+    /// Passes this gate instead before requests that nobody waits for: answers that are asked for ahead of time or in doubt.
+    #[must_use]
+    pub fn with_spare(mut self, spare: Gate) -> Self {
+        self.scales = self.scales.with_spare(spare);
+        self
+    }
+
     /// Where that target of a VPA leads, if that can be told without asking anybody.
     pub fn resolve_known(&self, namespace: &str, target: &TargetRef) -> Option<Outcome> {
         judge(&self.controllers, &Asked::new(), &key(namespace, target)).ok()

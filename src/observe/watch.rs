@@ -1,23 +1,21 @@
 //! A watch of one kind: its changes go to a closure, in order, whatever happens to the connection.
 //!
 //! ```text
-//!   API server ─▶ kube's watcher: resumes, lists again after a 410, waits longer each time
-//!                   └▶ follow: streamed list or else pages, unreadable objects named ─▶ Hears
+//!   API server ─▶ requests: list, watch, resume, each with a time limit
+//!                   └▶ follow: streamed list or else pages, lists again after a 410, waits longer each time ─▶ Hears
 //!                        ├▶ one role alone: Direct ─▶ apply(Change), Feed
 //!                        └▶ several in one process: shared, the text of each object ─▶ Direct of each
 //! ```
 
 mod fields;
 mod follow;
+mod requests;
 mod shared;
 mod text;
 
 use std::{fmt::Debug, pin::pin};
 
-use kube::{
-    Resource,
-    runtime::watcher::{Config, InitialListStrategy, ListSemantic},
-};
+use kube::Resource;
 use serde::de::DeserializeOwned;
 
 pub use self::shared::{Objects, Reader};
@@ -72,24 +70,6 @@ impl Default for Options {
     fn default() -> Self {
         // The pages of client-go.
         Self { fields: None, labels: None, page_size: Some(500) }
-    }
-}
-
-impl Options {
-    fn config(&self, streams: bool) -> Config {
-        let paged = self.page_size.is_some();
-        Config {
-            field_selector: self.fields.clone(),
-            label_selector: self.labels.clone(),
-            page_size: self.page_size,
-            list_semantic: if paged { ListSemantic::MostRecent } else { ListSemantic::Any },
-            initial_list_strategy: if streams {
-                InitialListStrategy::StreamingList
-            } else {
-                InitialListStrategy::ListWatch
-            },
-            ..Config::default()
-        }
     }
 }
 

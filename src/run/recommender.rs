@@ -61,7 +61,9 @@ use crate::{
     clock::Clock,
     compat::Compat,
     metrics::{Health, ObjectMetrics, RecommenderMetrics, Traffic},
-    observe::{controllers::Controllers, index::Index, target::Targets, watch::Reader},
+    observe::{
+        controllers::Controllers, index::Index, scale::Lifetimes, target::Targets, watch::Reader,
+    },
     recommend::Fleet,
 };
 
@@ -71,6 +73,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long statuses that wait to be written may take at the end.
 const LAST_STATUSES: Duration = Duration::from_secs(5);
+
+/// So many times as long is an answer about a target good for that stays the same: half an hour in place of ten minutes.
+const STEADY_TARGETS: u32 = 3;
 
 /// All parts of a recommender.
 pub struct Role {
@@ -282,16 +287,20 @@ impl Role {
         let fence = if config.election.on { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(Controllers::new());
+        let spare = limiter.clone();
         let gate = Arc::new(move || {
             let limiter = limiter.clone();
             Box::pin(async move { limiter.acquire().await }) as _
         });
-        let targets = Targets::new(
-            client.clone(),
-            Arc::clone(&controllers),
-            gate,
-            crate::observe::scale::Lifetimes::default(),
-        );
+        // Statuses, checkpoints and the heartbeat go before questions that nobody waits for.
+        let spare = Arc::new(move || {
+            let limiter = spare.clone();
+            Box::pin(async move { limiter.acquire_spare().await }) as _
+        });
+        let lifetimes = Lifetimes { growth: STEADY_TARGETS, ..Lifetimes::default() };
+        let controllers_known = Arc::clone(&controllers);
+        let targets =
+            Targets::new(client.clone(), controllers_known, gate, lifetimes).with_spare(spare);
         let prometheus = sources::open_prometheus(&config, &clock, &metrics, health.queries())?;
         let storage = sources::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let series = sources::open_series(&config, prometheus.as_ref());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{act::WriteStats, metrics::Traffic, observe::feed::Feed};
+use crate::{act::WriteStats, metrics::Traffic, observe::feed::Feed, serve::Stalled};
 
 /// Brings the series of watches up to what is now.
 pub(super) fn show_feeds<'a>(traffic: &Traffic, feeds: impl IntoIterator<Item = &'a Arc<Feed>>) {
@@ -12,6 +12,9 @@ pub(super) fn show_feeds<'a>(traffic: &Traffic, feeds: impl IntoIterator<Item = 
         series.malformed.raise_to(status.malformed);
         series.restarts.raise_to(status.lists.saturating_sub(1));
         series.errors.raise_to(status.errors);
+        if let Some(heard) = status.last_heard {
+            traffic.set_feed_silence(feed.name(), heard.elapsed());
+        }
     }
 }
 
@@ -31,4 +34,16 @@ pub(super) fn unread<'a>(feeds: impl IntoIterator<Item = &'a Arc<Feed>>) -> Vec<
             None => format!("{} are not read yet", feed.name()),
         })
         .collect()
+}
+
+/// Whether the loops that run the watches turn. They do while the API server is away, too: each request has a time limit.
+pub(super) fn watches_turn<'a>(
+    feeds: impl IntoIterator<Item = &'a Arc<Feed>>,
+) -> Result<(), Stalled> {
+    feeds.into_iter().try_for_each(|feed| match feed.stalled() {
+        Some(last_activity) => {
+            Err(Stalled { what: format!("the watch of {}", feed.name()), last_activity })
+        }
+        None => Ok(()),
+    })
 }

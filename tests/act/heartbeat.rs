@@ -1,4 +1,6 @@
-//! The heartbeat's Lease on a real API server.
+//! The heartbeat's Lease on a real API server, and on virtual time what happens between its requests.
+
+mod requests;
 
 use std::time::Duration;
 
@@ -21,7 +23,6 @@ async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
     let interval = Duration::from_mins(1);
     let new = |identity| {
         Heartbeat::new(bed.client(), &namespace, identity, "default", Some("1/3"), interval)
-            .with_access(Verdict::Allowed)
     };
     let heartbeat = new("one");
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
@@ -71,12 +72,8 @@ async fn a_heartbeat_that_could_not_be_renewed_is_not_begun() {
         Heartbeat::new(account.client.clone(), &namespace, "one", "default", None, interval);
     let verdicts = may(&account.client, &heartbeat.rules()).await;
     assert_eq!(verdicts, [Verdict::Denied, Verdict::Denied]);
-    let unknown = Heartbeat::new(bed.client(), &namespace, "one", "default", None, interval)
-        .with_access(Verdict::Unknown("the server was away".into()));
-    for heartbeat in [heartbeat.with_access(verdicts[1].clone()), unknown] {
-        let beat = heartbeat.beat(&permit(), 7, "loaded").await;
-        assert_eq!(beat.expect("nothing fails"), Beat::Off);
-    }
+    let beat = heartbeat.beat(&permit(), 7, "loaded").await;
+    assert_eq!(beat.expect("nothing fails"), Beat::Off);
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
     assert_eq!(leases.get_opt("plimsoll-default").await.expect("readable"), None);
 }

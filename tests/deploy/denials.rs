@@ -196,7 +196,7 @@ const ALLOWED: [Allowed; 4] = [
             ("events", "create"),
             ("replicationcontrollers", WATCHED),
             ("apps/deployments", WATCHED),
-            ("apps/replicasets", WATCHED),
+            ("apps/replicasets", "get list watch"),
             ("apps/statefulsets", WATCHED),
             ("replicationcontrollers/scale", "get update"),
             ("apps/deployments/scale", "get update"),

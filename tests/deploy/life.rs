@@ -172,6 +172,12 @@ pub async fn begin(stage: &Stage) {
         }),
     ];
     sets[0]["spec"]["serviceName"] = json!("none");
+    // Whether its pod belongs to what is scaled by the same label, only its owner tells.
+    let mut stray = set("ReplicaSet", "apps/v1", "stray", labels("scaled-set"));
+    for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        stray.pointer_mut(place).expect("labels")["of"] = json!("others");
+    }
+    sets.push(stray);
     stage.apply(&sets).await;
     stage.usage.set_all(SHOP, "scaled-set-", "main", Use { cpu: 0.3, memory: 16 << 20 });
     stage.usage.set_external(SHOP, "requests", &[("app", "all")], 150.0);

@@ -243,6 +243,26 @@ fn kustomize_and_helm_give_each_role_the_same_rights() {
     assert_eq!(plain(&[full, marks].concat()), plain(&chart));
 }
 
+/// Without it, pods of others are counted in wherever names look alike.
+#[test]
+fn the_watermark_controller_may_read_whose_replica_sets_there_are() {
+    let wanted = Right {
+        namespace: None,
+        group: "apps".to_owned(),
+        resource: "replicasets".to_owned(),
+        verb: "get".to_owned(),
+        name: None,
+    };
+    let Some(overlay) = kustomized("overlays/watermark-only") else { return };
+    let Some(chart) = templated(&["watermark.enabled=true"]) else { return };
+    for objects in [overlay, chart] {
+        let accounts = of_accounts(&objects);
+        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-watermark"));
+        let (account, rights) = of.expect("an account");
+        assert!(rights.contains(&wanted), "{account}: {rights:?}");
+    }
+}
+
 #[test]
 fn one_account_for_all_roles_has_the_rights_of_each_and_no_more() {
     let Some(apart) = kustomized("overlays/high-availability") else { return };

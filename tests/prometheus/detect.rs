@@ -13,7 +13,7 @@ use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY, Origin, Schema}
 use super::flavors::{ALL, Flavor, MANAGED, OLD, OPERATOR};
 use super::gather::{client, hasty};
 use super::releases::by_turns;
-use super::way::Way;
+use super::way::{Fault, Way};
 use crate::support::clock::wall_now;
 use crate::support::log;
 use crate::support::prometheus::{History, Prometheus, Release};
@@ -191,4 +191,67 @@ async fn what_was_not_there_at_first_is_looked_for_again() {
     assert!(
         told[0].contains("no kube-state-metrics") && !told[1].contains("no kube-state-metrics")
     );
+}
+
+/// The kubelets' job is called otherwise since the monitoring was upgraded, forty minutes before the end.
+fn renamed(mut history: History, end: Timestamp) -> History {
+    let renamed = end - SignedDuration::from_mins(40);
+    for (job, is_new) in [("kubelet", false), ("node-agent", true)] {
+        for metric in [CPU, MEMORY] {
+            let labels = [("job", job), ("namespace", "shop"), ("pod", POD), ("container", "app")];
+            history = history
+                .series(metric, &labels, move |at| ((at >= renamed) == is_new).then_some(1e6));
+        }
+    }
+    let owner = [("owner_kind", "ReplicaSet"), ("owner_name", "web-7d5f9c4b6d")];
+    let labels = [&[("namespace", "shop"), ("pod", POD)], &owner[..]].concat();
+    OPERATOR.state(history, "kube_pod_owner", &labels, |_| Some(1.0))
+}
+
+#[tokio::test]
+async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_hour() {
+    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
+    let begin = end - SignedDuration::from_hours(2);
+    let history = renamed(History::new(begin, end, SignedDuration::from_secs(30)), end);
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let way = Way::to(&server.url()).await;
+    let from = |minutes: i64| {
+        let clock = Clock::stepped((end - SignedDuration::from_mins(minutes)).into());
+        let (own, client) = (clock.clone(), client(way.url(), hasty()));
+        let now = Wall::new(move || own.now());
+        (clock, PrometheusHistory::new(way.url(), client, Settings::default(), now))
+    };
+    let job = async |storage: &PrometheusHistory| {
+        let schema = storage.schema(&["shop"]).await.expect("found before");
+        schema.usage.job.value.clone().unwrap_or_default()
+    };
+
+    let (clock, storage) = from(45);
+    assert_eq!(job(&storage).await, "kubelet");
+    clock.step(Duration::from_mins(15));
+    way.asked();
+    for containers in [0, 0, 1, 0, 0] {
+        storage.note_reading(containers);
+        assert_eq!(job(&storage).await, "kubelet");
+    }
+    assert!(way.asked().is_empty(), "two empty readings in a row may be chance");
+    storage.note_reading(0);
+    assert_eq!(job(&storage).await, "node-agent");
+    way.asked();
+    for _ in 0..3 {
+        storage.note_reading(0);
+    }
+    assert_eq!((job(&storage).await, way.asked().len()), ("node-agent".to_owned(), 0), "too soon");
+
+    let (clock, storage) = from(100);
+    assert_eq!(job(&storage).await, "kubelet");
+    clock.step(Duration::from_mins(59));
+    way.asked();
+    assert_eq!((job(&storage).await, way.asked().len()), ("kubelet".to_owned(), 0));
+    clock.step(Duration::from_mins(11));
+    way.always(Fault::Instead(400, "text/plain", "no"));
+    assert_eq!(job(&storage).await, "kubelet", "a server that refuses changes nothing");
+    way.always(Fault::None);
+    clock.step(Duration::from_hours(1));
+    assert_eq!(job(&storage).await, "node-agent");
 }

@@ -2,6 +2,7 @@
 //! run on tokio's paused clock. It is for when leases end, how long pauses are and what hangs; what a server does, a test asks
 //! a real one. `tests/act/conformance.rs` plays one script of requests against both.
 
+mod failure;
 mod object;
 mod store;
 
@@ -24,8 +25,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use self::failure::Failure;
 use self::object::{Patch, Selector};
-use self::store::{Failure, Place, Store};
+use self::store::{Place, Store};
 use super::proxy::{Meddle, pass};
 
 type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
@@ -41,10 +43,20 @@ pub struct Seen {
     pub answered: Option<(Instant, StatusCode)>,
 }
 
+/// Which server answers, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Server {
+    number: u32,
+    is_stopped: bool,
+    streams_lists: bool,
+    remembers: bool,
+}
+
 /// Such a server. Clones are the same one.
 #[derive(Clone)]
 pub struct MemoryApi {
     store: Arc<Mutex<Store>>,
+    server: Arc<watch::Sender<Server>>,
     changes: Arc<watch::Sender<u64>>,
     seen: Arc<Mutex<Vec<Seen>>>,
     meddler: Arc<Meddler>,
@@ -59,8 +71,10 @@ impl MemoryApi {
     /// Asks the meddler before each request, as a [`super::proxy::Proxy`] does: it can answer in the server's place, or take
     /// its time.
     pub fn with(meddler: impl Fn(&Method, &str) -> Meddle + Send + Sync + 'static) -> Self {
+        let server = Server { number: 1, is_stopped: false, streams_lists: true, remembers: true };
         Self {
             store: Arc::default(),
+            server: Arc::new(watch::Sender::new(server)),
             changes: Arc::new(watch::Sender::new(0)),
             seen: Arc::default(),
             meddler: Arc::new(meddler),
@@ -70,6 +84,30 @@ impl MemoryApi {
     /// A client of it. Needs a runtime.
     pub fn client(&self) -> Client {
         Client::new(self.clone(), "default")
+    }
+
+    /// Stops it, as SIGSTOP does: connections stay open, requests are accepted, and nothing is answered any more.
+    pub fn stop(&self) {
+        self.server.send_modify(|server| server.is_stopped = true);
+    }
+
+    /// Another server with the same objects takes the place of one that was stopped. What that one had accepted is never
+    /// answered.
+    pub fn replace(&self) {
+        self.server.send_modify(|server| {
+            server.number += 1;
+            server.is_stopped = false;
+        });
+    }
+
+    /// Whether it streams lists.
+    pub fn stream_lists(&self, does: bool) {
+        self.server.send_modify(|server| server.streams_lists = does);
+    }
+
+    /// Whether it knows the changes since any version. If not, every watch that goes on from one is refused.
+    pub fn remember(&self, does: bool) {
+        self.server.send_modify(|server| server.remembers = does);
     }
 
     /// All requests so far.
@@ -90,6 +128,9 @@ impl MemoryApi {
             seen.push(Seen { method, path, at: Instant::now(), answered: None });
             seen.len() - 1
         };
+        if self.server.borrow().is_stopped {
+            std::future::pending::<()>().await;
+        }
         let answer = match (self.meddler)(&parts.method, &path).await {
             Some(answer) => answer.map(whole),
             None => self.serve(&parts, &body.collect_bytes().await?),
@@ -149,13 +190,23 @@ impl MemoryApi {
 
     /// What happens at a place after a version, one event a line, until the time is over.
     fn watch(&self, place: Place, query: Query) -> Answer {
+        let server = *self.server.borrow();
+        if query.sends_initial && !server.streams_lists {
+            return failure(&Failure::no_initial_events());
+        }
         let since = match query.since {
             // From nowhere, and from anywhere: all that there is comes first.
             None | Some(0) => {
                 let store = self.store();
-                let first = store.events_of_all(&place, &query.selector);
-                return self.events(place, query, store.version(), first);
+                let mut first = store.events_of_all(&place, &query.selector);
+                if query.sends_initial {
+                    first.extend(store.bookmark(&place, true));
+                }
+                let version = store.version();
+                drop(store);
+                return self.events(place, query, version, first);
             }
+            Some(_) if !server.remembers => return failure(&Failure::expired()),
             Some(since) => since,
         };
         self.events(place, query, since, Vec::new())
@@ -166,6 +217,9 @@ impl MemoryApi {
         let from = Watching {
             api: self.clone(),
             changed: self.changes.subscribe(),
+            server: self.server.subscribe(),
+            number: self.server.borrow().number,
+            has_bookmarks: query.has_bookmarks,
             place,
             selector: query.selector,
             since,
@@ -182,6 +236,10 @@ impl MemoryApi {
 struct Watching {
     api: MemoryApi,
     changed: watch::Receiver<u64>,
+    server: watch::Receiver<Server>,
+    /// Of the server that accepted it.
+    number: u32,
+    has_bookmarks: bool,
     place: Place,
     selector: Selector,
     since: u64,
@@ -193,6 +251,10 @@ impl Watching {
     fn lines(self) -> impl Stream<Item = Result<Frame<Bytes>, kube::Error>> + Send {
         stream::unfold(self, |mut watching| async move {
             loop {
+                let server = *watching.server.borrow_and_update();
+                if server.is_stopped || server.number != watching.number {
+                    std::future::pending::<()>().await;
+                }
                 if let Some(event) = watching.ready.pop_front() {
                     let line = format!("{event}\n");
                     return Some((Ok(Frame::data(Bytes::from(line))), watching));
@@ -217,7 +279,12 @@ impl Watching {
                 };
                 tokio::select! {
                     changed = watching.changed.changed() => changed.ok()?,
+                    changed = watching.server.changed() => changed.ok()?,
                     () = is_over => return None,
+                    () = tokio::time::sleep(BETWEEN_BOOKMARKS), if watching.has_bookmarks => {
+                        let mark = watching.api.store().bookmark(&watching.place, false);
+                        watching.ready.extend(mark);
+                    }
                 }
             }
         })
@@ -238,12 +305,17 @@ impl Service<Request<Body>> for MemoryApi {
     }
 }
 
+/// As a real one does.
+const BETWEEN_BOOKMARKS: Duration = Duration::from_mins(1);
+
 const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
 
 /// What a list or a watch is asked for.
 #[derive(Default)]
 struct Query {
     is_watch: bool,
+    has_bookmarks: bool,
+    sends_initial: bool,
     since: Option<u64>,
     timeout: Option<Duration>,
     selector: Selector,
@@ -254,7 +326,9 @@ impl Query {
         let mut query = Self::default();
         for (key, value) in form_urlencoded::parse(text.as_bytes()) {
             match &*key {
-                "watch" => query.is_watch = matches!(&*value, "true" | "1"),
+                "watch" => query.is_watch = is_true(&value),
+                "allowWatchBookmarks" => query.has_bookmarks = is_true(&value),
+                "sendInitialEvents" => query.sends_initial = is_true(&value),
                 "resourceVersion" => query.since = value.parse().ok(),
                 "timeoutSeconds" => query.timeout = value.parse().ok().map(Duration::from_secs),
                 "labelSelector" => query.selector.labels(&value),
@@ -264,6 +338,10 @@ impl Query {
         }
         query
     }
+}
+
+fn is_true(value: &str) -> bool {
+    matches!(value, "true" | "1")
 }
 
 fn whole(body: Full<Bytes>) -> UnsyncBoxBody<Bytes, kube::Error> {

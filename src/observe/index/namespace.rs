@@ -53,6 +53,11 @@ impl Namespace {
     /// Takes a pod out of the index.
     pub(super) fn unlink(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
         self.pods_by_pair.leave(name, labels);
+        self.detach(name, vpas);
+    }
+
+    /// Takes a pod away from its VPAs.
+    pub(super) fn detach(&mut self, name: &Arc<str>, vpas: &[Arc<str>]) {
         for vpa in vpas {
             if let Some(vpa) = self.vpas.get_mut(vpa) {
                 vpa.pods.remove(name);

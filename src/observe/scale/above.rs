@@ -7,7 +7,10 @@ use kube::core::ObjectMeta;
 use serde::Deserialize;
 
 use super::{Asker, ObjectKey, Refusal, Scales};
-use crate::observe::{answers::Answer, scaled_pod::OwnedBy};
+use crate::observe::{
+    answers::{Answer, Asks},
+    scaled_pod::OwnedBy,
+};
 
 /// Nobody has longer chains, and one that goes in a circle has no end.
 const LONGEST: usize = 8;
@@ -52,7 +55,7 @@ impl Scales {
         &self,
         namespace: &str,
         of: &OwnedBy,
-    ) -> impl FnOnce() -> BoxFuture<'static, Answer<Arc<Step>>> + Send + use<> {
+    ) -> impl FnOnce(Asks) -> BoxFuture<'static, Answer<Arc<Step>>> + Send + use<> {
         let (asker, lifetimes) = (self.asker.clone(), self.lifetimes);
         let key = ObjectKey {
             namespace: namespace.into(),
@@ -61,7 +64,8 @@ impl Scales {
             name: of.name.clone(),
         };
         let uid = of.uid.clone();
-        move || {
+        move |asks| {
+            let asker = asker.asking(asks);
             Box::pin(async move {
                 let step = asker.step(&key, &uid).await;
                 let lifetime = match step {
@@ -83,8 +87,8 @@ impl Asker {
         let kinds = self.kinds(group, &key.kind).await;
         let Ok(kinds) = &*kinds else { return Step::Unknown };
         let Some(kind) = kinds.iter().find(|kind| kind.name == key.kind) else { return Step::Top };
-        let path =
-            format!("{}/namespaces/{}/{}/{}", kind.root, key.namespace, kind.plural, key.name);
+        // No object has such a name.
+        let Ok(path) = kind.path(key) else { return Step::Top };
         let found = match self.ask::<Owned>(&path).await {
             Ok(found) => found.metadata,
             Err(Refusal::NotFound(_)) => return Step::Top,

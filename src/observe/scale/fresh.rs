@@ -64,10 +64,7 @@ impl Scales {
         for kind in kinds.iter().filter(|kind| kind.name == key.kind) {
             is_known = true;
             let version = kind.root.trim_start_matches("/apis/").trim_start_matches("/api/");
-            let path = format!(
-                "{}/namespaces/{}/{}/{}/scale",
-                kind.root, key.namespace, kind.plural, key.name
-            );
+            let path = kind.scale_path(key).map_err(Unscaled::NotFound)?;
             let refused = match asker.ask::<Value>(&path).await {
                 Ok(body) => match read(key, path, body) {
                     Ok(scale) => return Ok(scale),

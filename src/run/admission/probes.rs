@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use super::Role;
-use crate::serve::{Probes, Stalled};
+use crate::{
+    run::shown::watches_turn,
+    serve::{Probes, Stalled},
+};
 
 /// Requests of one turn may take that long together, beside the pause between two turns.
 const WAIT: Duration = Duration::from_mins(2);
 
 impl Probes for Role {
     fn alive(&self) -> Result<(), Stalled> {
+        watches_turn(self.feeds.needed())?;
         let limit = self.config.certificates.interval.saturating_mul(5).saturating_add(WAIT);
         self.pulse.within(limit, "the admission controller's loop")
     }

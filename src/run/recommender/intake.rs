@@ -212,7 +212,12 @@ impl Role {
         let now = self.clock.now();
         // A long load must not hold up what is used now.
         let client = prometheus.client().beside(1);
-        fetch_series(&client, &schema, &namespaces, now, sink, patience).await
+        let report = fetch_series(&client, &schema, &namespaces, now, sink, patience).await?;
+        // What failed says nothing about the names of series.
+        if report.is_complete() {
+            prometheus.note_reading(report.containers);
+        }
+        Ok(report)
     }
 
     fn external_queries(&self) -> Vec<PodQuery> {

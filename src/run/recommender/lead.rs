@@ -9,7 +9,7 @@ use plimsoll_storage::VpaKey;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, Tasks};
 use crate::{
-    act::{Beat, Election, ElectionState, Heartbeat, Verdict, lease, may},
+    act::{Beat, Election, ElectionState, Heartbeat, lease},
     compat::Compat,
     metrics::HistoryState as Progress,
     recommend::HistoryState,
@@ -138,21 +138,6 @@ impl Role {
             self.config.interval,
         )
         .with_stats(Arc::clone(&self.stats));
-        let rules = heartbeat.rules();
-        let verdicts = tokio::select! {
-            () = stop.stopped() => return,
-            verdicts = may(&self.client, &rules) => verdicts,
-        };
-        let worst = verdicts.iter().find(|verdict| !verdict.is_allowed());
-        if let Some(verdict) = worst {
-            let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                ?verdict,
-                "no heartbeat for the updater: allow {} to have one",
-                rules.join(", ")
-            );
-        }
-        let heartbeat = heartbeat.with_access(worst.cloned().unwrap_or(Verdict::Allowed));
         let mut passes = self.passes.subscribe();
         loop {
             tokio::select! {
@@ -169,7 +154,7 @@ impl Role {
             };
             match beaten {
                 Ok(Beat::Off) => return,
-                Ok(_) => {}
+                Ok(Beat::Unsure | Beat::Renewed | Beat::Created) => {}
                 Err(error) => tracing::warn!(%error, "the heartbeat failed"),
             }
         }

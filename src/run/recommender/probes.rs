@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use super::Role;
 use crate::{
-    run::shown::unread,
+    run::shown::{unread, watches_turn},
     serve::{Probes, Stalled},
 };
 
@@ -13,6 +13,7 @@ const WAIT: Duration = Duration::from_secs(45);
 
 impl Probes for Role {
     fn alive(&self) -> Result<(), Stalled> {
+        watches_turn(self.feeds.all())?;
         let limit = self.config.interval.saturating_mul(5).saturating_add(WAIT);
         // A clock that a test steps says nothing about how often the loop should turn.
         if self.clock.is_wall() {

@@ -2,15 +2,18 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{Error, Key, Record, SaveReport, Time, VpaKey};
+use plimsoll_storage::{Error, Key, Record, SaveReport, Time, VpaKey, Writer};
 use tokio::time::timeout;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
-use crate::recommend::HistoryState;
+use crate::{
+    observe::{deleted::deleted_vpas, scale::Gate},
+    recommend::HistoryState,
+};
 
 /// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop
 /// cuts off has to be written again.
@@ -186,25 +189,9 @@ impl Role {
         if !self.feeds.vpas.is_synced() || self.feeds.vpas.is_failing() {
             return;
         }
-        let orphaned = |key: &Key| {
-            let core = self.state.lock();
-            if !core.index.scope().includes(&key.vpa.namespace) {
-                return false;
-            }
-            if !core.index.has_any_vpa(&key.vpa) {
-                return true;
-            }
-            // Upstream keeps those of containers that are gone.
-            let watched = core.fleet.get(&key.vpa).filter(|_| !core.fleet.is_upstream());
-            watched.is_some_and(|watched| {
-                watched.state() == HistoryState::Loaded
-                    && watched.history().get(&key.container).is_none()
-                    && watched.history().supersedes(&key.container)
-            })
-        };
         // Its own time: a slow save before must not cost the collection.
         let limit = self.config.checkpoints_timeout.max(COLLECTION);
-        match timeout(limit, writer.collect_garbage(&orphaned, &self.permit)).await {
+        match timeout(limit, self.collect(writer)).await {
             Ok(Ok(removed)) => {
                 self.state.lock().fleet.forget_outdated();
                 if removed > 0 {
@@ -215,6 +202,44 @@ impl Role {
             Ok(Err(error)) => tracing::warn!(%error, "orphaned histories were not collected"),
             Err(_) => tracing::warn!(?limit, "orphaned histories were not all collected in time"),
         }
+    }
+
+    async fn collect(&self, writer: &dyn Writer) -> Result<usize, Error> {
+        let without_vpa = Mutex::new(HashSet::new());
+        let expired = |key: &Key| {
+            let core = self.state.lock();
+            if !core.index.scope().includes(&key.vpa.namespace) {
+                return false;
+            }
+            if !core.index.has_any_vpa(&key.vpa) {
+                let mut keys = without_vpa.lock().unwrap_or_else(PoisonError::into_inner);
+                keys.insert(key.vpa.clone());
+                return false;
+            }
+            // Upstream keeps those of containers that are gone.
+            let watched = core.fleet.get(&key.vpa).filter(|_| !core.fleet.is_upstream());
+            watched.is_some_and(|watched| {
+                watched.state() == HistoryState::Loaded
+                    && watched.history().get(&key.container).is_none()
+                    && watched.history().supersedes(&key.container)
+            })
+        };
+        let removed = writer.collect_garbage(&expired, &self.permit).await?;
+        // A watch that is behind does not know of new VPAs: whether one is deleted, the API server has to say.
+        let keys = without_vpa.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let limiter = self.permit.limiter().clone();
+        let gate: Gate = Arc::new(move || {
+            let limiter = limiter.clone();
+            Box::pin(async move { limiter.acquire().await })
+        });
+        let deleted = deleted_vpas(&self.client, &gate, keys).await;
+        if deleted.is_empty() {
+            return Ok(removed);
+        }
+        let orphaned = |key: &Key| {
+            deleted.contains(&key.vpa) && !self.state.lock().index.has_any_vpa(&key.vpa)
+        };
+        Ok(removed + writer.collect_garbage(&orphaned, &self.permit).await?)
     }
 
     /// Writes everything that is not saved yet, at the end.

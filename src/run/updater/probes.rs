@@ -2,7 +2,7 @@
 
 use super::Role;
 use crate::{
-    run::shown::unread,
+    run::shown::{unread, watches_turn},
     serve::{Probes, Stalled},
 };
 
@@ -11,6 +11,7 @@ const INTERVALS: u32 = 5;
 
 impl Probes for Role {
     fn alive(&self) -> Result<(), Stalled> {
+        watches_turn(self.feeds.all())?;
         let limit = self.config.interval.saturating_mul(INTERVALS);
         // A clock that a test steps says nothing about how often the loop should turn.
         if self.clock.is_wall() { self.pulse.within(limit, "the updater's loop") } else { Ok(()) }

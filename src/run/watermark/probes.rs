@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Role;
 use crate::{
-    run::shown::unread,
+    run::shown::{unread, watches_turn},
     serve::{Probes, Stalled},
 };
 
@@ -13,6 +13,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 impl Probes for Role {
     fn alive(&self) -> Result<(), Stalled> {
+        watches_turn(self.feeds.all())?;
         // A clock that a test steps says nothing about how often the loop should turn.
         if self.clock.is_wall() {
             self.pulse.within(LIMIT, "the watermark controller's loop")

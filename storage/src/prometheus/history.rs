@@ -27,7 +27,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -64,6 +64,14 @@ const BUDGET: u64 = 250_000;
 /// What was not found of a server's series is looked for again after this: they may just not have been there.
 const LACKING: Duration = Duration::from_mins(10);
 
+/// However much was found, it is looked for again after this: an upgrade renames jobs and labels while this process runs.
+const STALE: Duration = Duration::from_hours(1);
+
+/// After so many readings in a row without a single series, names are looked for again at once, though not more often than
+/// this.
+const EMPTY_READINGS: u32 = 3;
+const BETWEEN_EMPTY: Duration = Duration::from_mins(5);
+
 /// What is read of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -99,6 +107,8 @@ pub struct PrometheusHistory {
     settings: Settings,
     now: Wall,
     schema: Mutex<Option<Found>>,
+    /// Readings in a row that brought no series.
+    empty: AtomicU32,
     /// Whether it was said that labels of pods tell whose they are, or that they do not.
     is_labelled: AtomicBool,
     is_unlabelled: AtomicBool,
@@ -120,6 +130,7 @@ impl PrometheusHistory {
             settings,
             now,
             schema: Mutex::new(None),
+            empty: AtomicU32::new(0),
             is_labelled: AtomicBool::new(false),
             is_unlabelled: AtomicBool::new(false),
         }
@@ -135,24 +146,27 @@ impl PrometheusHistory {
         &self.place
     }
 
-    /// What the server calls its series: found out once, and again when nothing was found; and after some time where
-    /// it lacked something, for a server or kube-state-metrics that had just begun.
+    /// What the server calls its series. It is found out again each hour; earlier where something was lacking, for a server or
+    /// kube-state-metrics that had just begun, or where readings by it stay empty ([`Self::note_reading`]). What was found
+    /// before is used on while the server cannot be asked or has less than before.
     pub async fn schema(&self, namespaces: &[&str]) -> Result<Arc<Schema>, Unknown> {
         let now = self.now.now();
         let before = self.kept().clone();
-        let is_due = |found: &Found| found.schema.lacks() && now >= found.at.later(LACKING);
-        if let Some(Found { schema, .. }) = before.as_ref().filter(|found| !is_due(found)) {
+        if let Some(Found { schema, .. }) = before.as_ref().filter(|found| !self.is_due(found, now))
+        {
             return Ok(Arc::clone(schema));
         }
+        self.empty.store(0, Ordering::Relaxed);
         let found = match (self.find(namespaces, now).await, &before) {
-            (Ok(found), _) => Arc::new(found),
+            (Ok(found), None) => Arc::new(found),
+            (Ok(found), Some(before)) => Arc::new(found.or_as_before(&before.schema)),
             (Err(unknown), None) => return Err(unknown),
             (Err(unknown), Some(before)) => {
                 tracing::debug!(server = self.place, %unknown, "what was found before is used on");
                 Arc::clone(&before.schema)
             }
         };
-        if before.is_none() || !found.lacks() {
+        if before.as_ref().is_none_or(|before| !found.has_same_names(&before.schema)) {
             tracing::info!(server = self.place, schema = %found, "the server's series");
         }
         if before.is_none() && found.mixes_clusters() {
@@ -164,6 +178,24 @@ impl PrometheusHistory {
         }
         *self.kept() = Some(Found { schema: Arc::clone(&found), at: now });
         Ok(found)
+    }
+
+    /// Whether names are to be looked for again.
+    fn is_due(&self, found: &Found, now: Time) -> bool {
+        let since = |pause| now >= found.at.later(pause);
+        let is_empty = self.empty.load(Ordering::Relaxed) >= EMPTY_READINGS;
+        (found.schema.lacks() && since(LACKING))
+            || (is_empty && found.schema.usage.containers > 0 && since(BETWEEN_EMPTY))
+            || since(STALE)
+    }
+
+    /// Notes that usage was read by the schema, and of how many containers there was any.
+    pub fn note_reading(&self, containers: u64) {
+        if containers > 0 {
+            self.empty.store(0, Ordering::Relaxed);
+        } else {
+            self.empty.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     async fn find(&self, namespaces: &[&str], now: Time) -> Result<Schema, Unknown> {

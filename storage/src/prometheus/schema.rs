@@ -95,7 +95,7 @@ pub struct Source {
 }
 
 /// The series of kube-state-metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct States {
     /// The job that they are restricted to, if to any.
     pub job: Option<String>,
@@ -246,6 +246,35 @@ impl Schema {
         self.usage.containers == 0 || self.states.is_none() || self.pace.origin == Origin::Assumed
     }
 
+    /// This, with what was known before in place of what is lacking now: a server that was just started has not scraped
+    /// everything yet.
+    #[must_use]
+    pub fn or_as_before(mut self, before: &Self) -> Self {
+        if self.usage.containers == 0 && before.usage.containers > 0 {
+            self.usage = before.usage.clone();
+            self.pace = before.pace.clone();
+        }
+        if self.states.is_none() {
+            self.states.clone_from(&before.states);
+        }
+        if self.pace.origin == Origin::Assumed {
+            self.pace = before.pace.clone();
+        }
+        self
+    }
+
+    /// Whether queries by this and by the other are the same. How many containers there are does not matter.
+    pub fn has_same_names(&self, other: &Self) -> bool {
+        let names = |schema: &Self| {
+            let mut usage = schema.usage.clone();
+            (usage.containers, usage.sources) = (0, Vec::new());
+            let States { job, namespace, pod, container, families: _ } =
+                schema.states.clone().unwrap_or_default();
+            (usage, schema.states.is_some(), job, namespace, pod, container, schema.dialect)
+        };
+        names(self) == names(other) && self.pace == other.pace
+    }
+
     /// Whether several clusters would be mixed.
     pub fn mixes_clusters(&self) -> bool {
         self.clusters.iter().any(|label| label.values.len() > 1)
@@ -333,18 +362,4 @@ impl fmt::Display for Schema {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_docker_are_understood() {
-        for (name, container) in [
-            ("app", "app"),
-            ("k8s_app_web-7d5f9c4b6d-x2x4z_shop_0a1b_0", "app"),
-            ("k8s_POD_web-7d5f9c4b6d-x2x4z_shop_0a1b_0", "POD"),
-            ("k8s-app", "k8s-app"),
-        ] {
-            assert_eq!(container_name(name), container);
-        }
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::store::Failure;
+use super::failure::Failure;
 
 /// A patch, of the two kinds that our roles send.
 pub enum Patch {

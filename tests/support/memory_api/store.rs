@@ -1,11 +1,12 @@
 //! Owns the objects of the API server in memory, their versions, and what it refuses. Namespaces need not be there, nothing
-//! is validated beyond metadata, and nothing is ever too old to be watched from.
+//! is validated beyond metadata, and nothing is too old to be watched from unless a test says so.
 
 use std::collections::BTreeMap;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::failure::Failure;
 use super::object::{Patch, Selector};
 use crate::support::clock::wall_now;
 
@@ -113,57 +114,6 @@ impl Place {
             self.collection()
         );
         refusal
-    }
-}
-
-/// Why a request was refused.
-#[derive(Debug)]
-pub struct Failure {
-    code: u16,
-    reason: &'static str,
-    message: String,
-    details: Value,
-}
-
-impl Failure {
-    fn new(code: u16, reason: &'static str, message: &str) -> Self {
-        Self { code, reason, message: message.to_owned(), details: json!({}) }
-    }
-
-    pub fn unknown_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
-    }
-
-    pub fn bad_request() -> Self {
-        Self::new(400, "BadRequest", "the object provided is unrecognized")
-    }
-
-    fn of_a_version() -> Self {
-        Self::new(500, "", "resourceVersion should not be set on objects to be created")
-    }
-
-    pub fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the resource")
-    }
-
-    pub fn unsupported_media_type() -> Self {
-        Self::new(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
-    }
-
-    pub fn unprocessable() -> Self {
-        Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
-    }
-
-    pub fn code(&self) -> StatusCode {
-        StatusCode::from_u16(self.code).expect("a code of ours")
-    }
-
-    pub fn status(&self) -> Value {
-        let reason = Some(self.reason).filter(|it| !it.is_empty());
-        json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": reason, "details": self.details, "code": self.code,
-        })
     }
 }
 
@@ -363,6 +313,18 @@ impl Store {
     pub fn events_of_all(&self, place: &Place, selector: &Selector) -> Vec<Value> {
         let all = self.objects.iter().filter(|(key, _)| place.has(key)).map(|(_, object)| object);
         all.filter(|object| selector.selects(object)).map(|object| event("ADDED", object)).collect()
+    }
+
+    /// What tells a watch up to which version it is; or that these were the objects that there are.
+    pub fn bookmark(&self, place: &Place, is_end_of_initial: bool) -> Option<Value> {
+        let kind = place.kind().ok()?;
+        let mut metadata = json!({"resourceVersion": self.version.to_string()});
+        if is_end_of_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object =
+            json!({"kind": kind.name, "apiVersion": api_version(kind), "metadata": metadata});
+        Some(event("BOOKMARK", &object))
     }
 
     /// What has happened since a version, and up to which one that is.

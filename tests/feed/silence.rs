@@ -1,0 +1,133 @@
+//! An API server that dies without closing its connections, and one that forgets: how watches come through, on virtual time.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::observe::watch::{Options, Reader};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::mirror::Mirror;
+use crate::support::memory_api::MemoryApi;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn vpas(api: &MemoryApi) -> Api<VerticalPodAutoscaler> {
+    Api::namespaced(api.client(), "shop")
+}
+
+async fn create(api: &MemoryApi, name: &str) {
+    let vpa = json!({
+        "metadata": {"name": name},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
+    });
+    let vpa = serde_json::from_value(vpa).expect("a VPA");
+    vpas(api).create(&PostParams::default(), &vpa).await.expect("created");
+}
+
+fn mirror(api: &MemoryApi) -> Mirror<VerticalPodAutoscaler> {
+    Mirror::of(Reader::alone(api.client()).objects(None), Options::default())
+}
+
+/// Waits until exactly these are known, and answers how long that took.
+async fn holds(mirror: &Mirror<VerticalPodAutoscaler>, names: &[&str]) -> Duration {
+    let began = Instant::now();
+    let held = async {
+        while mirror.names() != names || mirror.feed.is_failing() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let held = timeout(60 * MINUTE, held).await;
+    assert!(held.is_ok(), "{:?} instead of {names:?}: {:?}", mirror.names(), mirror.status());
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_ever() {
+    for streams in [true, false] {
+        let api = MemoryApi::new();
+        api.stream_lists(streams);
+        for name in ["goes", "stays"] {
+            create(&api, name).await;
+        }
+        let follows = mirror(&api);
+        holds(&follows, &["goes", "stays"]).await;
+
+        api.stop();
+        // This one has to list first.
+        let lists = mirror(&api);
+        for _ in 0..6 {
+            sleep(10 * MINUTE).await;
+            for mirror in [&follows, &lists] {
+                assert!(mirror.feed.is_failing(), "streams: {streams}: nobody answers");
+                assert_eq!(mirror.feed.stalled(), None, "its loop turns all the same");
+            }
+        }
+        assert!(!lists.feed.is_synced());
+        assert_eq!(follows.names(), ["goes", "stays"], "what is known stays known");
+
+        api.replace();
+        vpas(&api).delete("goes", &DeleteParams::default()).await.expect("deleted");
+        create(&api, "comes").await;
+        for mirror in [&follows, &lists] {
+            let took = holds(mirror, &["comes", "stays"]).await;
+            assert!(took < 5 * MINUTE, "streams: {streams}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_which_nothing_changes_is_heard_of_and_does_not_fail() {
+    let api = MemoryApi::new();
+    create(&api, "web").await;
+    let mirror = mirror(&api);
+    holds(&mirror, &["web"]).await;
+    for _ in 0..120 {
+        sleep(MINUTE).await;
+        let status = mirror.status();
+        let heard = status.last_heard.expect("it has listed").elapsed();
+        assert!(heard <= 2 * MINUTE && !mirror.feed.is_failing(), "{status:?}");
+    }
+    let status = mirror.status();
+    assert_eq!((status.lists, status.errors), (1, 0), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_at_once_is_asked_for_lists_ever_more_rarely() {
+    let api = MemoryApi::new();
+    api.stream_lists(false);
+    api.remember(false);
+    create(&api, "web").await;
+    let mirror = mirror(&api);
+    sleep(10 * MINUTE).await;
+    let lists = mirror.status().lists;
+    assert!((20..=45).contains(&lists), "{lists} lists in ten minutes");
+    let seen = api.requests().len() as u64;
+    assert!(seen <= 2 * lists + 5, "{seen} requests for {lists} lists");
+
+    // Once a watch has delivered, a refusal costs a short pause again.
+    api.remember(true);
+    sleep(5 * MINUTE).await;
+    let lists = mirror.status().lists;
+    create(&api, "api").await;
+    holds(&mirror, &["api", "web"]).await;
+    assert_eq!(mirror.status().lists, lists, "by its watch");
+    api.remember(false);
+    let again = async {
+        while mirror.status().lists == lists {
+            sleep(Duration::from_millis(10)).await;
+        }
+        Instant::now()
+    };
+    let refused = async {
+        let errors = mirror.status().errors;
+        while mirror.status().errors == errors {
+            sleep(Duration::from_millis(10)).await;
+        }
+        Instant::now()
+    };
+    let (again, refused) = tokio::join!(again, refused);
+    assert!(again - refused < Duration::from_millis(2_100), "{:?}", again - refused);
+}
