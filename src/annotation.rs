@@ -18,6 +18,11 @@ pub struct BadAnnotation {
     pub wanted: &'static str,
 }
 
+/// The longest value that is read, in bytes. Annotations of an object may have 256 KiB, and it is read again and again.
+pub const LONGEST: usize = 16 * 1024;
+/// As much of a value is shown that makes no sense, in characters.
+const SHOWN: usize = 256;
+
 /// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -41,8 +46,17 @@ impl Key {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, BadAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let bad = || BadAnnotation { key: self.name, value: value.clone(), wanted: self.wanted };
-        parse(value.trim()).map(Some).ok_or_else(bad)
+        let bad = || BadAnnotation { key: self.name, value: shown(value), wanted: self.wanted };
+        let parsed = if value.len() > LONGEST { None } else { parse(value.trim()) };
+        parsed.map(Some).ok_or_else(bad)
+    }
+}
+
+/// The beginning of a text that is too long to be shown.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -162,7 +176,7 @@ const UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
 pub const QUERY: Key = Key {
     name: "query.plimsoll.dev/<metric>",
     wanted: "a PromQL query that answers numbers",
-    effect: "what is asked of the Prometheus of `--prometheus-address` in place of that external metric; its samples are added up",
+    effect: "what is asked of the Prometheus of `--prometheus-address` in place of that external metric; its samples are added up. It reads series of the object's own namespace, unless `--prometheus-unrestricted-namespaces` lists that",
     flags: &[],
     readers: &["watermark", "admission controller"],
 };
@@ -234,7 +248,7 @@ pub const STARTING_IGNORED_FOR: Key = Key {
 pub const HOLD_WHILE: Key = Key {
     name: "plimsoll.dev/hold-while",
     wanted: "the name of a Prometheus alert, with matchers or without, such as `CheckoutBroken{namespace=\"shop\"}`",
-    effect: "replicas stay, but for bounds, while that alert fires in the Prometheus of `--prometheus-address`",
+    effect: "replicas stay, but for bounds, while that alert of the object's own namespace fires in the Prometheus of `--prometheus-address`; of any namespace where `--prometheus-unrestricted-namespaces` lists the object's",
     flags: &[],
     readers: WATERMARK,
 };
@@ -287,5 +301,17 @@ mod tests {
             bad.to_string(),
             "annotation plimsoll.dev/margin: `lots` is not a number from 0 to 10; it is ignored"
         );
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_not_read_and_only_its_beginning_is_shown() {
+        let said = |value: String| [(MARGIN.name.to_owned(), value)].into();
+        let long = format!("0.5{}", "0".repeat(LONGEST));
+        let parse = |_: &str| -> Option<f64> { panic!("it is read") };
+        let bad = MARGIN.read(&said(long), parse).expect_err("too long");
+        assert_eq!(bad.value.len(), SHOWN + 3);
+        let bad =
+            MARGIN.read(&said("ü".repeat(LONGEST / 2)), |_| None::<f64>).expect_err("no number");
+        assert!(bad.value.chars().count() == SHOWN + 3 && bad.value.ends_with("ü..."));
     }
 }

@@ -91,7 +91,11 @@ impl Served {
     pub fn flags(&self) -> Vec<String> {
         match self {
             Self::External(..) => Vec::new(),
-            Self::Prometheus(server, _) => vec![format!("--prometheus-address={}", server.url())],
+            // All objects are in a few namespaces, and their series in none.
+            Self::Prometheus(server, _) => vec![
+                format!("--prometheus-address={}", server.url()),
+                "--prometheus-unrestricted-namespaces=*".to_owned(),
+            ],
         }
     }
 

@@ -95,8 +95,8 @@ pub struct RecommenderArgs {
     #[arg(long, value_name = "I/N")]
     #[arg(env = "PLIMSOLL_FLAG_SHARD", hide_env = true)]
     shard: Option<Shard>,
-    /// Objects with series of their own: `all`, `restricted` or `off`
-    #[arg(long, value_name = "WHICH", default_value = "all")]
+    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
     /// Share by which bounds must move to be written [with --compat=upstream: 0]

@@ -79,8 +79,8 @@ pub struct UpdaterArgs {
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONCURRENT_CPU_STARTUP_BOOST_SYNCS")]
     concurrent_cpu_startup_boost_syncs: u32,
-    /// Objects with series of their own: `all`, `restricted` or `off`
-    #[arg(long, value_name = "WHICH", default_value = "all")]
+    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
     #[command(flatten)]

@@ -120,8 +120,8 @@ pub struct WatermarkArgs {
     #[arg(long, value_name = "RELEASE", default_value = "v0.12", value_parser = label_set)]
     #[arg(env = "PLIMSOLL_FLAG_METRIC_LABELS", hide_short_help = true, hide_env = true)]
     metric_labels: LabelSet,
-    /// Objects with series of their own: `all`, `restricted` or `off`
-    #[arg(long, value_name = "WHICH", default_value = "all")]
+    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
     /// Prints the version and ends

@@ -1,5 +1,7 @@
-//! The series of single objects: rendered from the state of a role, a page at a time, and kept nowhere.
+//! The series of single objects: rendered from the state of a role, a page at a time. All that is kept is which restrictions
+//! have held so far.
 
+mod held;
 mod passes;
 mod requests;
 mod scrape;
@@ -8,11 +10,15 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use plimsoll_storage::VpaKey;
 
-use self::passes::{OF_CONTAINER, OF_VPA, RESTRICTED, Rows, VPA_INFO};
 pub use self::requests::PodRequests;
 pub(super) use self::{
+    held::EverHeld,
     passes::Pass,
     scrape::{ObjectScrape, definitions},
+};
+use self::{
+    held::HeldPage,
+    passes::{OF_CONTAINER, OF_VPA, RESTRICTED, Rows, VPA_INFO},
 };
 use super::{labels::HistoryState, text::Lines};
 use crate::recommend::{Figures, Reason, estimate::Resource};
@@ -120,10 +126,12 @@ impl Objects for Both {
 /// Which series of single objects there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cardinality {
-    /// All.
+    /// All, but for those of restrictions that have not held so far.
     #[default]
+    Standard,
+    /// All.
     All,
-    /// Those of the object itself, and a series for each restriction that holds.
+    /// Those of the object itself, and of the restrictions that have held so far.
     Restricted,
     /// None.
     Off,
@@ -134,10 +142,11 @@ impl FromStr for Cardinality {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "standard" => Ok(Self::Standard),
             "all" => Ok(Self::All),
             "restricted" => Ok(Self::Restricted),
             "off" => Ok(Self::Off),
-            other => Err(format!("{other:?} is none of all, restricted, off")),
+            other => Err(format!("{other:?} is none of standard, all, restricted, off")),
         }
     }
 }
@@ -146,6 +155,10 @@ impl FromStr for Cardinality {
 pub struct ObjectMetrics {
     state: Arc<dyn Objects>,
     cardinality: Cardinality,
+    /// Of containers, a bit for each reason of each resource.
+    held: EverHeld,
+    /// Of updates, a bit for each reason in the order of their rows.
+    held_updates: EverHeld,
 }
 
 impl fmt::Debug for ObjectMetrics {
@@ -157,20 +170,20 @@ impl fmt::Debug for ObjectMetrics {
 impl ObjectMetrics {
     /// Prints this state.
     pub fn new(state: Arc<dyn Objects>, cardinality: Cardinality) -> Self {
-        Self { state, cardinality }
+        Self { state, cardinality, held: EverHeld::default(), held_updates: EverHeld::default() }
     }
 
     /// Prints what another role of the process knows as well. What one of them has rows of, the other has none of: one
     /// recommends, and the other updates.
     pub(super) fn beside(self, other: &Self) -> Self {
-        let state = Arc::new(Both(self.state, Arc::clone(&other.state)));
-        Self { state, cardinality: self.cardinality }
+        let state = Arc::new(Both(Arc::clone(&self.state), Arc::clone(&other.state)));
+        Self { state, ..self }
     }
 
     /// What is taken from each row for a family, if it is printed at all.
     fn rows<'a>(&self, pass: &'a Pass) -> Option<&'a Rows> {
         pass.vpas.as_ref().filter(|rows| match self.cardinality {
-            Cardinality::All => true,
+            Cardinality::Standard | Cardinality::All => true,
             Cardinality::Restricted => !matches!(rows, Rows::Container(_)),
             Cardinality::Off => false,
         })
@@ -196,17 +209,26 @@ impl ObjectMetrics {
                     lines.write(OF_CONTAINER, &labels, value);
                 }
             }),
-            Rows::Restrictions => self.state.containers(after, &mut |row| {
-                for reason in Reason::RESTRICTIONS {
-                    let holds = row.figures.reason == reason;
-                    if self.shows(holds) {
-                        let VpaKey { namespace, name } = row.vpa;
-                        let (reason, resource) = (reason.name(), word(row.resource));
-                        let labels = [row.container, VPA, name, namespace, reason, resource];
-                        lines.write(RESTRICTED, &labels, f64::from(u8::from(holds)));
+            Rows::Restrictions => {
+                let mut page = self.held.page();
+                let next = self.state.containers(after, &mut |row| {
+                    let reasons = Reason::RESTRICTIONS.map(|reason| row.figures.reason == reason);
+                    let first = row.resource as usize * reasons.len();
+                    let shown = self.shown(&mut page, row.vpa, row.container, first, &reasons);
+                    for (place, (reason, holds)) in
+                        Reason::RESTRICTIONS.into_iter().zip(reasons).enumerate()
+                    {
+                        if shown & (1 << place) != 0 {
+                            let VpaKey { namespace, name } = row.vpa;
+                            let (reason, resource) = (reason.name(), word(row.resource));
+                            let labels = [row.container, VPA, name, namespace, reason, resource];
+                            lines.write(RESTRICTED, &labels, f64::from(u8::from(holds)));
+                        }
                     }
-                }
-            }),
+                });
+                page.end(after, next.as_ref());
+                next
+            }
         }
     }
 
@@ -220,19 +242,38 @@ impl ObjectMetrics {
         if !matches!(self.rows(pass)?, Rows::Restrictions) {
             return None;
         }
-        self.state.updates(after, &mut |row| {
-            for &(reason, holds) in row.reasons {
-                if self.shows(holds) {
+        let mut page = self.held_updates.page();
+        let next = self.state.updates(after, &mut |row| {
+            let holds: Vec<bool> = row.reasons.iter().map(|(_, holds)| *holds).collect();
+            let shown = self.shown(&mut page, row.vpa, "", 0, &holds);
+            for (place, &(reason, holds)) in row.reasons.iter().enumerate() {
+                if shown & (1 << place) != 0 {
                     let VpaKey { namespace, name } = row.vpa;
                     let labels = ["", VPA, name, namespace, reason, ""];
                     lines.write(RESTRICTED, &labels, f64::from(u8::from(holds)));
                 }
             }
-        })
+        });
+        page.end(after, next.as_ref());
+        next
     }
 
-    fn shows(&self, holds: bool) -> bool {
-        holds || self.cardinality == Cardinality::All
+    /// Which of these restrictions have a series, a bit for each. `first` is the place of the first one among all of the
+    /// part.
+    fn shown(
+        &self,
+        page: &mut HeldPage<'_>,
+        object: &VpaKey,
+        part: &str,
+        first: usize,
+        holds: &[bool],
+    ) -> u64 {
+        if self.cardinality == Cardinality::All {
+            return u64::MAX;
+        }
+        let places = holds.iter().enumerate().filter(|(_, holds)| **holds);
+        let now = places.fold(0, |bits, (place, _)| bits | 1 << place);
+        page.note(object, part, now << first) >> first & ((1 << holds.len()) - 1)
     }
 }
 

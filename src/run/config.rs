@@ -230,8 +230,10 @@ pub enum UsageSource {
 /// Of which objects there are series of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ObjectMetrics {
-    /// Of all.
+    /// Of all, without those of limits that have not held so far.
     #[default]
+    Standard,
+    /// Of all.
     All,
     /// Of those whose recommendation is held back.
     Restricted,
@@ -243,6 +245,7 @@ impl ObjectMetrics {
     /// As the registry knows it.
     pub(super) const fn cardinality(self) -> Cardinality {
         match self {
+            Self::Standard => Cardinality::Standard,
             Self::All => Cardinality::All,
             Self::Restricted => Cardinality::Restricted,
             Self::Off => Cardinality::Off,
@@ -255,10 +258,11 @@ impl FromStr for ObjectMetrics {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "standard" => Ok(Self::Standard),
             "all" => Ok(Self::All),
             "restricted" => Ok(Self::Restricted),
             "off" => Ok(Self::Off),
-            _ => Err("use all, restricted or off".to_owned()),
+            _ => Err("use standard, all, restricted or off".to_owned()),
         }
     }
 }

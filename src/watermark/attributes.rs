@@ -6,14 +6,19 @@ use serde_json::{Map, Value};
 
 /// Upstream's annotation: a JSON object.
 pub const KEY: &str = "wpa.datadoghq.com/logs-attributes";
+/// The longest that is read, in bytes: it goes with every line.
+const LONGEST: usize = 4096;
 
 /// The pairs as a log line has them, `name=value` each; none where the annotation says nothing.
 ///
 /// # Errors
 ///
-/// What is wrong with it, where it is no JSON object.
+/// What is wrong with it, where it is no JSON object or too long.
 pub fn read(annotation: Option<&str>) -> Result<Option<String>, String> {
     let Some(text) = annotation else { return Ok(None) };
+    if text.len() > LONGEST {
+        return Err(format!("it has {} bytes, and at most {LONGEST} are taken", text.len()));
+    }
     let pairs: Map<String, Value> = serde_json::from_str(text).map_err(|why| why.to_string())?;
     let mut line = String::new();
     for (name, value) in &pairs {
@@ -42,5 +47,7 @@ mod tests {
         for bad in ["", "{", "[]", "team"] {
             assert!(read(Some(bad)).is_err(), "{bad}");
         }
+        let long = format!(r#"{{"team": "{}"}}"#, "x".repeat(LONGEST));
+        assert!(read(Some(&long)).is_err_and(|why| why.contains("at most 4096")));
     }
 }

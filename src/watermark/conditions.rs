@@ -93,6 +93,19 @@ pub struct Said {
     pub message: String,
 }
 
+/// The longest message of a condition, in bytes. It is written again with each change, and read by everybody who lists
+/// objects; what users write is quoted in some.
+const LONGEST: usize = 4096;
+
+/// A message, without what is too much of it.
+fn shortened(mut message: String) -> String {
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push_str("...");
+    }
+    message
+}
+
 impl Said {
     /// A fact with its reason.
     pub fn new(
@@ -101,7 +114,7 @@ impl Said {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { fact, holds, reason: reason.into(), message: message.into() }
+        Self { fact, holds, reason: reason.into(), message: shortened(message.into()) }
     }
 
     /// What upstream says of every object before it looks at it; ours says it of one that it could not look at.

@@ -9,6 +9,17 @@ use crate::{
     replicas::source::display_name,
 };
 
+/// The most metrics of an object that is followed.
+pub const MOST_METRICS: usize = 50;
+/// The longest kind or name of an object in Kubernetes, in bytes.
+const LONGEST_OBJECT_NAME: usize = 253;
+/// The longest name of a metric, in bytes.
+const LONGEST_METRIC_NAME: usize = 1024;
+/// The longest address of a recommender, and the most that it is told in settings, in bytes.
+const LONGEST_SETTINGS: usize = 4096;
+/// The longest text otherwise, in bytes.
+const LONGEST_TEXT: usize = 16 * 1024;
+
 /// What is wrong with an object: the first thing that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
@@ -85,6 +96,25 @@ pub enum Invalid {
     /// A metric is of no known kind.
     #[error("incorrect metric.Type: '{0}'")]
     Kind(String),
+    /// It has too many metrics. To follow some of them would be to scale by a part of what was asked for.
+    #[error(
+        "{0} metrics are set, and no object follows more than {MOST_METRICS}: nothing is scaled until there are fewer"
+    )]
+    TooManyMetrics(usize),
+    /// A text is longer than any that is meant.
+    #[error(
+        "{what} has {bytes} bytes, and no object with more than {most} is followed: shorten it"
+    )]
+    TooLong {
+        /// The field that it is in.
+        field: &'static str,
+        /// What it is.
+        what: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        most: usize,
+    },
 }
 
 impl Invalid {
@@ -104,7 +134,9 @@ impl Invalid {
             Self::Up(_) => "spec.scaleUpLimitFactor",
             Self::Down(_) => "spec.scaleDownLimitFactor",
             Self::TwoMasters => "spec.recommender",
-            Self::NoBlock { .. }
+            Self::TooLong { field, .. } => field,
+            Self::TooManyMetrics(_)
+            | Self::NoBlock { .. }
             | Self::NoMarks(_)
             | Self::NoSelector { .. }
             | Self::MarksCross { .. }
@@ -162,8 +194,51 @@ pub fn block(metric: &MetricSpec) -> Result<Block<'_>, Invalid> {
     }
 }
 
+/// Whether what its author wrote is of a size that is worked with each period: names are labels of series and parts of
+/// messages, and each metric is a request.
+fn within_limits(spec: &WatermarkPodAutoscalerSpec) -> Result<(), Invalid> {
+    let fits = |field, what, bytes: usize, most| {
+        if bytes <= most { Ok(()) } else { Err(Invalid::TooLong { field, what, bytes, most }) }
+    };
+    let target = &spec.scale_target_ref;
+    for (what, text) in [("its kind", &target.kind), ("its name", &target.name)] {
+        fits("spec.scaleTargetRef", what, text.len(), LONGEST_OBJECT_NAME)?;
+    }
+    if spec.metrics.len() > MOST_METRICS {
+        return Err(Invalid::TooManyMetrics(spec.metrics.len()));
+    }
+    for metric in &spec.metrics {
+        fits("spec.metrics", "the type of a metric", metric.kind.len(), LONGEST_OBJECT_NAME)?;
+        let Ok(found) = block(metric) else { continue };
+        fits("spec.metrics", "the name of a metric", found.name.len(), LONGEST_METRIC_NAME)?;
+        let selector = found.selector.map_or(0, size);
+        fits("spec.metrics", "the selector of a metric", selector, LONGEST_TEXT)?;
+    }
+    if let Some(recommender) = &spec.recommender {
+        let settings = recommender.settings.iter();
+        let bytes: usize = settings.map(|(key, value)| key.len() + value.len()).sum();
+        let name = recommender.target_type.len() + bytes;
+        fits("spec.recommender", "targetType and settings", name, LONGEST_SETTINGS)?;
+        fits("spec.recommender", "url", recommender.url.len(), LONGEST_SETTINGS)?;
+    }
+    Ok(())
+}
+
+/// The bytes of all keys and values of a selector.
+fn size(selector: &LabelSelector) -> usize {
+    let labels = selector.match_labels.iter().flatten();
+    let labels: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+    let expressions = selector.match_expressions.iter().flatten();
+    let expressions = expressions.map(|one| {
+        let values: usize = one.values.iter().flatten().map(String::len).sum();
+        one.key.len() + one.operator.len() + values
+    });
+    labels + expressions.sum::<usize>()
+}
+
 /// Looks at an object that is filled in. `object` is its namespace and name.
 pub fn validate(spec: &WatermarkPodAutoscalerSpec, object: &str) -> Result<(), Invalid> {
+    within_limits(spec)?;
     let target = &spec.scale_target_ref;
     if target.kind.is_empty() || target.name.is_empty() {
         return Err(Invalid::Target { kind: target.kind.clone(), name: target.name.clone() });

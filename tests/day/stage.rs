@@ -92,6 +92,8 @@ impl Stage {
             format!("--admission-controller.tls-cert-file={}", certificate("tls.crt")),
             format!("--admission-controller.tls-private-key={}", certificate("tls.key")),
             format!("--watermark.prometheus-address={}", prometheus.url()),
+            // The history was there before the namespace of the day.
+            "--watermark.prometheus-unrestricted-namespaces=*".to_owned(),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let config = several_config(&flags, |_| String::new()).expect("flags that make sense");

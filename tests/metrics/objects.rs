@@ -1,12 +1,12 @@
 //! Series of single objects: as many as asked for, only of what is known, and from any number of objects through a
 //! little memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use plimsoll::{
     metrics::{
         Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, PodRequests, Registry,
-        VpaRow, objects::PAGE,
+        UpdateRow, VpaRow, objects::PAGE,
     },
     recommend::{Figures, Reason, estimate::Resource},
     update::Skip,
@@ -129,6 +129,111 @@ fn a_restriction_is_one_while_it_holds_and_zero_otherwise() {
     assert_eq!(count(&text, family, "reason=\"max_allowed\",resource=\"cpu\"} 1"), 20);
 }
 
+/// A VPA whose one container has what it should, or is held back.
+struct Changing(Arc<Mutex<Reason>>);
+
+impl Objects for Changing {
+    fn vpas(&self, _: Option<&VpaKey>, _: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
+        None
+    }
+
+    fn containers(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<VpaKey> {
+        let reason = *self.0.lock().expect("no panic");
+        Fleet::of(1).containers(after, &mut |row| {
+            visit(ContainerRow { figures: Figures { reason, ..row.figures }, ..row });
+        })
+    }
+}
+
+#[test]
+fn a_restriction_that_never_held_has_no_series_and_one_that_ends_is_zero() {
+    for cardinality in [Cardinality::Standard, Cardinality::Restricted] {
+        let reason = Arc::new(Mutex::new(Reason::Usage));
+        let mut registry = Registry::new();
+        let state = Arc::new(Changing(Arc::clone(&reason)));
+        registry.add_objects(ObjectMetrics::new(state, cardinality));
+        let registry = Arc::new(registry);
+        let held = |now| {
+            *reason.lock().expect("no panic") = now;
+            let text: Vec<u8> = Arc::clone(&registry).scrape().flatten().collect();
+            let text = String::from_utf8(text).expect("UTF-8");
+            let lines =
+                text.lines().filter(|line| line.starts_with("plimsoll_restricted_scaling{"));
+            let of_cpu = lines.filter(|line| line.contains("resource=\"cpu\""));
+            let told = of_cpu.map(|line| {
+                let reason = line.split("reason=\"").nth(1).and_then(|rest| rest.split('"').next());
+                format!("{} {}", reason.expect("a reason"), &line[line.len() - 1..])
+            });
+            told.collect::<Vec<_>>()
+        };
+        assert!(held(Reason::Usage).is_empty());
+        assert_eq!(held(Reason::MaxAllowed), ["max_allowed 1"]);
+        assert_eq!(held(Reason::Usage), ["max_allowed 0"]);
+        assert_eq!(held(Reason::MinAllowed), ["min_allowed 1", "max_allowed 0"]);
+        assert_eq!(held(Reason::Usage), ["min_allowed 0", "max_allowed 0"]);
+    }
+}
+
+/// VPAs of two containers each, of which nothing is held back.
+struct Typical(Fleet);
+
+impl Objects for Typical {
+    fn vpas(&self, after: Option<&VpaKey>, visit: &mut dyn FnMut(VpaRow<'_>)) -> Option<VpaKey> {
+        self.0.vpas(after, &mut |row| visit(VpaRow { staleness_seconds: Some(12.5), ..row }))
+    }
+
+    fn containers(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<VpaKey> {
+        self.0.containers(after, &mut |row| {
+            let figures = Figures { reason: Reason::Usage, peak: Some(0.2), ..row.figures };
+            let all = PodRequests { largest: Some(0.5), smallest: 0.1, sum: 0.7 };
+            for container in ["main", "proxy"] {
+                visit(ContainerRow { container, figures, requests: &|_| Some(all), ..row });
+            }
+        })
+    }
+
+    fn updates(
+        &self,
+        after: Option<&VpaKey>,
+        visit: &mut dyn FnMut(UpdateRow<'_>),
+    ) -> Option<VpaKey> {
+        let reasons: Vec<(&'static str, bool)> =
+            Skip::reasons().map(|word| (word, false)).collect();
+        self.0.page(after, |_, vpa| visit(UpdateRow { vpa, reasons: &reasons }))
+    }
+}
+
+/// What one recommender and the updater that leads tell of ten thousand typical VPAs. The page states the number for one.
+#[test]
+fn ten_thousand_vpas_of_two_containers_have_41_series_each() {
+    const VPAS: usize = 10_000;
+    let series = |cardinality| {
+        let mut registry = Registry::new();
+        let state = Arc::new(Typical(Fleet::of(VPAS)));
+        registry.add_objects(ObjectMetrics::new(state, cardinality));
+        let chunks = Arc::new(registry).scrape();
+        let lines = chunks.map(|chunk| {
+            let text = std::str::from_utf8(&chunk).expect("whole lines");
+            text.lines().filter(|line| !line.starts_with('#')).count()
+        });
+        lines.sum::<usize>()
+    };
+    assert_eq!(series(Cardinality::Standard), 41 * VPAS);
+    assert_eq!(series(Cardinality::All), 104 * VPAS);
+    let page = include_str!("../../docs/metrics.md");
+    for wanted in ["41 per VPA of two containers", "410,000", "104 per VPA of two containers"] {
+        assert!(page.contains(wanted), "docs/metrics.md does not say: {wanted}");
+    }
+}
+
 #[test]
 fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
     let text = text(200, Cardinality::Restricted);
@@ -179,6 +284,14 @@ fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
         format!("| `restricted` | {of_vpa} per VPA"),
         format!("| {} and what is restricted |", in_thousands(2 * 10_000 * of_vpa)),
         format!("{} per container of each recommender", 2 * reasons),
+        format!(
+            "{of_vpa} per VPA and {} per container: {families} families for",
+            of_container - 2 * reasons
+        ),
+        format!(
+            "| {} and what has held |",
+            in_thousands(2 * 10_000 * (of_vpa + 5 * (of_container - 2 * reasons)))
+        ),
     ] {
         assert!(page.contains(&wanted), "docs/metrics.md does not say: {wanted}");
     }

@@ -1,5 +1,7 @@
 //! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and there.
 
+mod held;
+
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::{
@@ -233,16 +235,6 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
     });
     let wanted: Vec<String> = wanted.into_iter().chain(restrictions).collect();
     assert_eq!(ours, wanted);
-}
-
-#[test]
-fn only_restrictions_and_whole_objects_are_left_of_ours_when_asked_so() {
-    let text = shown(vec![web()], Cardinality::Restricted, LabelSet::V12, &[]);
-    assert_eq!(of_family(&text, "plimsoll_restricted_scaling").len(), 2);
-    assert_eq!(of_family(&text, "plimsoll_effective").len(), 1);
-    assert_eq!(of_family(&text, "plimsoll_value").len(), 0);
-    assert_eq!(of_family(&text, "wpa_controller_value").len(), 1, "upstream's are there anyway");
-    assert_eq!(of_family(&text, "wpa_controller_restricted_scaling").len(), 3);
 }
 
 #[test]

@@ -122,6 +122,132 @@ proptest! {
     }
 }
 
+/// Pieces of queries, with what servers read in different ways among them. Offsets that are no durations are left out:
+/// the other parser panics on them.
+fn pieces() -> impl Strategy<Value = String> {
+    let pieces = proptest::sample::select(vec![
+        "up",
+        "secret",
+        "bool",
+        "by",
+        "or",
+        "and",
+        "on",
+        "inf",
+        "info",
+        "sum",
+        "topk",
+        "rate",
+        "group_left",
+        "{",
+        "}",
+        "{}",
+        "{a=\"b\"}",
+        "{namespace=\"other\"}",
+        "{or a=\"b\"}",
+        "{namespace=\"shop\"}",
+        "a=\"b\"",
+        ",",
+        "(",
+        ")",
+        "(a)",
+        "[5m]",
+        "[1h:1m]",
+        "[",
+        "]",
+        "+",
+        "-",
+        "==",
+        "=",
+        "=~",
+        "@ 5",
+        "offset 5m",
+        "5m",
+        "1",
+        "0x1F",
+        "\"",
+        "'",
+        "`",
+        "\\",
+        "`\\`",
+        "\"}\"",
+        "#",
+        "# x\n",
+        "\n",
+        "\r",
+        "\r\n",
+        "\t",
+        " ",
+        " ",
+        " ",
+        "é",
+        ".",
+        ":",
+    ]);
+    proptest::collection::vec(pieces, 1..14).prop_map(|pieces| pieces.concat())
+}
+
+/// Queries of some depth that are right.
+fn expression() -> impl Strategy<Value = String> {
+    let selector = proptest::sample::select(vec![
+        "up",
+        "secret{a=\"}\"}",
+        "job:rate:sum{}",
+        "{__name__=\"x\",}",
+        "by",
+        "sum",
+        "a{b!~`c|d`} # e {\n",
+    ]);
+    selector.prop_map(ToOwned::to_owned).prop_recursive(5, 24, 2, |inner| {
+        (inner.clone(), inner, 0..10_usize).prop_map(|(one, other, how)| match how {
+            0 => format!("({one})"),
+            1 => format!("sum by (or, \"b\") ({one})"),
+            2 => format!("sum ({one}) without (on # )\n)"),
+            3 => format!("max_over_time(({one}) [1h:1m])"),
+            4 => format!("-{one}"),
+            5 => format!("label_replace({one}, \"a\", `{{}}`, 'up', \"\\\"\")"),
+            6 => format!("({one}) or ({other})"),
+            7 => format!("({one}) / on (or, by) group_left (and) ({other})"),
+            8 => format!("({one}) > bool ({other})"),
+            _ => format!("{one} + \r\n{other} * 1e-3 - Inf"),
+        })
+    })
+}
+
+/// All selectors of a tenant's query that is taken have the matcher, by a parser of PromQL by others; answers whether
+/// there were any.
+fn is_confined(text: &str) -> bool {
+    let tenant = Matcher::new("namespace", Match::Equals, "shop");
+    let Ok(query) = Query::of_tenant(text, &Matchers::default(), &tenant) else { return false };
+    let Ok(expr) = parser::parse(query.as_str()) else { return false };
+    let mut found = Selectors::default();
+    let Ok(_) = walk_expr(&mut found, &expr);
+    for selector in &found.0 {
+        let is_own = selector.matchers.or_matchers.is_empty()
+            && selector.matchers.matchers.iter().any(|matcher| {
+                matcher.name == "namespace"
+                    && matcher.op == MatchOp::Equal
+                    && matcher.value == "shop"
+            });
+        assert!(is_own, "{text:?} reads the series of others as {query}");
+    }
+    !found.0.is_empty()
+}
+
+proptest! {
+    #![proptest_config(tier::properties(256, 50_000))]
+
+    #[test]
+    fn no_text_reads_the_series_of_another_tenant(text in pieces()) {
+        is_confined(&text);
+    }
+
+    #[test]
+    fn every_selector_of_a_tenants_query_has_the_matcher_of_the_tenant(text in expression()) {
+        prop_assert!(is_confined(&text), "{text} is refused");
+    }
+}
+
 #[tokio::test]
 async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
     let worst = [

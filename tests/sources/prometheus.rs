@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll::{
-    observe::source::promql::Queries,
+    observe::source::promql::{Queries, TenantScope},
     replicas::{Answer, Unknown},
 };
 use plimsoll_storage::{
@@ -46,7 +46,7 @@ fn vector(values: &[&str]) -> Reply {
 
 async fn ask(reply: Reply) -> Result<Answer, Unknown> {
     let server = Server::plain(move |_| reply.clone()).await;
-    queries(&server, limits()).ask("sum(up)", NOW, None).await
+    queries(&server, limits()).ask("shop", "sum(up)", NOW, None).await
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn an_answer_that_is_no_number_is_no_zero() {
 async fn a_query_that_cannot_be_right_is_not_even_asked() {
     let server = Server::plain(|_| vector(&["1"])).await;
     let told = queries(&server, limits())
-        .ask("sum(up", NOW, None)
+        .ask("shop", "sum(up", NOW, None)
         .await
         .expect_err("no query")
         .to_string();
@@ -112,19 +112,19 @@ async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for
     let server = Server::plain(|_| vector(&["1"]).after(Duration::from_millis(100))).await;
     let queries = queries(&server, limits());
     let at = |seconds: u64| NOW.later(Duration::from_secs(seconds));
-    let many = (0..50).map(|second| queries.ask("up", at(second % 3), None));
+    let many = (0..50).map(|second| queries.ask("shop", "up", at(second % 3), None));
     let answers = futures::future::join_all(many).await;
     assert!(answers.iter().all(|answer| answer == &answers[0]));
     assert_eq!(server.asked().len(), 1);
-    queries.ask("up", at(14), None).await.expect("kept");
+    queries.ask("shop", "up", at(14), None).await.expect("kept");
     assert_eq!(server.asked().len(), 1, "it is of this period");
-    queries.ask("up", at(15), None).await.expect("asked anew");
+    queries.ask("shop", "up", at(15), None).await.expect("asked anew");
     assert_eq!(server.asked().len(), 2);
     assert!(server.asked()[1].body.contains("time=1800000015"), "{:?}", server.asked());
-    queries.ask("down", at(15), None).await.expect("another one");
+    queries.ask("shop", "down", at(15), None).await.expect("another one");
     assert_eq!(server.asked().len(), 3);
-    queries.ask("up", at(200), None).await.expect("asked anew");
-    queries.ask("down", at(200), None).await.expect("asked anew, though it was forgotten");
+    queries.ask("shop", "up", at(200), None).await.expect("asked anew");
+    queries.ask("shop", "down", at(200), None).await.expect("asked anew, though it was forgotten");
     assert_eq!(server.asked().len(), 5);
 }
 
@@ -136,11 +136,11 @@ async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_
     let mut had = None;
     for (turn, late) in [0, 300, 100, 7500, 0, 10_000, 50].into_iter().enumerate() {
         let at = NOW.later(PERIOD * turn as u32).later(Duration::from_millis(late));
-        queries.ask("up", at, had).await.expect("it answers");
+        queries.ask("shop", "up", at, had).await.expect("it answers");
         assert_eq!(server.asked().len(), turn + 1, "{late}");
         had = Some(at.later(Duration::from_millis(20)));
         // Who tries again after a failure asks nobody for more.
-        queries.ask("up", at.later(Duration::from_secs(1)), had).await.expect("kept");
+        queries.ask("shop", "up", at.later(Duration::from_secs(1)), had).await.expect("kept");
         assert_eq!(server.asked().len(), turn + 1, "{late}");
     }
 }
@@ -155,7 +155,7 @@ async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() 
             // A little late, now and then.
             let late = Duration::from_millis((place as u64 * 7 + u64::from(period) * 29) % 40);
             let at = NOW.later(PERIOD * period).later(PERIOD * place as u32 / 30).later(late);
-            queries.ask("up", at, *had).await.expect("it answers");
+            queries.ask("shop", "up", at, *had).await.expect("it answers");
             *had = Some(at.later(Duration::from_millis(5)));
         }
         assert_eq!(server.asked().len(), period as usize + 1);
@@ -170,10 +170,10 @@ async fn a_failure_is_an_answer_until_the_period_is_over() {
     .await;
     let queries = queries(&server, limits());
     let later = NOW.later(Duration::from_secs(1));
-    let first = queries.ask("up", NOW, None).await.expect_err("it failed");
-    assert_eq!(queries.ask("up", later, None).await, Err(first));
+    let first = queries.ask("shop", "up", NOW, None).await.expect_err("it failed");
+    assert_eq!(queries.ask("shop", "up", later, None).await, Err(first));
     assert_eq!(server.asked().len(), 1, "nobody tries again at once");
-    queries.ask("up", NOW.later(PERIOD), None).await.expect("it is well again");
+    queries.ask("shop", "up", NOW.later(PERIOD), None).await.expect("it is well again");
 }
 
 #[tokio::test]
@@ -183,9 +183,68 @@ async fn a_deaf_server_is_waited_for_no_longer_than_one_query_takes() {
     let queries = queries(&server, limits);
     let texts: Vec<_> = (0..20).map(|number| format!("up + {number}")).collect();
     let answers =
-        futures::future::join_all(texts.iter().map(|text| queries.ask(text, NOW, None))).await;
+        futures::future::join_all(texts.iter().map(|text| queries.ask("shop", text, NOW, None)))
+            .await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Unknown::Failed(_)))), "{answers:?}");
     assert!(server.asked().len() <= 4, "two at once, and no more once those were not answered");
+}
+
+fn scope(unrestricted: &[&str]) -> TenantScope {
+    let unrestricted = unrestricted.iter().map(|name| (*name).to_owned()).collect();
+    TenantScope { label: "namespace".to_owned(), unrestricted }
+}
+
+/// What a server was asked, each query once decoded.
+fn texts(server: &Server) -> Vec<String> {
+    let query = |body: String| {
+        form_urlencoded::parse(body.as_bytes())
+            .find_map(|(key, value)| (key == "query").then(|| value.into_owned()))
+    };
+    server.asked().into_iter().filter_map(|asked| query(asked.body)).collect()
+}
+
+#[tokio::test]
+async fn queries_of_a_namespace_read_its_own_series_unless_it_is_listed() {
+    let server = Server::plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits()).within(scope(&["platform"]));
+    for namespace in ["shop", "platform", "bank"] {
+        queries.ask(namespace, "sum(load)", NOW, None).await.expect("it answers");
+    }
+    let own = r#"sum(load{namespace="shop"})"#;
+    assert_eq!(texts(&server), [own, "sum(load)", r#"sum(load{namespace="bank"})"#]);
+    queries.ask("shop", "sum(load)", NOW, None).await.expect("kept");
+    assert_eq!(server.asked().len(), 3, "the answer is shared within a namespace only");
+    let told = queries.ask("shop", r#"load{namespace="bank"}"#, NOW, None).await;
+    let told = told.expect_err("another namespace").to_string();
+    assert!(told.contains(r#"only series with namespace="shop" may be read"#), "{told}");
+    assert_eq!(server.asked().len(), 3, "it was not sent");
+    queries.ask("platform", r#"load{namespace="bank"}"#, NOW, None).await.expect("it may");
+    let all = Queries::within(queries, scope(&["*"]));
+    all.ask("shop", r#"load{namespace="other"}"#, NOW, None).await.expect("all may");
+    assert_eq!(server.asked().len(), 5);
+}
+
+#[tokio::test]
+async fn slow_queries_of_one_namespace_leave_room_for_those_of_others() {
+    let server = Server::plain(|asked| {
+        let is_slow = asked.body.contains("slow");
+        vector(&["1"]).after(if is_slow { Duration::from_mins(1) } else { Duration::ZERO })
+    })
+    .await;
+    let limits = Limits { in_flight: 4, timeout: Duration::from_mins(10), ..limits() };
+    let queries = Arc::new(queries(&server, limits));
+    let slow = (0..8).map(|number| {
+        let queries = Arc::clone(&queries);
+        let query = format!("slow + {number}");
+        tokio::spawn(async move { queries.ask("shop", &query, NOW, None).await })
+    });
+    let slow: Vec<_> = slow.collect();
+    while server.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    queries.ask("bank", "up", NOW, None).await.expect("there is room for it");
+    assert_eq!(texts(&server).iter().filter(|text| text.contains("slow")).count(), 1);
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
@@ -201,10 +260,10 @@ async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
     let aged = queries(&server, limits()).telling_age();
     let oldest = Time::from_nanos(1_799_999_970_500_000_000);
     let sum = |at| Ok(Answer::Sum { sum: 3000, at: Some(at) });
-    assert_eq!(aged.ask("up # all", NOW, None).await, sum(oldest));
-    assert_eq!(aged.ask("sum(up)", NOW, None).await, sum(NOW), "it is worked out now");
+    assert_eq!(aged.ask("shop", "up # all", NOW, None).await, sum(oldest));
+    assert_eq!(aged.ask("shop", "sum(up)", NOW, None).await, sum(NOW), "it is worked out now");
     assert_eq!(
-        queries(&server, limits()).ask("up", NOW, None).await,
+        queries(&server, limits()).ask("shop", "up", NOW, None).await,
         sum(NOW),
         "nobody wants to know"
     );

@@ -164,3 +164,39 @@ fn why_an_object_is_refused_stands_first_in_its_status() {
         assert_eq!(status.last_condition_type, "AbleToScale", "{name}");
     }
 }
+
+#[test]
+fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why() {
+    let metric = |name: &str, labels: Value| {
+        json!({"type": "External", "external": {
+            "metricName": name, "metricSelector": {"matchLabels": labels}, "highWatermark": "2",
+        }})
+    };
+    let many = |count: usize| vec![metric("load", json!({})); count];
+    assert_eq!(filled(json!({"metrics": many(50)})), "ok");
+    assert_eq!(
+        filled(json!({"metrics": many(51)})),
+        "51 metrics are set, and no object follows more than 50: nothing is scaled until there are fewer"
+    );
+    let long = "x".repeat(20_000);
+    for (fields, words) in [
+        (json!({"metrics": [metric(&long, json!({}))]}), "the name of a metric has 20000 bytes"),
+        (
+            json!({"metrics": [metric("load", json!({"app": long}))]}),
+            "the selector of a metric has",
+        ),
+        (json!({"metrics": [{"type": long}]}), "the type of a metric has"),
+        (
+            json!({"scaleTargetRef": {"kind": "Deployment", "name": long}}),
+            "its name has 20000 bytes",
+        ),
+        (json!({"recommender": {"url": format!("http://{long}")}}), "url has 20007 bytes"),
+        (
+            json!({"recommender": {"url": "http://a", "settings": {"a": long}}}),
+            "targetType and settings",
+        ),
+    ] {
+        let told = filled(fields);
+        assert!(told.contains(words) && told.len() < 200, "{told}");
+    }
+}

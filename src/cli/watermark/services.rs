@@ -12,6 +12,7 @@ use crate::{
         typed::Typed,
         value,
     },
+    observe::source::promql::TenantScope,
     run::watermark::config::PrometheusQueries,
 };
 
@@ -81,7 +82,7 @@ impl RecommenderArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Queries to a Prometheus")]
 pub struct QueryArgs {
-    /// How many queries may be under way at once
+    /// How many queries may be under way at once; those of one namespace are a quarter of that at most
     #[arg(long, value_name = "COUNT", default_value = "8", value_parser = value::whole(1_u32, 100))]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
     prometheus_queries: u32,
@@ -89,8 +90,30 @@ pub struct QueryArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
     prometheus_query_timeout: Duration,
+    /// Label of series with their namespace: queries of an object read only series of its own namespace
+    #[arg(long, value_name = "LABEL", default_value = "namespace", value_parser = label)]
+    #[arg(
+        env = "PLIMSOLL_FLAG_PROMETHEUS_NAMESPACE_LABEL",
+        hide_short_help = true,
+        hide_env = true
+    )]
+    prometheus_namespace_label: String,
+    /// Namespaces whose objects may read all series, separated by commas; * for every namespace
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_UNRESTRICTED_NAMESPACES")]
+    prometheus_unrestricted_namespaces: Vec<String>,
     #[command(flatten)]
     door: DoorArgs,
+}
+
+/// The name of a label.
+fn label(text: &str) -> Result<String, String> {
+    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.bytes().all(is_inside)
+        && text != "__name__";
+    if fits { Ok(text.to_owned()) } else { Err("give the name of a label".to_owned()) }
 }
 
 impl QueryArgs {
@@ -108,9 +131,16 @@ impl QueryArgs {
         Ok(PrometheusQueries {
             door,
             matchers: self.door.matchers(),
+            scope: self.scope(),
             at_once: self.prometheus_queries as usize,
             timeout: self.prometheus_query_timeout,
         })
+    }
+
+    fn scope(&self) -> TenantScope {
+        let names = self.prometheus_unrestricted_namespaces.iter().map(|name| name.trim());
+        let unrestricted = names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+        TenantScope { label: self.prometheus_namespace_label.clone(), unrestricted }
     }
 
     /// What should be looked at, though it keeps nothing from starting.

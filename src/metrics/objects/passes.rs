@@ -247,9 +247,9 @@ pub(in crate::metrics) static PASSES: [Pass; 19] = [
         )
         .labels(
             RESTRICTED,
-            "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA; with `restricted` only those that are 1",
+            "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA, of which there are those that have held",
         )
-        .absent("the container has no recommendation, or nothing was decided about the WPA yet"),
+        .absent("it has not held since the process started; with `all` it is 0 then"),
         vpas: Some(Rows::Restrictions),
         watermarks: Some((&["kind", "name", "namespace", "reason"], Values::Restrictions)),
     },

@@ -1,5 +1,7 @@
 //! What is told of one WatermarkPodAutoscaler, as plain data borrowed from the memory of the role.
 
+use std::collections::HashMap;
+
 use plimsoll_storage::VpaKey;
 
 use crate::watermark::{Restriction, Way, gate::Left};
@@ -91,6 +93,16 @@ impl Restrictions {
         self.0 & Self::bit(restriction) != 0
     }
 
+    /// A bit for each restriction that holds.
+    pub(super) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Those with these bits.
+    pub(super) const fn of_bits(bits: u64) -> Self {
+        Self(bits as u16)
+    }
+
     const fn bit(restriction: Restriction) -> u16 {
         1 << restriction as u16
     }
@@ -155,16 +167,24 @@ impl<'a> WatermarkRow<'a> {
     /// Its metrics, of those with the same name only the last: series of upstream's know them by nothing else.
     pub(super) fn last_of_each_name(&self) -> impl Iterator<Item = &'a SourceRow<'a>> {
         let sources = self.sources;
-        sources.iter().enumerate().filter_map(move |(place, source)| {
-            let later = &sources[place + 1..];
-            later.iter().all(|other| other.metric_name != source.metric_name).then_some(source)
-        })
+        let places = sources.iter().enumerate();
+        let last: HashMap<&str, usize> =
+            places.map(|(place, source)| (source.metric_name, place)).collect();
+        let is_last = move |place, source: &SourceRow<'_>| last[source.metric_name] == place;
+        sources
+            .iter()
+            .enumerate()
+            .filter_map(move |(place, source)| is_last(place, source).then_some(source))
     }
 
-    /// How many metrics before this one have its name.
-    pub(super) fn namesakes_before(&self, place: usize) -> usize {
-        let name = self.sources[place].metric_name;
-        self.sources[..place].iter().filter(|other| other.metric_name == name).count()
+    /// Its metrics, each with how many before it have the same name.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &'a SourceRow<'a>)> {
+        let mut seen: HashMap<&str, usize> = HashMap::with_capacity(self.sources.len());
+        self.sources.iter().map(move |source| {
+            let before = seen.entry(source.metric_name).or_default();
+            *before += 1;
+            (*before - 1, source)
+        })
     }
 }
 

@@ -6,14 +6,14 @@ use plimsoll_storage::VpaKey;
 
 use super::{
     families::{FAMILIES, Values},
-    rows::{Each, WatermarkRow, Watermarks, one},
+    rows::{Each, Restrictions, WatermarkRow, Watermarks, one},
     tags::{Tag, tags},
 };
 use crate::{
     metrics::{
         definition::Definition,
         labels::{LabelSet, flag},
-        objects::{Cardinality, Pass},
+        objects::{Cardinality, EverHeld, Pass},
         text::Lines,
     },
     watermark::Restriction,
@@ -30,6 +30,7 @@ pub struct WatermarkObjects {
     cardinality: Cardinality,
     families: Vec<Upstream>,
     tags: Vec<Tag>,
+    held: EverHeld,
 }
 
 /// A family of upstream's with the labels of one release.
@@ -67,7 +68,7 @@ impl WatermarkObjects {
             .collect();
         let with_tags = families.iter().find(|family| matches!(family.values, Values::Tags));
         let tags = tags(with_tags.map_or(&[], |family| family.definition.labels), labels_as_tags);
-        Self { state, cardinality, families, tags }
+        Self { state, cardinality, families, tags, held: EverHeld::default() }
     }
 
     /// What upstream's families are.
@@ -83,7 +84,7 @@ impl WatermarkObjects {
     /// Whether a family that kinds share has series of these objects.
     pub(in crate::metrics) fn prints(&self, pass: &Pass) -> bool {
         pass.watermarks.as_ref().is_some_and(|(_, values)| match self.cardinality {
-            Cardinality::All => true,
+            Cardinality::Standard | Cardinality::All => true,
             Cardinality::Restricted => !matches!(values, Values::Source(_)),
             Cardinality::Off => false,
         })
@@ -97,13 +98,21 @@ impl WatermarkObjects {
         lines: &mut Lines<'_>,
     ) -> Option<VpaKey> {
         let &(names, ref values) = pass.watermarks.as_ref().filter(|_| self.prints(pass))?;
-        let leaves_zeros_out =
-            matches!(values, Values::Restrictions) && self.cardinality != Cardinality::All;
+        if matches!(values, Values::Restrictions) && self.cardinality != Cardinality::All {
+            let mut page = self.held.page();
+            let next = self.state.visit(after, &mut |row| {
+                let Some(now) = row.restrictions else { return };
+                let so_far = Restrictions::of_bits(page.note(row.key, "", now.bits()));
+                for restriction in Restriction::ALL.into_iter().filter(|it| so_far.has(*it)) {
+                    write(lines, names, &row, restriction.word(), one(now.has(restriction)));
+                }
+            });
+            page.end(after, next.as_ref());
+            return next;
+        }
         self.state.visit(after, &mut |row| {
             visit(values, &row, Namesakes::Numbered, &mut |own, value| {
-                if value != 0.0 || !leaves_zeros_out {
-                    write(lines, names, &row, own, value);
-                }
+                write(lines, names, &row, own, value);
             });
         })
     }
@@ -159,9 +168,9 @@ fn visit(values: &Values, row: &WatermarkRow<'_>, namesakes: Namesakes, each: &m
             }
         }
         (Values::Source(read), Namesakes::Numbered) => {
-            for (place, source) in row.sources.iter().enumerate() {
+            for (before, source) in row.numbered() {
                 let Some(value) = read(source) else { continue };
-                match row.namesakes_before(place) {
+                match before {
                     0 => each(source.metric_name, value),
                     before => each(&format!("{}#{}", source.metric_name, before + 1), value),
                 }

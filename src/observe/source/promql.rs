@@ -14,10 +14,10 @@ use plimsoll_storage::{
         client::Client,
         query::Query,
         schema::Dialect,
-        selector::Matchers,
+        selector::{Match, Matcher, Matchers},
     },
 };
-use tokio::sync::Mutex as Turns;
+use tokio::sync::{Mutex as Turns, Semaphore};
 
 use crate::{
     quantity::Quantity,
@@ -35,6 +35,31 @@ pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
     Query::check(text, dialect).map_err(|why| why.to_string())
 }
 
+/// Whether each selector of a query has a matcher for this label.
+pub fn asks_for_label(query: &str, label: &str) -> bool {
+    Query::asks_for_label(query, label)
+}
+
+/// A namespace has at most one in so many of the queries that may be in flight at once.
+const SHARE: usize = 4;
+
+/// Which series the queries of a namespace may read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantScope {
+    /// The label whose value is the namespace that a series belongs to.
+    pub label: String,
+    /// Namespaces whose queries read all series; `*` is every namespace.
+    pub unrestricted: Vec<String>,
+}
+
+impl TenantScope {
+    /// The matcher that each selector of the namespace's queries gets; `None` where it may read everything.
+    pub fn matcher(&self, namespace: &str) -> Option<Matcher> {
+        let is_free = self.unrestricted.iter().any(|free| free == "*" || free == namespace);
+        (!is_free).then(|| Matcher::new(&self.label, Match::Equals, namespace))
+    }
+}
+
 /// An answer that nobody asked for in so many periods is forgotten.
 const FORGOTTEN: u32 = 4;
 /// Whoever had an answer takes it again for so long a part of a period: who tries again after a failure asks nobody for more
@@ -47,8 +72,10 @@ pub struct Queries {
     client: Client,
     period: Duration,
     matchers: Matchers,
+    scope: Option<TenantScope>,
     tells_age: bool,
     known: Mutex<Known>,
+    in_flight: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,8 +99,22 @@ impl Queries {
     /// nobody waits for another attempt, as the next period is one.
     pub fn new(client: Client, period: Duration) -> Self {
         let client = client.insisting().with_attempts(1);
-        let matchers = Matchers::default();
-        Self { client, period, matchers, tells_age: false, known: Mutex::default() }
+        Self {
+            client,
+            period,
+            matchers: Matchers::default(),
+            scope: None,
+            tells_age: false,
+            known: Mutex::default(),
+            in_flight: Mutex::default(),
+        }
+    }
+
+    /// Lets the queries of a namespace read its own series only. Without a scope they read everything.
+    #[must_use]
+    pub fn within(mut self, scope: TenantScope) -> Self {
+        self.scope = Some(scope);
+        self
     }
 
     /// Puts these into every query.
@@ -91,12 +132,21 @@ impl Queries {
         self
     }
 
-    /// The sum of what a query answers at a moment. A failure is an answer too: it is asked again in the next period.
+    /// The sum of what a query of an object in this namespace answers at a moment. A failure is an answer too: it is asked
+    /// again in the next period.
     ///
     /// Who asks has `had` all answers up to then. Turns are seldom a period apart to the millisecond, and one that comes
     /// late must not have the next one told the same: it counts for no period of its own then.
-    pub async fn ask(&self, query: &str, at: Time, had: Option<Time>) -> Result<Answer, Unknown> {
-        let slot = self.slot(query, at);
+    pub async fn ask(
+        &self,
+        namespace: &str,
+        query: &str,
+        at: Time,
+        had: Option<Time>,
+    ) -> Result<Answer, Unknown> {
+        // Answers are shared by the text that is sent, which has the matcher of the namespace in it.
+        let query = self.query(namespace, query)?;
+        let slot = self.slot(query.as_str(), at);
         let mut told = slot.lock().await;
         let is_good = |told: &&Told| {
             let is_new = had.is_none_or(|had| told.at > had);
@@ -105,9 +155,18 @@ impl Queries {
         if let Some(told) = told.as_ref().filter(is_good) {
             return told.answer.clone();
         }
-        let answer = self.fetch(query, at).await;
+        let answer = self.fetch(namespace, &query, at).await;
         *told = Some(Told { at, answer: answer.clone() });
         answer
+    }
+
+    fn query(&self, namespace: &str, text: &str) -> Result<Query, Unknown> {
+        let tenant = self.scope.as_ref().and_then(|scope| scope.matcher(namespace));
+        let query = match tenant {
+            Some(tenant) => Query::of_tenant(text, &self.matchers, &tenant),
+            None => Query::of_user(text, &self.matchers),
+        };
+        query.map_err(failed)
     }
 
     /// Whether less than so many periods are between two moments.
@@ -136,18 +195,37 @@ impl Queries {
         slot
     }
 
-    async fn fetch(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
+    async fn fetch(&self, namespace: &str, query: &Query, at: Time) -> Result<Answer, Unknown> {
         // The client counts from when it is a query's turn, and a deaf server may keep all turns for long.
         let limit = self.client.limits().timeout;
-        tokio::time::timeout(limit, self.sum(query, at)).await.unwrap_or_else(|_| {
+        let share = self.share(namespace);
+        let answered = tokio::time::timeout(limit, async {
+            // Never closed, so that there is always a permit to come.
+            let _permit = share.acquire().await;
+            self.sum(query, at).await
+        });
+        answered.await.unwrap_or_else(|_| {
             Err(failed(format!("no answer within {limit:?}, the waiting for a turn included")))
         })
     }
 
-    async fn sum(&self, query: &str, at: Time) -> Result<Answer, Unknown> {
-        let query = Query::of_user(query, &self.matchers).map_err(failed)?;
+    /// What the queries of a namespace take turns by: slow ones of one namespace leave room for those of the others.
+    fn share(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut shares = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(namespace) {
+            return Arc::clone(share);
+        }
+        // Whoever waits or asks holds a share; without one the namespace starts anew.
+        shares.retain(|_, share| Arc::strong_count(share) > 1);
+        let most = self.client.limits().in_flight.div_ceil(SHARE).max(1);
+        let share = Arc::new(Semaphore::new(most));
+        shares.insert(namespace.into(), Arc::clone(&share));
+        share
+    }
+
+    async fn sum(&self, query: &Query, at: Time) -> Result<Answer, Unknown> {
         let mut sum = Sum::default();
-        let (summary, _) = self.client.answer(&query, at, &mut sum).await.map_err(failed)?;
+        let (summary, _) = self.client.answer(query, at, &mut sum).await.map_err(failed)?;
         match summary.kind {
             Some(Kind::Matrix) => {
                 let why = "the query answers a range and no number: put a function such as rate() around it";

@@ -1,20 +1,24 @@
-//! Asks the sources of an object, all at once, and names each as upstream does.
+//! Asks the sources of an object, a few at once, and names each as upstream does.
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use futures::future::join_all;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::{Client, ResourceExt as _};
 use plimsoll_storage::{
-    VpaKey,
+    Time, VpaKey,
     prometheus::{
         client::{self, Limits},
         door::{Door, Wall},
     },
 };
+use tokio::time::{Instant, timeout_at};
 
-use super::{super::calls::Questions, Role, config::WatermarkConfig, gates::queried, seat::Seat};
+use super::{
+    super::calls::Questions, Role, config::WatermarkConfig, gates::queried, seat::Seat, waits::Call,
+};
 use crate::{
+    annotation::LONGEST,
     api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,
     compat::Compat,
@@ -30,7 +34,7 @@ use crate::{
     },
     quantity::Quantity,
     replicas::{
-        Answer, Pod, Readiness, Scale, SourceKind, Unknown,
+        Answer, Pod, Readiness, Scale, SourceKind, Unknown, Unready,
         consult::{Occasion, request},
         source::{display_name, recommender_name},
     },
@@ -43,6 +47,12 @@ pub(super) const AGENT: &str = "wpa-controller";
 const RECOMMENDER_LIMIT: Duration = Duration::from_secs(10);
 /// A metrics API may take as long, however short a period is.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many metrics of one object are asked for at once.
+const AT_ONCE: usize = 4;
+
+/// How many times as long as one of them all metrics of an object may take together.
+const PATIENCE_FOR_ALL: u32 = 2;
 
 /// Whom values are asked from, but for the API server.
 pub(super) struct Sources {
@@ -75,7 +85,9 @@ impl Sources {
             };
             let watch = Arc::new(Questions::new(told));
             let client = client::Client::new(Arc::new(door), limits).watched_by(watch);
-            let queries = Queries::new(client, config.period).with_matchers(asked.matchers.clone());
+            let queries = Queries::new(client, config.period)
+                .with_matchers(asked.matchers.clone())
+                .within(asked.scope.clone());
             // Only who asks how old a value may be needs to know, and it costs a query.
             let tells = config.oldest_value.is_some();
             Some(if tells { queries.telling_age() } else { queries })
@@ -123,32 +135,71 @@ impl Role {
             };
             return vec![recommended(recommender, rules, asked)];
         }
-        let asked = filled.metrics.iter().map(|metric| async {
-            let found = block(metric).ok()?;
-            let query = self.query(seat, metric, found.name);
-            let kind = if query.is_some() { SourceKind::Prometheus } else { kind(metric)? };
-            let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
-            let asked = match (&ready, kind) {
-                (Err(why), SourceKind::External | SourceKind::Prometheus) => {
-                    Err(Unknown::Unready(why.clone()))
-                }
-                _ => match query {
-                    Some((key, query)) => self.ask_query(seat, key, query).await,
-                    None => self.ask_metric(key, kind, metric).await,
-                },
-            };
-            let selector = Selector::from_label_selector(found.selector);
-            Some(Source {
-                kind,
-                label: found.name.to_owned(),
-                name: display_name(found.name, found.labels()),
-                selector: selector.map(|it| it.as_str().to_owned()).unwrap_or_default(),
-                address: None,
-                band: Band::of(milli(found.low), milli(found.high), rules.tolerance),
-                asked,
-            })
-        });
-        join_all(asked).await.into_iter().flatten().collect()
+        let (ready, until) = (&ready, Instant::now() + self.patience() * PATIENCE_FOR_ALL);
+        let ask = |metric| self.ask_one(key, seat, metric, rules, ready, until).boxed();
+        let asked: Vec<_> = filled.metrics.iter().map(ask).collect();
+        let asked: Vec<Option<Source>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        asked.into_iter().flatten().collect()
+    }
+
+    /// What comes of asking for one metric. Without pods that are ready nobody is asked about what is not of pods.
+    async fn ask_one(
+        &self,
+        key: &VpaKey,
+        seat: &Seat,
+        metric: &MetricSpec,
+        rules: &Rules,
+        ready: &Result<u32, Unready>,
+        until: Instant,
+    ) -> Option<Source> {
+        let found = block(metric).ok()?;
+        let query = self.query(seat, metric, found.name);
+        let kind = if query.is_some() { SourceKind::Prometheus } else { kind(metric)? };
+        let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
+        let asked = match (ready, kind) {
+            (Err(why), SourceKind::External | SourceKind::Prometheus) => {
+                Err(Unknown::Unready(why.clone()))
+            }
+            _ => {
+                let asked = async {
+                    match query {
+                        Some((annotation, query)) => {
+                            self.ask_query(key, seat, annotation, query).await
+                        }
+                        None => self.ask_metric(key, kind, metric).await,
+                    }
+                };
+                self.ask_until(until, asked).await
+            }
+        };
+        let selector = Selector::from_label_selector(found.selector);
+        Some(Source {
+            kind,
+            label: found.name.to_owned(),
+            name: display_name(found.name, found.labels()),
+            selector: selector.map(|it| it.as_str().to_owned()).unwrap_or_default(),
+            address: None,
+            band: Band::of(milli(found.low), milli(found.high), rules.tolerance),
+            asked,
+        })
+    }
+
+    /// Gives up on what is not answered by then, as upstream never does: an object whose metrics are answered one after the
+    /// other, each just in time, would keep its place among those that wait for all that time.
+    async fn ask_until(
+        &self,
+        until: Instant,
+        asked: impl Future<Output = Result<Answer, Unknown>>,
+    ) -> Result<Answer, Unknown> {
+        if self.config.compat == Compat::Upstream {
+            return asked.await;
+        }
+        let late =
+            || Unknown::Failed("the metrics of the object take too long together".to_owned());
+        if Instant::now() >= until {
+            return Err(late());
+        }
+        timeout_at(until, asked).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// The annotation by which an external metric is a query of a Prometheus, and the query.
@@ -166,14 +217,42 @@ impl Role {
         Some((key, query))
     }
 
-    async fn ask_query(&self, seat: &Seat, key: &str, query: &str) -> Result<Answer, Unknown> {
-        let Some(queries) = self.queries() else {
+    async fn ask_query(
+        &self,
+        key: &VpaKey,
+        seat: &Seat,
+        annotation: &str,
+        query: &str,
+    ) -> Result<Answer, Unknown> {
+        if self.queries().is_none() {
             return Err(Unknown::Failed(format!(
-                "annotation {key} asks a Prometheus, and none is known: set --prometheus-address"
+                "annotation {annotation} asks a Prometheus, and none is known: set --prometheus-address"
             )));
+        }
+        if query.len() > LONGEST {
+            return Err(Unknown::Failed(format!(
+                "annotation {annotation} has {} bytes, and at most {LONGEST} are taken: shorten the query, or record it in \
+                 the Prometheus",
+                query.len()
+            )));
+        }
+        self.ask_prometheus(&key.namespace, query, self.clock.now(), seat.had).await
+    }
+
+    /// Asks the Prometheus for an object of this namespace.
+    pub(super) async fn ask_prometheus(
+        &self,
+        namespace: &str,
+        query: &str,
+        now: Time,
+        had: Option<Time>,
+    ) -> Result<Answer, Unknown> {
+        let Some(queries) = self.queries() else {
+            return Err(Unknown::Failed("none is known: set --prometheus-address".to_owned()));
         };
-        let asked = queries.ask(query, self.clock.now(), seat.had);
-        self.waits.ask("Prometheus", self.config.prometheus.timeout, asked).await
+        let call = Call { service: "Prometheus", kind: "the Prometheus", namespace };
+        let asked = queries.ask(namespace, query, now, had);
+        self.waits.ask(call, self.config.prometheus.timeout, asked).await
     }
 
     async fn ask_metric(
@@ -194,13 +273,17 @@ impl Role {
         let container = container.map(|it| it.container.as_str());
         match kind {
             SourceKind::External | SourceKind::Prometheus | SourceKind::Recommender => {
+                let service = "the external metrics API";
+                let call = Call { service, kind: service, namespace: &key.namespace };
                 let asked = ask_external(client, &key.namespace, found.name, selector, limit);
-                self.waits.ask("the external metrics API", limit, asked).await
+                self.waits.ask(call, limit, asked).await
             }
             SourceKind::Resource | SourceKind::ContainerResource => {
+                let service = "the resource metrics API";
+                let call = Call { service, kind: service, namespace: &key.namespace };
                 let asked =
                     ask_pods(client, &key.namespace, found.name, container, selector, limit);
-                self.waits.ask("the resource metrics API", limit, asked).await
+                self.waits.ask(call, limit, asked).await
             }
         }
     }
@@ -224,8 +307,10 @@ impl Role {
         let body = request(&wish(filled, recommender), occasion);
         let defaults = &self.config.recommender_tls;
         let asked = self.sources.recommenders.consult(&recommender.url, tls, defaults, &body);
-        let place = shown_address(&recommender.url);
-        let asked = self.waits.ask(&place, RECOMMENDER_LIMIT, asked).await;
+        let service = shown_address(&recommender.url);
+        let namespace = occasion.namespace;
+        let call = Call { service: &service, kind: "recommenders", namespace };
+        let asked = self.waits.ask(call, RECOMMENDER_LIMIT, asked).await;
         asked.map(Answer::Advice).map_err(|why| match why {
             Unknown::Failed(why) => {
                 let name = name_of(recommender);

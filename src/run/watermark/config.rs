@@ -8,6 +8,7 @@ use crate::{
     api::scaled::TlsConfig,
     compat::{Compat, Fixes},
     metrics::LabelSet,
+    observe::source::promql::TenantScope,
     run::{
         config::{Address, Election, LogConfig, ObjectMetrics},
         updater::config::DryRun,
@@ -74,6 +75,8 @@ pub struct PrometheusQueries {
     pub door: DoorConfig,
     /// What goes into every query.
     pub matchers: Matchers,
+    /// Which series the queries of a namespace may read.
+    pub scope: TenantScope,
     /// How many queries may be under way at once.
     pub at_once: usize,
     /// How long one may take.

@@ -14,7 +14,7 @@ use crate::{
     annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
     api::wpa::WatermarkPodAutoscalerSpec,
     compat::Compat,
-    observe::source::promql::check_query,
+    observe::source::promql::{asks_for_label, check_query},
     replicas::{Answer, Unknown},
     watermark::{
         Options,
@@ -46,7 +46,8 @@ impl Role {
         let (options, bad) = read_annotations(seat.object.annotations(), self.config.period);
         seat.options = options;
         let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
-        let odd = doubts::find(filled, &seat.options);
+        let mut odd = doubts::find(filled, &seat.options);
+        odd.extend(self.unseen_alert(seat));
         let before = seat.status();
         let mut said = Vec::new();
         for (fact, found, reason, well) in [
@@ -148,22 +149,42 @@ impl Role {
         }
     }
 
+    /// An alert without the label of the namespace holds nothing where queries are confined to it. The author confirms with
+    /// a matcher that the alert has the label.
+    fn unseen_alert(&self, seat: &Seat) -> Option<String> {
+        let annotations = seat.object.annotations();
+        let query = HOLD_WHILE.read(annotations, alert).ok().flatten()?;
+        let namespace = seat.object.namespace().unwrap_or_default();
+        let tenant = self.config.prometheus.scope.matcher(&namespace)?;
+        let names_it = self.queries().is_none() || asks_for_label(&query, tenant.label());
+        (!names_it).then(|| {
+            format!(
+                "annotation {}: only an alert with the label {tenant} holds replicas, as queries of this namespace read \
+                 no other series; write {{{tenant}}} behind its name if it has that label",
+                HOLD_WHILE.name
+            )
+        })
+    }
+
     async fn ask_alert(&self, seat: &Seat, now: Time) -> Option<Verdict> {
         if self.config.compat == Compat::Upstream {
             return None;
         }
         let query = HOLD_WHILE.read(seat.object.annotations(), alert).ok().flatten()?;
         let name = seat.object.annotations().get(HOLD_WHILE.name)?.trim();
-        let state = match self.queries() {
-            None => Alert::Unknown("none is known: set --prometheus-address".to_owned()),
-            Some(queries) => match queries.ask(&query, now, seat.had).await {
-                Ok(Answer::Sum { sum: ..=0, .. }) | Err(Unknown::Empty(_)) => Alert::Quiet,
-                Ok(_) => Alert::Firing,
-                Err(why) => Alert::Unknown(why.to_string()),
-            },
-        };
+        let namespace = seat.object.namespace().unwrap_or_default();
+        let state = alert_state(self.ask_prometheus(&namespace, &query, now, seat.had).await);
         let open = seat.options.unknown_gate_is_open;
         Some(lifecycle::judge_alert(name, &state, open, self.config.period))
+    }
+}
+
+/// What an answer about firing alerts says. Who may not ask is not told that none fires.
+fn alert_state(answer: Result<Answer, Unknown>) -> Alert {
+    match answer {
+        Ok(Answer::Sum { sum: ..=0, .. }) | Err(Unknown::Empty(_)) => Alert::Quiet,
+        Ok(_) => Alert::Firing,
+        Err(why) => Alert::Unknown(why.to_string()),
     }
 }
 
@@ -205,7 +226,8 @@ fn alert(text: &str) -> Option<String> {
     check_query(&query).ok().map(|()| query)
 }
 
-/// Whether matchers are more than matchers: a brace that no quotes are around.
+/// Whether matchers are more than matchers: a brace or a comment that no quotes are around. A comment would hide what
+/// follows, and a line feed end it.
 fn leaves_braces(matchers: &str) -> bool {
     let (mut quote, mut is_escaped) = (None, false);
     for one in matchers.chars() {
@@ -215,7 +237,7 @@ fn leaves_braces(matchers: &str) -> bool {
             Some('`') => {}
             Some(_) => is_escaped = one == '\\',
             None if matches!(one, '"' | '\'' | '`') => quote = Some(one),
-            None if matches!(one, '{' | '}') => return true,
+            None if matches!(one, '{' | '}' | '#') => return true,
             None => {}
         }
     }
@@ -230,8 +252,10 @@ fn monitor(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_storage::prometheus::{query::Query, selector::Matchers};
+
     use super::*;
-    use crate::annotation::WPA_KEYS;
+    use crate::{annotation::WPA_KEYS, observe::source::promql::TenantScope};
 
     #[test]
     fn an_alert_is_asked_for_by_its_name_and_what_else_is_said_of_it() {
@@ -245,7 +269,7 @@ mod tests {
                 r#"count(ALERTS{alertstate="firing",alertname="High errors",namespace="shop", team=~"a|b"}) or vector(0)"#
             )
         );
-        assert!(alert(r#"A{summary=~"a{2}\"}"}"#).is_some());
+        assert!(alert(r#"A{summary=~"a{2}\"}#"}"#).is_some());
         for text in [
             "",
             "{}",
@@ -254,9 +278,40 @@ mod tests {
             "A{namespace=shop}",
             "A{} or vector(1) or b{}",
             "A}",
+            "A{a=\"b\" #}",
+            "A{a=\"b\" #\"\n} or secret or (count(ALERTS{a=\"b\"}",
         ] {
             assert_eq!(alert(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_alert_of_another_namespace_cannot_be_asked_for_and_is_not_taken_for_quiet() {
+        let scope = TenantScope { label: "namespace".to_owned(), unrestricted: Vec::new() };
+        let tenant = scope.matcher("shop").expect("it is confined");
+        let confined = |text: &str| {
+            let query = alert(text).expect("an alert");
+            let names_it = asks_for_label(&query, "namespace");
+            (Query::of_tenant(&query, &Matchers::default(), &tenant), names_it)
+        };
+        let (own, names_it) = confined("Broken");
+        assert_eq!(
+            own.expect("a query").as_str(),
+            r#"count(ALERTS{namespace="shop",alertstate="firing",alertname="Broken"}) or vector(0)"#
+        );
+        assert!(!names_it, "its author is told that the alert has to have the label");
+        let (own, names_it) = confined(r#"Broken{namespace="shop"}"#);
+        assert!(own.is_ok() && names_it);
+        for matcher in [r#"namespace="bank""#, r#"namespace=~".*""#, r#"namespace!="shop""#] {
+            let (other, _) = confined(&format!("Broken{{{matcher}}}"));
+            let why = Unknown::Failed(other.expect_err(matcher).to_string());
+            let state = alert_state(Err(why));
+            let verdict = lifecycle::judge_alert("Broken", &state, false, Duration::from_secs(15));
+            let (why, _) = verdict.blocked.expect("replicas stay");
+            assert!(why.contains("only series with namespace=\"shop\""), "{why}");
+        }
+        let sum = |sum| Ok(Answer::Sum { sum, at: None });
+        assert_eq!((alert_state(sum(0)), alert_state(sum(1))), (Alert::Quiet, Alert::Firing));
     }
 
     #[test]

@@ -75,13 +75,21 @@ pub(super) struct Shown {
     pub told: Option<Time>,
 }
 
+/// The longest value of a label about a target, in bytes: no kind and no name is longer. An object is shown before it is
+/// known whether it can be followed.
+const LONGEST: usize = 253;
+
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST)].to_owned()
+}
+
 impl Shown {
     /// What an object asks for, with what was shown before of all else.
     pub fn of(spec: &WatermarkPodAutoscalerSpec, before: Option<&Self>, now: Time) -> Self {
         let target = &spec.scale_target_ref;
         let rules = Rules::of(spec);
         Self {
-            target: (target.kind.clone(), target.name.clone()),
+            target: (shortened(&target.kind), shortened(&target.name)),
             dry_run: spec.dry_run,
             bounds: (rules.limits.min, rules.limits.max),
             tolerance: rules.tolerance,

@@ -1,94 +1,179 @@
-//! Whom values are waited for: where many questions in a row were waited for in vain, a few go on asking, and the others are
-//! told at once that nobody answers.
+//! Bounds how many requests wait for a service that does not answer: for each service in total, and for each namespace. A few
+//! requests go on and find out when it is back; the others fail at once.
 
 use std::{
     collections::HashMap,
     future::Future,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::replicas::Unknown;
 
-/// Of more than so many it is forgotten that they do not answer.
-const MOST_PLACES: usize = 1_000;
+/// Above this number of entries, those of services that do not answer are forgotten as soon as nobody waits.
+const MOST_ENTRIES: usize = 1_000;
+/// A request that takes longer is slow. The worker that started it has gone on with another object by then, and there is
+/// room for a limited number of those.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// A namespace may have as many requests waiting for services that do not answer as this part of what all may have.
+const SHARE: usize = 4;
+/// At least so many slow requests of a namespace are let through, however few workers there are.
+const LEAST_SLOW: usize = 8;
 
-/// One who is asked.
+/// What is asked, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    /// The service: its name, or its address.
+    pub service: &'a str,
+    /// What services like it are called. Those of one kind are counted together for a namespace, whatever their addresses.
+    pub kind: &'a str,
+    /// The namespace of the object that needs the answer.
+    pub namespace: &'a str,
+}
+
+impl Call<'_> {
+    /// The key of the namespace's requests to services of this kind; no service is called like that.
+    fn tenant(&self) -> Box<str> {
+        format!("{}\n{}", self.namespace, self.kind).into()
+    }
+}
+
+/// Requests under way to one service, or of one namespace.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    /// So many wait for an answer.
+struct Entry {
     waiting: usize,
-    /// So many have waited to the end since the last answer.
+    /// How many of those have waited for longer than [`SLOW_AFTER`].
+    slow: usize,
+    /// Requests in a row that were given up without an answer.
     in_vain: usize,
 }
 
-/// All who are asked by somebody right now.
-#[derive(Debug)]
-pub(super) struct Waits {
-    /// So many wait for one who does not answer.
-    most: usize,
-    places: Mutex<HashMap<Box<str>, Place>>,
+impl Entry {
+    /// Whether requests only add to those that wait, where `most` may.
+    const fn is_stuck(self, most: usize) -> bool {
+        self.waiting >= most && self.in_vain >= most
+    }
 }
 
-/// Somebody waits, until this is gone.
+/// All requests under way.
+#[derive(Debug)]
+pub(super) struct Waits {
+    /// How many may wait for a service that does not answer.
+    most: usize,
+    entries: Mutex<HashMap<Box<str>, Entry>>,
+}
+
+/// A request under way, until it is dropped.
 struct Waiting<'a> {
     waits: &'a Waits,
-    place: &'a str,
+    service: &'a str,
+    tenant: Box<str>,
+    is_slow: bool,
 }
 
 impl Waits {
-    /// Nobody waits yet. Of those that wait for one who does not answer, there are this many at most.
+    /// Lets at most so many requests wait for a service that does not answer.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), places: Mutex::default() }
+        Self { most: most.max(1), entries: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks somebody, who may take so long. Without an answer by then it was in vain.
+    /// Makes a request that takes `limit` at most, unless too many of its service or of its namespace wait already.
     pub async fn ask<T>(
         &self,
-        place: &str,
+        call: Call<'_>,
         limit: Duration,
-        asked: impl Future<Output = Result<T, Unknown>>,
+        request: impl Future<Output = Result<T, Unknown>>,
     ) -> Result<T, Unknown> {
-        let waiting = self.wait(place)?;
+        let mut waiting = self.begin(call)?;
         let began = Instant::now();
-        let answer = asked.await;
-        // Whoever is asked keeps the time himself, to the millisecond or so.
+        let mut request = pin!(request);
+        let answer = match timeout(SLOW_AFTER, &mut request).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                waiting.becomes_slow();
+                request.await
+            }
+        };
+        // The request keeps the limit itself, to the millisecond or so.
         let is_in_vain = answer.is_err() && began.elapsed() >= limit.mul_f64(0.95);
-        if let Some(place) = self.lock().get_mut(place) {
-            place.in_vain = if is_in_vain { place.in_vain.saturating_add(1) } else { 0 };
-        }
-        drop(waiting);
+        waiting.change(|entry| {
+            entry.in_vain = if is_in_vain { entry.in_vain.saturating_add(1) } else { 0 };
+        });
         answer
     }
 
-    fn wait<'a>(&'a self, name: &'a str) -> Result<Waiting<'a>, Unknown> {
-        let mut places = self.lock();
-        let place = places.entry(name.into()).or_default();
-        let Place { waiting, in_vain } = *place;
-        if waiting >= self.most && in_vain >= self.most {
+    fn begin<'a>(&'a self, call: Call<'a>) -> Result<Waiting<'a>, Unknown> {
+        let Call { service, kind, namespace } = call;
+        let tenant = call.tenant();
+        let mut entries = self.lock();
+        let of = |key: &str| entries.get(key).copied().unwrap_or_default();
+        let (of_service, of_tenant) = (of(service), of(&tenant));
+        let Entry { waiting, in_vain, .. } = of_service;
+        if of_service.is_stuck(self.most) {
             return Err(Unknown::Failed(format!(
-                "{name} gave no answer in time to the last {in_vain} questions, and {waiting} others wait for one"
+                "{service} gave no answer in time to the last {in_vain} questions, and {waiting} others wait for one"
             )));
         }
-        place.waiting += 1;
-        drop(places);
-        Ok(Waiting { waits: self, place: name })
+        let Entry { waiting, in_vain, slow } = of_tenant;
+        if of_tenant.is_stuck(self.most.div_ceil(SHARE)) {
+            return Err(Unknown::Failed(format!(
+                "the last {in_vain} requests of namespace {namespace} to {kind} got no answer in time, and {waiting} \
+                 others wait for one"
+            )));
+        }
+        if slow >= (2 * self.most).max(LEAST_SLOW) {
+            return Err(Unknown::Failed(format!(
+                "{slow} requests of namespace {namespace} to {kind} have been waiting for more than {SLOW_AFTER:?}: no \
+                 more are made until one of them ends"
+            )));
+        }
+        for key in [service, &tenant] {
+            entries.entry(key.into()).or_default().waiting += 1;
+        }
+        drop(entries);
+        Ok(Waiting { waits: self, service, tenant, is_slow: false })
+    }
+}
+
+impl Waiting<'_> {
+    fn change(&self, change: impl Fn(&mut Entry)) {
+        let mut entries = self.waits.lock();
+        for key in [self.service, &self.tenant] {
+            if let Some(entry) = entries.get_mut(key) {
+                change(entry);
+            }
+        }
+    }
+
+    fn becomes_slow(&mut self) {
+        self.is_slow = true;
+        self.change(|entry| entry.slow += 1);
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut places = self.waits.lock();
-        let Some(place) = places.get_mut(self.place) else { return };
-        place.waiting = place.waiting.saturating_sub(1);
-        if place.waiting == 0 && (place.in_vain == 0 || places.len() > MOST_PLACES) {
-            places.remove(self.place);
+        let was_slow = usize::from(self.is_slow);
+        self.change(|entry| {
+            entry.waiting = entry.waiting.saturating_sub(1);
+            entry.slow = entry.slow.saturating_sub(was_slow);
+        });
+        let mut entries = self.waits.lock();
+        let is_full = entries.len() > MOST_ENTRIES;
+        for key in [self.service, &self.tenant] {
+            let idle = entries
+                .get(key)
+                .is_some_and(|entry| entry.waiting == 0 && (entry.in_vain == 0 || is_full));
+            if idle {
+                entries.remove(key);
+            }
         }
     }
 }
@@ -110,34 +195,42 @@ mod tests {
         pending().await
     }
 
+    fn to(service: &'static str, namespace: &'static str) -> Call<'static> {
+        Call { service, kind: "services", namespace }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn those_who_would_wait_for_one_who_does_not_answer_are_told_at_once_while_a_few_go_on() {
         let waits = Arc::new(Waits::new(2));
-        let wait = || {
+        let wait = |namespace| {
             let waits = Arc::clone(&waits);
-            tokio::spawn(async move { waits.ask("a", LIMIT, forever()).await })
+            tokio::spawn(async move { waits.ask(to("a", namespace), LIMIT, forever()).await })
         };
-        let standing = [wait(), wait()];
+        let standing = [wait("one"), wait("two")];
         tokio::task::yield_now().await;
         // Nobody has waited in vain yet: a third may try.
-        assert_eq!(waits.ask("a", LIMIT, async { Ok(1) }).await, Ok(1));
-        for _ in 0..2 {
-            let failed = waits.ask("a", LIMIT, silence()).await;
+        assert_eq!(waits.ask(to("a", "five"), LIMIT, async { Ok(1) }).await, Ok(1));
+        for namespace in ["three", "four"] {
+            let failed = waits.ask(to("a", namespace), LIMIT, silence()).await;
             assert_eq!(failed, Err(Unknown::Failed("no answer".into())));
         }
-        let told = waits.ask("a", LIMIT, async { Ok(1) }).await.expect_err("not asked");
+        let told = waits.ask(to("a", "five"), LIMIT, async { Ok(1) }).await.expect_err("not asked");
         let text = "a gave no answer in time to the last 2 questions, and 2 others wait for one";
         assert_eq!(told.to_string(), text);
-        assert_eq!(waits.ask("b", LIMIT, async { Ok(1) }).await, Ok(1), "others are asked");
+        assert_eq!(
+            waits.ask(to("b", "five"), LIMIT, async { Ok(1) }).await,
+            Ok(1),
+            "others are asked"
+        );
         // One of those that wait gives up, and so another may ask; an answer, whatever it is, opens the place to all.
         standing[0].abort();
         wait_until_gone(&standing[0]).await;
         let refused = async { Err::<i32, _>(Unknown::Failed("503".into())) };
-        let soon = waits.ask("a", Duration::from_mins(1), refused).await;
+        let soon = waits.ask(to("a", "five"), Duration::from_mins(1), refused).await;
         assert_eq!(soon, Err(Unknown::Failed("503".into())));
-        let again = wait();
+        let again = wait("three");
         tokio::task::yield_now().await;
-        assert_eq!(waits.ask("a", LIMIT, async { Ok(1) }).await, Ok(1));
+        assert_eq!(waits.ask(to("a", "five"), LIMIT, async { Ok(1) }).await, Ok(1));
         again.abort();
         standing[1].abort();
     }
@@ -146,5 +239,70 @@ mod tests {
         while !task.is_finished() {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Starts so many requests without an end, and waits until they are under way.
+    async fn stuck(
+        waits: &Arc<Waits>,
+        namespace: &'static str,
+        count: usize,
+    ) -> Vec<tokio::task::JoinHandle<Result<i32, Unknown>>> {
+        let start = |number: usize| {
+            let waits = Arc::clone(waits);
+            tokio::spawn(async move {
+                let service = format!("http://{namespace}/{number}");
+                let call = Call { service: &service, kind: "recommenders", namespace };
+                waits.ask(call, Duration::from_mins(1), forever()).await
+            })
+        };
+        let started: Vec<_> = (0..count).map(start).collect();
+        tokio::time::sleep(SLOW_AFTER * 2).await;
+        started
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn recommenders_of_one_namespace_share_a_bound_whatever_their_addresses() {
+        let waits = Arc::new(Waits::new(4));
+        let fine = |namespace| {
+            let call = Call { service: "http://fine", kind: "recommenders", namespace };
+            waits.ask(call, LIMIT, async { Ok(1) })
+        };
+        let first = stuck(&waits, "a", 7).await;
+        assert_eq!(fine("a").await, Ok(1), "there is room for one more slow request");
+        let last = stuck(&waits, "a", 1).await;
+        let told = fine("a").await.expect_err("not asked").to_string();
+        assert!(
+            told.contains("8 requests of namespace a to recommenders have been waiting"),
+            "{told}"
+        );
+        assert_eq!(fine("b").await, Ok(1), "another namespace is not held up");
+        let call = Call { service: "Prometheus", kind: "the Prometheus", namespace: "a" };
+        assert_eq!(waits.ask(call, LIMIT, async { Ok(1) }).await, Ok(1), "nor are other services");
+        for task in first.iter().chain(&last) {
+            task.abort();
+            wait_until_gone(task).await;
+        }
+        assert_eq!(fine("a").await, Ok(1));
+        assert!(waits.lock().is_empty(), "nothing is left of requests that have ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_whose_requests_time_out_does_not_keep_those_of_others_from_the_service() {
+        let waits = Arc::new(Waits::new(8));
+        let of = |namespace| Call { service: "Prometheus", kind: "the Prometheus", namespace };
+        for _ in 0..20 {
+            waits.ask(of("a"), LIMIT, silence()).await.expect_err("no answer");
+        }
+        let held: Vec<_> = (0..2)
+            .map(|_| {
+                let waits = Arc::clone(&waits);
+                tokio::spawn(async move { waits.ask(of("a"), LIMIT, forever()).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let told = waits.ask(of("a"), LIMIT, async { Ok(1) }).await.expect_err("not asked");
+        assert!(told.to_string().contains("requests of namespace a to the Prometheus"), "{told}");
+        assert_eq!(waits.ask(of("b"), LIMIT, async { Ok(1) }).await, Ok(1));
+        held.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, fmt::Write as _, time::Duration};
 pub use self::scan::NoQuery;
 use super::{
     schema::Dialect,
-    selector::{Matchers, Selector, is_label, quoted},
+    selector::{Matcher, Matchers, Selector, is_label, quoted},
 };
 
 /// A query in PromQL.
@@ -160,6 +160,43 @@ impl Query {
         Ok(Self { text, bare: scanned.bare })
     }
 
+    /// What a user wrote who may only read the series of a tenant: each selector gets the matcher that tells them, beside
+    /// those of the client. Stricter than [`Self::of_user`], since the matcher is a boundary: the text has to be plain
+    /// PromQL in which two readers find the same selectors.
+    ///
+    /// A matcher of the user's own for that label is refused unless it is the same. With both of them the server would find
+    /// a part of the series that are asked for, or none, and a sum over a part looks like a value.
+    pub fn of_tenant(text: &str, matchers: &Matchers, tenant: &Matcher) -> Result<Self, NoQuery> {
+        let scanned = scan::scan(text)?;
+        let found = check::selectors(text).map_err(|flaw| NoQuery::of(text, flaw.why, flaw.at))?;
+        if !scanned.places().eq(found.iter().map(|selector| selector.at)) {
+            return Err(NoQuery::of(
+                text,
+                "it cannot be told for certain where its selectors are",
+                0,
+            ));
+        }
+        for (written, at) in found.iter().flat_map(|selector| &selector.matchers) {
+            let own =
+                Matcher::written(written).map_err(|wrong| NoQuery::of(text, wrong.why, *at))?;
+            if own.label() == tenant.label() && own != *tenant {
+                let why = format!("it asks for {own}, and only series with {tenant} may be read");
+                return Err(NoQuery::of(text, why, *at));
+            }
+        }
+        let text = scanned.with(text, &matchers.and(tenant.clone()).to_string());
+        Ok(Self { text: text.trim().to_owned(), bare: scanned.bare })
+    }
+
+    /// Whether a text is a query, and each of its selectors has a matcher for this label.
+    pub fn asks_for_label(text: &str, label: &str) -> bool {
+        let asks = |selector: &check::Found<'_>| {
+            let mut matchers = selector.matchers.iter();
+            matchers.any(|(text, _)| Matcher::written(text).is_ok_and(|it| it.label() == label))
+        };
+        check::selectors(text).is_ok_and(|found| found.iter().all(asks))
+    }
+
     /// Whether a text that a user wrote can be a query whose answer is numbers. What is wrong everywhere is refused;
     /// what only some servers know passes, and so does most of what MetricsQL adds, where that is spoken.
     pub fn check(text: &str, dialect: Dialect) -> Result<(), NoQuery> {
@@ -261,6 +298,7 @@ pub fn duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus::selector::Match;
 
     #[test]
     fn queries_are_built_from_functions() {
@@ -282,6 +320,49 @@ mod tests {
         let noted = Query::of_user("up # note", &Matchers::default()).expect("a query");
         assert_eq!(noted.or_last_within(hours(24)).as_str(), "last_over_time(up # note\n[1d])");
         assert_eq!(rate.or_last_within(hours(1)), rate);
+    }
+
+    #[test]
+    fn every_selector_of_a_tenants_query_reads_its_own_series_only() {
+        let tenant = Matcher::new("namespace", Match::Equals, "shop");
+        let cluster: Matchers = ["cluster=\"qa\"".parse().expect("one")].into_iter().collect();
+        let of = |text: &str| Query::of_tenant(text, &Matchers::default(), &tenant);
+        for (text, confined) in [
+            ("up", r#"up{namespace="shop"}"#),
+            (r#"up{namespace='shop'}"#, r#"up{namespace="shop",namespace='shop'}"#),
+            (
+                "sum(rate(a[5m])) / on (pod) (b or vector(0)) # all",
+                r#"sum(rate(a{namespace="shop"}[5m])) / on (pod) (b{namespace="shop"} or vector(0)) # all"#,
+            ),
+            (
+                "max_over_time(a{b=\"c\"}[1h:1m] offset 5m) > bool 1",
+                r#"max_over_time(a{namespace="shop",b="c"}[1h:1m] offset 5m) > bool 1"#,
+            ),
+        ] {
+            assert_eq!(of(text).expect(text).as_str(), confined);
+        }
+        let both = Query::of_tenant("up", &cluster, &tenant).expect("a query");
+        assert_eq!(both.as_str(), r#"up{cluster="qa",namespace="shop"}"#);
+        for (text, words) in [
+            (
+                r#"up{namespace="other"}"#,
+                r#"only series with namespace="shop" may be read, at character 4"#,
+            ),
+            (r#"up{namespace!="shop"}"#, r#"it asks for namespace!="shop""#),
+            (r#"up + b{"namespace"=~"shop|other"}"#, "it asks for namespace=~"),
+            (r#"up{namespace!=""}"#, "it asks for namespace!="),
+            (r#"up{a="\q"}"#, "not quoted well"),
+            ("info(up)", "info() reads series that no selector names"),
+            ("up[5m]", "it answers a range"),
+            ("median by (a) (up)", "is missing"),
+            (r#"WITH (x = {namespace="other"}) up{x}"#, "no operator is known"),
+            ("vector(0) #\r + up", "a carriage return"),
+            (r#"up{or namespace="other"}"#, "alternatives within braces"),
+        ] {
+            let told = of(text).expect_err(text).to_string();
+            assert!(told.contains(words), "{text}: {told}");
+        }
+        assert!(of("up # namespace=\"other\"").is_ok());
     }
 
     #[test]

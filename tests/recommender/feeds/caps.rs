@@ -78,7 +78,9 @@ pub async fn whatever_holds_a_recommendation_is_told_by_its_own_reason(stage: &S
         let spec = json!({ "targetRef": target, "resourcePolicy": policies });
         stage.autoscale_by(&namespace, "web", &spec).await;
         stage.uses(&namespace, "web-", cpu, (cpu * 1000.0) as u64);
-        let play = stage.play(&namespace, flags).await;
+        // Reasons that do not hold are told as 0 only if all series are asked for.
+        let flags = [flags, &["--object-metrics=all"]].concat();
+        let play = stage.play(&namespace, &flags).await;
         play.on(stage).await;
         for (resource, amount) in ["cpu", "memory"].into_iter().zip(amounts) {
             if reason != "floor" || resource == "cpu" {

@@ -33,7 +33,7 @@ pub const APPEAR: &[(&str, &str)] = &[
     ("plimsoll_request", "a pod of a VPA asks for CPU or memory"),
     ("plimsoll_request_all_pods", "a container has a recommendation and a pod"),
     ("plimsoll_request_min", "a container has a recommendation and a pod"),
-    ("plimsoll_restricted_scaling", "a container has a recommendation, or a WPA was decided about"),
+    ("plimsoll_restricted_scaling", "something has held a recommendation, a pod or a WPA back"),
     ("plimsoll_samples_total", "usage was read once"),
     ("plimsoll_staleness_seconds", "a sample of an object was seen"),
     ("plimsoll_target", "a container has a recommendation"),

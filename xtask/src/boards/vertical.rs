@@ -83,7 +83,7 @@ fn state() -> Row {
                 "d",
             )
             .size(4, 4)
-            .empty("needs --object-metrics=all")
+            .empty("needs --object-metrics=standard or all")
             .field("decimals", 1)
             .thresholds("orange", &[(1.0, "green")])
             .ask(now(
@@ -137,7 +137,7 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
     uncapped.push(("custom.lineStyle", json!({"fill": "dash", "dash": [8, 6]})));
     Panel::new(Kind::TimeSeries, title, description, unit)
         .size(24, 10)
-        .empty("Needs --object-metrics=all")
+        .empty("Needs --object-metrics=standard or all")
         .field("min", 0)
         .set("options.legend.displayMode", "table")
         .set("options.legend.placement", "right")
@@ -178,7 +178,7 @@ fn container() -> Row {
             unit,
         )
         .size(12, 6)
-        .empty("Needs --object-metrics=all")
+        .empty("Needs --object-metrics=standard or all")
         .columns(&[
             ("container", "container"),
             ("Value #A", "request"),

@@ -166,7 +166,7 @@ fn value() -> Row {
                 "short",
             )
             .size(16, 10)
-            .empty("Needs --object-metrics=all")
+            .empty("Needs --object-metrics=standard or all")
             .set("options.legend.displayMode", "table")
             .set("options.legend.calcs", json!(["lastNotNull", "min", "max"]))
             .only(
@@ -196,7 +196,7 @@ fn value() -> Row {
                 "percentunit",
             )
             .size(8, 10)
-            .empty("Needs --object-metrics=all, and marks that differ")
+            .empty("Needs --object-metrics=standard or all, and marks that differ")
             .field("min", 0)
             .field("max", 1)
             .thresholds("blue", &[(0.0, "green"), (1.0, "red")])

@@ -71,6 +71,10 @@
 {{- end }}
 {{- with $.Values.prometheus.address }}
 - --prometheus-address={{ . }}
+- --prometheus-namespace-label={{ $.Values.prometheus.namespaceLabel }}
+{{- with $.Values.prometheus.unrestrictedNamespaces }}
+- --prometheus-unrestricted-namespaces={{ join "," . }}
+{{- end }}
 {{- end }}
 {{- end -}}
 {{- end }}

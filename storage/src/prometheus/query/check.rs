@@ -64,32 +64,65 @@ impl Flaw {
     }
 }
 
+/// A selector as it was written.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    /// The byte at which matchers can be put in: behind its brace, or behind its name where it has no braces.
+    pub(super) at: usize,
+    /// Its matchers, and at which byte each begins.
+    pub(super) matchers: Vec<(&'a str, usize)>,
+}
+
 /// Checks a whole query.
 pub(super) fn check(query: &str) -> Result<(), Flaw> {
-    let mut check = Check { tokens: Tokens::of(query), depth: 0 };
-    let (gives, _) = check.expression()?;
-    let at = check.tokens.place();
-    match check.tokens.take()? {
-        Token::End => {}
-        Token::Sign(")") => return Err(Flaw::new("a bracket is closed that was not opened", at)),
-        _ => return Err(Flaw::new("an operator is missing before this", at)),
-    }
-    match gives {
-        Gives::Range => Err(Flaw::new(
-            "it answers a range and no number; put a function such as rate() around it",
-            0,
-        )),
-        Gives::Text => Err(Flaw::new("it answers a text and no number", 0)),
-        _ => Ok(()),
+    Check::of(query).whole()
+}
+
+/// Checks a whole query and finds its selectors, in the order of the text. A function that reads series which no
+/// selector names is refused.
+pub(super) fn selectors(query: &str) -> Result<Vec<Found<'_>>, Flaw> {
+    let mut check = Check::of(query);
+    check.whole()?;
+    match check.reads_more {
+        Some(at) => Err(Flaw::new("info() reads series that no selector names", at)),
+        None => Ok(check.found),
     }
 }
 
 struct Check<'a> {
+    query: &'a str,
     tokens: Tokens<'a>,
     depth: u32,
+    found: Vec<Found<'a>>,
+    /// Where a function is called that reads series by itself.
+    reads_more: Option<usize>,
 }
 
 impl<'a> Check<'a> {
+    fn of(query: &'a str) -> Self {
+        Self { query, tokens: Tokens::of(query), depth: 0, found: Vec::new(), reads_more: None }
+    }
+
+    fn whole(&mut self) -> Result<(), Flaw> {
+        let (gives, _) = self.expression()?;
+        let at = self.tokens.place();
+        match self.tokens.take()? {
+            Token::End => {}
+            Token::Sign(")") => {
+                return Err(Flaw::new("a bracket is closed that was not opened", at));
+            }
+            _ => return Err(Flaw::new("an operator is missing before this", at)),
+        }
+        match gives {
+            Gives::Range => Err(Flaw::new(
+                "it answers a range and no number; put a function such as rate() around it",
+                0,
+            )),
+            Gives::Text => Err(Flaw::new("it answers a text and no number", 0)),
+            _ => Ok(()),
+        }
+    }
+
     /// Operands with operators between them: what they give, and where they begin.
     fn expression(&mut self) -> Result<(Gives, usize), Flaw> {
         let begins = self.tokens.place();
@@ -191,7 +224,7 @@ impl<'a> Check<'a> {
                 if self.tokens.peek()? == Token::Sign("}") {
                     return Err(Flaw::new("the selector is empty and means all there is", at));
                 }
-                self.matchers()?;
+                self.braces(at + 1)?;
                 Ok((Gives::Instant, true))
             }
             Token::Name(name) => self.named(name, at),
@@ -218,8 +251,11 @@ impl<'a> Check<'a> {
         if is_one_of(name, &["inf", "nan"]) && next != Token::Sign("{") {
             return Ok((Gives::Scalar, false));
         }
+        let brace = self.tokens.place();
         if self.tokens.takes("{")? {
-            self.matchers()?;
+            self.braces(brace + 1)?;
+        } else {
+            self.found.push(Found { at: at + name.len(), matchers: Vec::new() });
         }
         Ok((Gives::Instant, true))
     }
@@ -253,6 +289,9 @@ impl<'a> Check<'a> {
     }
 
     fn call(&mut self, name: &str, at: usize) -> Result<Gives, Flaw> {
+        if name.eq_ignore_ascii_case("info") {
+            self.reads_more = Some(at);
+        }
         let given = self.arguments()?;
         let Some(known) = function(name) else { return Ok(Gives::Anything) };
         let least = known.wants.len() - known.optional;

@@ -47,6 +47,11 @@ enum Braces {
 }
 
 impl Scanned {
+    /// The byte of each selector at which matchers are put in, in the order of the text.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        self.places.iter().map(|place| place.at)
+    }
+
     /// The query with these matchers in each selector.
     pub(super) fn with(&self, query: &str, matchers: &str) -> String {
         let mut text = String::with_capacity(query.len() + self.places.len() * matchers.len());
@@ -66,8 +71,14 @@ impl Scanned {
     }
 }
 
-/// Finds the selectors.
+/// Finds the selectors. Text that servers split into tokens in different ways is refused: what one of them takes for a
+/// comment or a string may be a selector to another one, and would go out without the matchers.
 pub(super) fn scan(query: &str) -> Result<Scanned, NoQuery> {
+    // A comment ends with it for Prometheus, and does not for VictoriaMetrics.
+    let is_lone = |at: &usize| query.as_bytes().get(at + 1) != Some(&b'\n');
+    if let Some((at, _)) = query.match_indices('\r').find(|(at, _)| is_lone(at)) {
+        return Err(NoQuery::of(query, "a carriage return is not followed by a line feed", at));
+    }
     let mut scan =
         Scan { bytes: query.as_bytes(), at: 0, operand: true, found: Scanned::default() };
     scan.run().map_err(|why| NoQuery::of(query, why, scan.at))?;
@@ -197,6 +208,7 @@ impl<'a> Scan<'a> {
     fn list(&mut self) -> Result<(), &'static str> {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
+                b'#' => self.blanks(),
                 b'"' | b'\'' | b'`' => self.string()?,
                 b')' => {
                     self.at += 1;
@@ -222,11 +234,10 @@ impl<'a> Scan<'a> {
                     filled = true;
                 }
                 b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
-                    // One alternative among several would have the matchers, and the others not.
-                    if filled && self.identifier().eq_ignore_ascii_case("or") {
+                    // One alternative among several would have the matchers, and the others not. The word comes first
+                    // as well: once the matchers are before it, it parts them from the rest.
+                    if self.identifier().eq_ignore_ascii_case("or") {
                         return Err("matchers cannot be added to alternatives within braces");
-                    } else if !filled {
-                        self.identifier();
                     }
                     filled = true;
                 }
@@ -246,7 +257,13 @@ impl<'a> Scan<'a> {
     /// Passes over a window or the steps of a subquery.
     fn window(&mut self) -> Result<(), &'static str> {
         let close = self.bytes[self.at..].iter().position(|&byte| byte == b']');
-        self.at += close.ok_or("a window is not closed")? + 1;
+        let length = close.ok_or("a window is not closed")?;
+        let inside = &self.bytes[self.at + 1..self.at + length];
+        // Its end would be another one to a server that reads a text or a comment here.
+        if inside.iter().any(|byte| b"\"'`#{}[\\".contains(byte)) {
+            return Err("a window holds more than a duration");
+        }
+        self.at += length + 1;
         self.operand = false;
         Ok(())
     }
@@ -257,6 +274,10 @@ impl<'a> Scan<'a> {
         loop {
             match self.bytes.get(at) {
                 None => return Err("a text is not closed"),
+                // VictoriaMetrics takes it for an escaped quote, and reads on.
+                Some(b'`') if quote == b'`' && self.bytes[at - 1] == b'\\' => {
+                    return Err("a text in backquotes ends with a backslash");
+                }
                 Some(&byte) if byte == quote => break,
                 Some(b'\\') if quote != b'`' => at += 2,
                 Some(_) => at += 1,
@@ -324,6 +345,8 @@ mod tests {
             ("-a", "-a{M}"),
             ("a + on (x) fill(0) b", "a{M} + on (x) fill(0) b{M}"),
             ("by", "by{M}"),
+            ("sum by (a # )\n, b) (c)", "sum by (a # )\n, b) (c{M})"),
+            ("a # note\r\n + b", "a{M} # note\r\n + b{M}"),
             ("{\"my.metric\", a=\"b\"}", "{M,\"my.metric\", a=\"b\"}"),
         ] {
             let scanned = scan(query).expect(query);
@@ -356,6 +379,13 @@ mod tests {
             "a{b=\"c\" or d=\"e\"}",
             "sum by (a",
             "a near b",
+            "vector(0) # note\r + a",
+            "a{or b=\"c\"}",
+            "a{b=\"c\", or d=\"e\"}",
+            "a{OR b=\"c\"}",
+            "label_join(a, `\\`, b, `\\`)",
+            "a[5m # ]",
+            "a[\"] + b[\"]",
         ] {
             let error = scan(broken).expect_err(broken).to_string();
             assert!(error.starts_with("the query cannot be used: ") && !error.contains('\n'));

@@ -49,6 +49,37 @@ impl Matcher {
     pub fn label(&self) -> &str {
         &self.label
     }
+
+    /// Reads one of any label, the name of the metric included.
+    pub(in crate::prometheus) fn written(given: &str) -> Result<Self, NoMatcher> {
+        let wrong = |why| NoMatcher { given: given.to_owned(), why };
+        let text = given.trim();
+        let (label, rest) = if text.starts_with(['"', '\'', '`']) {
+            string(text).ok_or_else(|| wrong("the quotes of its label do not end"))?
+        } else {
+            let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            let (label, rest) = text.split_at(end.unwrap_or(text.len()));
+            if !is_label(label) {
+                return Err(wrong("it does not begin with the name of a label"));
+            }
+            (label.to_owned(), rest)
+        };
+        let rest = rest.trim_start();
+        let sign = Match::SIGNS
+            .into_iter()
+            .find_map(|(sign, how)| rest.strip_prefix(sign).map(|rest| (how, rest.trim_start())));
+        let (how, rest) = sign.ok_or_else(|| wrong("its label is not followed by a comparison"))?;
+        if !rest.starts_with(['"', '\'', '`']) {
+            return Err(wrong(
+                "its value has no quotes (a shell takes them away: put others around)",
+            ));
+        }
+        let (value, rest) = string(rest).ok_or_else(|| wrong("its value is not quoted well"))?;
+        if !rest.trim().is_empty() {
+            return Err(wrong("there is more after its value: give one matcher at a time"));
+        }
+        Ok(Self { label, how, value })
+    }
 }
 
 impl fmt::Display for Matcher {
@@ -80,36 +111,12 @@ impl FromStr for Matcher {
 
     /// Reads one as it stands between the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
     fn from_str(given: &str) -> Result<Self, NoMatcher> {
-        let wrong = |why| NoMatcher { given: given.to_owned(), why };
-        let text = given.trim();
-        let (label, rest) = if text.starts_with(['"', '\'', '`']) {
-            string(text).ok_or_else(|| wrong("the quotes of its label do not end"))?
-        } else {
-            let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-            let (label, rest) = text.split_at(end.unwrap_or(text.len()));
-            if !is_label(label) {
-                return Err(wrong("it does not begin with the name of a label"));
-            }
-            (label.to_owned(), rest)
-        };
-        if label == "__name__" {
-            return Err(wrong("it goes into queries of every metric, so it cannot name one"));
+        let read = Self::written(given)?;
+        if read.label == "__name__" {
+            let why = "it goes into queries of every metric, so it cannot name one";
+            return Err(NoMatcher { given: given.to_owned(), why });
         }
-        let rest = rest.trim_start();
-        let sign = Match::SIGNS
-            .into_iter()
-            .find_map(|(sign, how)| rest.strip_prefix(sign).map(|rest| (how, rest.trim_start())));
-        let (how, rest) = sign.ok_or_else(|| wrong("its label is not followed by a comparison"))?;
-        if !rest.starts_with(['"', '\'', '`']) {
-            return Err(wrong(
-                "its value has no quotes (a shell takes them away: put others around)",
-            ));
-        }
-        let (value, rest) = string(rest).ok_or_else(|| wrong("its value is not quoted well"))?;
-        if !rest.trim().is_empty() {
-            return Err(wrong("there is more after its value: give one matcher at a time"));
-        }
-        Ok(Self { label, how, value })
+        Ok(read)
     }
 }
 
@@ -126,6 +133,12 @@ impl Matchers {
     /// Each of them.
     pub fn iter(&self) -> std::slice::Iter<'_, Matcher> {
         self.0.iter()
+    }
+
+    /// These and another one.
+    #[must_use]
+    pub fn and(&self, other: Matcher) -> Self {
+        self.iter().cloned().chain([other]).collect()
     }
 }
 

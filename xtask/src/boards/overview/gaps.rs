@@ -57,7 +57,7 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
          and not needed; above 0 it is needed and not asked for. A name leads to its board.",
         unit,
     )
-    .empty("Needs --object-metrics=all")
+    .empty("Needs --object-metrics=standard or all")
     .sorted_by("gap of all pods", false)
     .columns(&[
         ("namespace", "namespace"),
@@ -86,7 +86,7 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
 fn saving(title: &str, description: &str, expression: &str, unit: &str, color: &str) -> Panel {
     Panel::new(Kind::Stat, title, description, unit)
         .size(6, 4)
-        .empty("needs --object-metrics=all")
+        .empty("needs --object-metrics=standard or all")
         .field("decimals", 1)
         .thresholds(color, &[])
         .ask(now(expression, title))
@@ -101,7 +101,7 @@ fn total(title: &str, resource: &str, unit: &str) -> Panel {
         unit,
     )
     .size(12, 7)
-    .empty("Needs --object-metrics=all")
+    .empty("Needs --object-metrics=standard or all")
     .field("min", 0)
     .field("custom.lineWidth", 2)
     .only("requested", &[("color", json!({"mode": "fixed", "fixedColor": "blue"}))])

@@ -1,11 +1,11 @@
 //! What a selector has in its braces and behind it, and what operators have in their lists.
 
 use super::{
-    Check, Flaw, Gives,
+    Check, Flaw, Found, Gives,
     token::{Token, is_duration, is_number},
 };
 
-impl Check<'_> {
+impl<'a> Check<'a> {
     /// Names in brackets.
     pub(super) fn list(&mut self) -> Result<(), Flaw> {
         self.tokens.take()?;
@@ -20,16 +20,23 @@ impl Check<'_> {
         }
     }
 
-    /// Matchers in braces whose first one is taken.
-    pub(super) fn matchers(&mut self) -> Result<(), Flaw> {
+    /// Matchers in braces whose first one is taken; what is inside begins at this byte.
+    pub(super) fn braces(&mut self, at: usize) -> Result<(), Flaw> {
+        let matchers = self.matchers()?;
+        self.found.push(Found { at, matchers });
+        Ok(())
+    }
+
+    fn matchers(&mut self) -> Result<Vec<(&'a str, usize)>, Flaw> {
+        let mut matchers = Vec::new();
         loop {
-            let at = self.tokens.place();
+            let begins = self.tokens.place();
             let is_text = match self.tokens.take()? {
-                Token::Sign("}") => return Ok(()),
+                Token::Sign("}") => return Ok(matchers),
                 Token::Name(_) => false,
                 Token::Text => true,
-                Token::End => return Err(Flaw::new("a brace is not closed", at)),
-                _ => return Err(Flaw::new("the name of a label is missing before this", at)),
+                Token::End => return Err(Flaw::new("a brace is not closed", begins)),
+                _ => return Err(Flaw::new("the name of a label is missing before this", begins)),
             };
             let at = self.tokens.place();
             let next = self.tokens.peek()?;
@@ -42,10 +49,11 @@ impl Check<'_> {
                 if self.tokens.take()? != Token::Text {
                     return Err(Flaw::new("the value of a label has to be in quotes", at));
                 }
+                matchers.push((&self.query[begins..self.tokens.passed()], begins));
             }
             let at = self.tokens.place();
             match self.tokens.take()? {
-                Token::Sign("}") => return Ok(()),
+                Token::Sign("}") => return Ok(matchers),
                 Token::Sign(",") => {}
                 Token::End => return Err(Flaw::new("a brace is not closed", at)),
                 _ => return Err(Flaw::new("a comma is missing before this", at)),

@@ -41,6 +41,11 @@ impl<'a> Tokens<'a> {
         self.at
     }
 
+    /// Where the last token that was taken ends, in bytes.
+    pub(super) fn passed(&self) -> usize {
+        self.at
+    }
+
     /// The next token; it stays.
     pub(super) fn peek(mut self) -> Result<Token<'a>, Flaw> {
         self.take()
