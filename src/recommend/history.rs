@@ -53,8 +53,15 @@ pub enum Restored {
 }
 
 impl History {
-    /// The history of a container, begun now if there is none. Call it when a live pod has the container.
+    /// The history of a container that a live pod has, started now if there is none.
     pub fn container_mut(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
+        let container = self.get_or_start(name, now, rules);
+        container.mark_alive(now);
+        container
+    }
+
+    /// The history of a container, started now if there is none; it does not become alive by that.
+    pub fn get_or_start(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
         let index = match self.find(name) {
             Ok(index) => index,
             Err(index) => {
@@ -63,9 +70,7 @@ impl History {
                 index
             }
         };
-        let container = &mut self.containers[index].1;
-        container.mark_alive(now);
-        container
+        &mut self.containers[index].1
     }
 
     /// Takes in what a storage remembered, on top of what is known already; once for each container.

@@ -182,7 +182,7 @@ pub async fn explain(
     if let Some(sighting) = core.fleet.sighting(&key) {
         core.fleet.loaded(&key, sighting);
     }
-    assemble::see_containers(&mut core, &key, now);
+    core.see_containers(&key, now);
     Ok(assemble::report(
         config,
         &vpa,

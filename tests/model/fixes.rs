@@ -91,6 +91,28 @@ fn stale_containers_leave() {
 }
 
 #[test]
+fn finished_pods_keep_no_container_alive() {
+    let key = VpaKey::new("shop", "web");
+    let mut fleet = Fleet::new(Subject::new(Compat::Plimsoll).settings, Compat::Plimsoll);
+    fleet.track(&key, Directives::default(), START);
+    let sighting = fleet.sighting(&key).expect("is tracked");
+    fleet.loaded(&key, sighting);
+    fleet.see_container(&key, "app", START);
+    for index in 1..=61 {
+        // `app` was renamed to `server`; pods that were evicted before that are kept.
+        fleet.see_container(&key, "server", minute(index));
+        fleet.see_finished_container(&key, "app", minute(index));
+    }
+    let said = fleet.recommend(&key, minute(61)).expect("the history is loaded");
+    let names: Vec<&str> = said.containers.iter().map(|one| &*one.container).collect();
+    assert_eq!(names, ["server"]);
+    assert_eq!(said.containers[0].target.cpu.expect("is recommended").milli_value(), 25);
+    // A Job that came and went between two passes has a history all the same.
+    fleet.see_finished_container(&key, "job", minute(61));
+    assert!(fleet.get(&key).expect("is tracked").history().get("job").is_some());
+}
+
+#[test]
 fn a_workload_without_pods_keeps_all_its_containers() {
     let mut subject = Subject::new(Compat::Plimsoll);
     subject.know("app", START);

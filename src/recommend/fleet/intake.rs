@@ -72,11 +72,24 @@ impl KillOutcome {
 }
 
 impl Fleet {
-    /// Notes that a live pod has this container.
+    /// Registers a container of a live pod.
     pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {
+        self.register(key, container, true, now);
+    }
+
+    /// Registers a container that only finished pods have. Its history starts if there is none, so that a Job that ran
+    /// between two passes has one, but it is not alive: evicted and failed pods may be kept for weeks.
+    pub fn see_finished_container(&mut self, key: &VpaKey, container: &str, now: Time) {
+        self.register(key, container, false, now);
+    }
+
+    fn register(&mut self, key: &VpaKey, container: &str, is_live: bool, now: Time) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
         let rules = watched.directives.rules(watched.history.get(container), &self.settings);
-        let history = watched.history.container_mut(container, now, &rules);
+        let history = watched.history.get_or_start(container, now, &rules);
+        if is_live {
+            history.mark_alive(now);
+        }
         watched.directives.govern(container, history, &self.settings);
     }
 

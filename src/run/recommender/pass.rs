@@ -94,24 +94,10 @@ impl Role {
         });
     }
 
-    /// Every container of a pod that matches has a history from then on.
     fn see_containers(&self, now: Time) {
-        let mut names: Vec<Arc<str>> = Vec::new();
         self.state.each_page(|core, page| {
             for key in page {
-                names.clear();
-                for (_, pod) in core.index.pods_of(key) {
-                    let counted = pod.containers.iter().filter(|one| core.counts(one.part));
-                    for container in counted {
-                        // Replicas have the same containers, so the list stays short.
-                        if !names.iter().any(|known| Arc::ptr_eq(known, &container.name)) {
-                            names.push(Arc::clone(&container.name));
-                        }
-                    }
-                }
-                for name in &names {
-                    core.fleet.see_container(key, name, now);
-                }
+                core.see_containers(key, now);
             }
         });
     }

@@ -1,6 +1,9 @@
 //! What the recommender knows, behind one lock: the index of the cluster and the fleet of histories, kept
 //! in step with each other. Locks are short: a change, or a page of VPAs.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -218,6 +221,28 @@ impl Core {
             // What was found last still holds.
             Outcome::Unavailable { message } => {
                 self.index.set_target(key, Target::Unavailable(message.into()), None);
+            }
+        }
+    }
+
+    /// Registers the containers of the pods of a VPA, so that each has a history. Finished pods keep no container alive.
+    pub fn see_containers(&mut self, key: &VpaKey, now: Time) {
+        // Replicas have the same containers, so the list stays short.
+        let mut containers: Vec<(Arc<str>, bool)> = Vec::new();
+        for (_, pod) in self.index.pods_of(key) {
+            let is_live = !pod.is_finished;
+            for container in pod.containers.iter().filter(|one| self.counts(one.part)) {
+                match containers.iter_mut().find(|(name, _)| *name == container.name) {
+                    Some((_, known)) => *known |= is_live,
+                    None => containers.push((Arc::clone(&container.name), is_live)),
+                }
+            }
+        }
+        for (name, is_live) in containers {
+            if is_live {
+                self.fleet.see_container(key, &name, now);
+            } else {
+                self.fleet.see_finished_container(key, &name, now);
             }
         }
     }
