@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use crate::{
     Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Wanted, WritePermit, Writer,
 };
-use history::{History, Prepared};
+use history::History;
+use prepared::Prepared;
 
 mod damage;
 mod directory;
@@ -26,6 +27,7 @@ mod frame;
 mod history;
 mod listing;
 mod mark;
+mod prepared;
 mod scan;
 #[cfg(feature = "conformance")]
 pub mod tamper;

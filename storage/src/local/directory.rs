@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Opened once: a process without free file descriptors can still sync it.
+    handle: File,
     /// The operating system gives the lock back when the process ends, however it ends.
     _lock: File,
 }
@@ -67,6 +69,12 @@ impl Directory {
         self.path.display().to_string()
     }
 
+    /// Replaces the handle by which the directory is synced, to make that fail.
+    #[cfg(test)]
+    pub fn replace_handle(&mut self, handle: File) -> File {
+        std::mem::replace(&mut self.handle, handle)
+    }
+
     /// The history file, if there is one.
     pub fn open_history(&self) -> io::Result<Option<File>> {
         let _ = fs::remove_file(self.path.join(UNFINISHED));
@@ -77,25 +85,24 @@ impl Directory {
         }
     }
 
-    /// Replaces the history file by what `write` writes, or leaves it as it was.
+    /// Replaces the history file by what `write` writes. After an error it is as it was.
     pub fn replace_history<T>(
         &self,
         write: impl FnOnce(&mut File) -> io::Result<T>,
-    ) -> io::Result<(File, T)> {
+    ) -> io::Result<Replaced<T>> {
         let unfinished = self.path.join(UNFINISHED);
         let replaced = (|| {
-            let mut history = OpenOptions::new()
+            let mut file = OpenOptions::new()
                 .create(true)
                 .truncate(true)
                 .read(true)
                 .write(true)
                 .open(&unfinished)?;
-            let written = write(&mut history)?;
-            history.sync_all()?;
+            let written = write(&mut file)?;
+            file.sync_all()?;
             fs::rename(&unfinished, self.path.join(HISTORY))?;
-            // The rename itself is only safe once the directory is.
-            File::open(&self.path)?.sync_all()?;
-            Ok((history, written))
+            // The rename is durable once the directory is synced.
+            Ok(Replaced { file, written, synced: self.handle.sync_all() })
         })();
         if replaced.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -125,10 +132,10 @@ impl Directory {
 
 /// Locks a file. A process that is on its way out, or a child that was just started and still holds the
 /// open files of its parent, lets go within moments.
-fn lock_patiently(lock: &File) -> Result<(), TryLockError> {
+fn lock_patiently(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
     let begun = Instant::now();
     loop {
-        match lock.try_lock() {
+        match lock() {
             Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
             other => return other,
         }
