@@ -32,6 +32,12 @@ pub enum Rejected {
     /// Not newer than the last one of this replica.
     #[error("sample is older than the last one taken")]
     OutOfOrder,
+    /// The one that was taken last, once more: metrics show it until the next one is measured.
+    #[error("sample was taken before")]
+    Repeated,
+    /// Later than this process's clock says it can be.
+    #[error("sample is from the future")]
+    InFuture,
     /// An out-of-memory kill from before the last window.
     #[error("out-of-memory kill is older than one memory window")]
     TooOld,

@@ -71,6 +71,13 @@ impl KillOutcome {
     }
 }
 
+impl Taken {
+    /// Whether it was refused because it is from the future.
+    pub fn is_in_future(self) -> bool {
+        [self.cpu, self.memory].contains(&Some(Err(Rejected::InFuture)))
+    }
+}
+
 impl Fleet {
     /// Registers a container of a live pod.
     pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {
@@ -97,6 +104,10 @@ impl Fleet {
     pub fn take_usage(&mut self, key: &VpaKey, usage: Usage<'_>, now: Time) -> Option<Taken> {
         let watched = self.vpas.get_mut(key)?;
         let Usage { pod, container, at, cpu, memory } = usage;
+        if self.settings.latest_sample(now).is_some_and(|latest| at > latest) {
+            let refused = Err(Rejected::InFuture);
+            return Some(Taken { cpu: cpu.map(|_| refused), memory: memory.map(|_| refused) });
+        }
         let rules = watched.directives.rules(watched.history.get(container), &self.settings);
         if watched.state != HistoryState::Loaded {
             watched.history.note_first(container, pod, at, (cpu, memory));
@@ -113,7 +124,8 @@ impl Fleet {
         Some(taken)
     }
 
-    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
+    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches. One that
+    /// is dated into the future happened by now at the latest.
     pub fn take_kill(
         &mut self,
         key: &VpaKey,
@@ -125,6 +137,12 @@ impl Fleet {
         let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
         let known = watched.history.get(container);
         let rules = watched.directives.rules(known, &self.settings);
+        let is_ahead = self.settings.latest_sample(now).is_some_and(|latest| at > latest);
+        // After a restart nothing tells such a kill from the one of this pod that was counted before.
+        if is_ahead && may_be_old && known.is_some_and(|known| known.has_kill_of(pod)) {
+            return KillOutcome::Known;
+        }
+        let at = if is_ahead { now } else { at };
         if may_be_old && at < now.earlier(rules.memory_span()) {
             return KillOutcome::Expired;
         }
