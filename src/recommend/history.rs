@@ -19,26 +19,17 @@ use crate::{
 pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
     /// Containers whose stored record says nothing any more, though it may have seen more than ours.
-    outdated: Vec<Arc<str>>,
+    outdated: Vec<Outdated>,
     /// The first sample of each pod, as long as a stored history may come that has it too.
     early: Vec<Early>,
 }
 
 /// A sample that may be part of what is stored: metrics show the same one until the next is measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Early {
-    container: Box<str>,
-    pub(super) pod: Box<str>,
-    pub(super) at: Time,
-    pub(super) cpu: Option<MilliCpu>,
-    pub(super) has_memory: bool,
-}
-
-impl Early {
-    /// Which pod's container it is of.
-    pub(super) fn of(&self) -> (&str, &str) {
-        (&self.container, &self.pod)
-    }
+struct Outdated {
+    name: Arc<str>,
+    /// Whether that is so by this process's clock alone.
+    by_clock: bool,
 }
 
 /// What became of something remembered.
@@ -82,7 +73,7 @@ impl History {
         rules: &Rules,
     ) -> Restored {
         if remembered.is_expired(now, rules) {
-            self.outdate(name);
+            self.expire(name);
             return Restored::Expired;
         }
         match self.find(&name) {
@@ -144,30 +135,51 @@ impl History {
     /// Notes that the stored record of this container is not to be kept for what it has seen: it has
     /// expired, or it cannot be taken back.
     pub fn outdate(&mut self, name: Arc<str>) {
-        if !self.outdated.contains(&name) {
-            self.outdated.push(name);
+        self.note_outdated(name, false);
+    }
+
+    /// Notes that the stored record of this container is not to be kept for what it has seen: by this process's clock it
+    /// has expired, or cannot be taken back.
+    pub fn expire(&mut self, name: Arc<str>) {
+        self.note_outdated(name, true);
+    }
+
+    fn note_outdated(&mut self, name: Arc<str>, by_clock: bool) {
+        match self.outdated.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.by_clock &= by_clock,
+            None => self.outdated.push(Outdated { name, by_clock }),
         }
     }
 
     /// Whether the next save of this container replaces even a richer record.
     pub fn supersedes(&self, name: &str) -> bool {
-        self.outdated.iter().any(|outdated| **outdated == *name)
+        self.outdated.iter().any(|outdated| *outdated.name == *name)
+    }
+
+    /// Whether any stored record says nothing any more by this process's clock alone.
+    pub fn has_expired(&self) -> bool {
+        self.outdated.iter().any(|outdated| outdated.by_clock)
+    }
+
+    /// The clock was wrong: what says nothing any more by it alone may count after all.
+    pub fn forget_expired_by_clock(&mut self) {
+        self.outdated.retain(|outdated| !outdated.by_clock);
     }
 
     /// Notes that a container was saved.
     pub fn saved(&mut self, name: &str) {
-        self.outdated.retain(|outdated| **outdated != *name);
+        self.outdated.retain(|outdated| *outdated.name != *name);
     }
 
     /// The containers whose stored records say nothing any more.
-    pub fn outdated(&self) -> &[Arc<str>] {
-        &self.outdated
+    pub fn outdated(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.outdated.iter().map(|outdated| &outdated.name)
     }
 
     /// Forgets the outdated records of containers without a history.
     pub fn forget_outdated(&mut self) {
         let containers = &self.containers;
-        self.outdated.retain(|name| containers.iter().any(|(known, _)| known == name));
+        self.outdated.retain(|it| containers.iter().any(|(known, _)| *known == it.name));
         self.outdated.shrink_to_fit();
     }
 
@@ -221,7 +233,7 @@ impl History {
             keep
         });
         for name in &gone {
-            self.outdate(Arc::clone(name));
+            self.expire(Arc::clone(name));
         }
         gone
     }

@@ -17,6 +17,7 @@ pub mod advice;
 pub mod annotation;
 pub mod bootstrap;
 pub mod buckets;
+pub mod clock_doubt;
 pub mod conditions;
 pub mod container;
 pub mod directives;
