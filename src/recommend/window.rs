@@ -78,6 +78,14 @@ pub fn add(
     if source == Source::Usage && replica.last_memory.is_some_and(|last| at < last) {
         return Err(Rejected::OutOfOrder);
     }
+    // Where memory samples are counted, each counts once. A larger one of the same time is another one.
+    let is_repeated = source == Source::Usage
+        && fixes.has(Fix::MemoryOnlyHistoryCounts)
+        && replica.last_memory == Some(at)
+        && open_peak(replica).is_some_and(|peak| usage <= peak);
+    if is_repeated {
+        return Err(Rejected::Repeated);
+    }
     replica.last_memory = match replica.last_memory {
         Some(last) if fixes.has(Fix::OomKeepsSampleOrder) => Some(last.max(at)),
         _ => Some(at),
