@@ -229,13 +229,13 @@ impl Fleet {
 
     /// When a VPA that waits for its stored history was first seen to use anything.
     pub fn first_seen(&self, key: &VpaKey) -> Option<Time> {
-        self.vpas.get(key)?.history.early().iter().map(|early| early.at).min()
+        self.vpas.get(key)?.history.early().first()
     }
 
     /// What the history of a VPA begins with that a storage tells in single samples.
     pub fn begin_folding(&self, key: &VpaKey) -> Option<Folding> {
         let watched = self.vpas.get(key)?;
-        let early = watched.history.early().to_vec();
+        let early = watched.history.early().clone();
         Some(Folding::new(watched.sighting, watched.directives.clone(), early))
     }
 

@@ -7,8 +7,8 @@ use plimsoll_storage::{Gauge, Measurement, Run, Sample, Time};
 use super::{
     container::ContainerHistory,
     directives::Directives,
+    early::EarlySamples,
     fading::Fading,
-    history::Early,
     kill::OomKill,
     settings::{Rules, Settings},
     span::{Carry, Course},
@@ -26,8 +26,8 @@ pub struct Folding {
     /// Which wait of the VPA for its history this is for.
     pub(super) sighting: u64,
     directives: Directives,
-    /// The first live sample of each container of a pod, in order of these: what came after it is known better.
-    early: Vec<Early>,
+    /// The first live samples: what came after them is known better.
+    early: EarlySamples,
     containers: Vec<(Arc<str>, Container)>,
     /// Nothing else counts but what lies after the one and before the other: the time that a history lacks.
     gap: Option<(Time, Time)>,
@@ -64,9 +64,7 @@ pub enum Folded {
 }
 
 impl Folding {
-    pub(super) fn new(sighting: u64, directives: Directives, mut early: Vec<Early>) -> Self {
-        early.sort_by(|one, other| one.of().cmp(&other.of()).then(one.at.cmp(&other.at)));
-        early.dedup_by(|later, earlier| later.of() == earlier.of());
+    pub(super) fn new(sighting: u64, directives: Directives, early: EarlySamples) -> Self {
         Self { sighting, directives, early, containers: Vec::new(), gap: None }
     }
 
@@ -105,7 +103,7 @@ impl Folding {
         if self.is_elsewhere(sample.at) {
             return Folded::Known;
         }
-        let live = self.live(name, &sample.replica);
+        let live = self.early.since(name, &sample.replica);
         let container = self.container(name, sample.at, settings, now);
         match settings.history_weighting {
             HistoryWeighting::Upstream => container.take_once(sample),
@@ -137,12 +135,6 @@ impl Folding {
     /// Whether a time is not what is asked for.
     fn is_elsewhere(&self, at: Time) -> bool {
         self.gap.is_some_and(|(after, before)| at <= after || at >= before)
-    }
-
-    /// When a container of a pod was first seen live.
-    fn live(&self, name: &str, replica: &str) -> Option<Time> {
-        let place = self.early.binary_search_by(|early| early.of().cmp(&(name, replica)));
-        place.ok().map(|place| self.early[place].at)
     }
 
     /// The container, which begins now if it is not there yet.

@@ -7,6 +7,7 @@ use plimsoll_storage::Time;
 use super::{
     container::ContainerHistory,
     directives::Directives,
+    early::{EarlySamples, is_crowded},
     settings::{Rules, Settings},
 };
 use crate::{
@@ -21,10 +22,10 @@ pub struct History {
     /// Containers whose stored record says nothing any more, though it may have seen more than ours.
     outdated: Vec<Outdated>,
     /// The first sample of each pod, as long as a stored history may come that has it too.
-    early: Vec<Early>,
+    early: EarlySamples,
 }
 
-/// A sample that may be part of what is stored: metrics show the same one until the next is measured.
+/// A stored record that says nothing any more.
 #[derive(Clone, Debug, PartialEq)]
 struct Outdated {
     name: Arc<str>,
@@ -79,7 +80,7 @@ impl History {
         match self.find(&name) {
             Ok(index) if self.containers[index].1.restored => return Restored::Already,
             Ok(index) => {
-                let early = self.early.iter().filter(|early| *early.container == *name);
+                let early = self.early.of(&name);
                 self.containers[index].1.merge(&remembered, early, rules);
             }
             Err(index) => self.containers.insert(index, (name, remembered)),
@@ -112,28 +113,31 @@ impl History {
         container: &str,
         pod: &str,
         at: Time,
-        (cpu, memory): (Option<MilliCpu>, Option<Bytes>),
+        used: (Option<MilliCpu>, Option<Bytes>),
     ) {
         let known = self.get(container);
-        if known.is_none_or(|known| !known.restored && known.replicas().all(|name| name != pod)) {
-            let (container, pod) = (container.into(), pod.into());
-            let has_memory = memory.is_some();
-            self.early.push(Early { container, pod, at, cpu, has_memory });
+        if known.is_none_or(|known| !known.restored && !known.has_replica(pod)) {
+            self.early.note((container, pod), at, used);
         }
     }
 
     /// The first samples of pods.
-    pub(super) fn early(&self) -> &[Early] {
+    pub(super) fn early(&self) -> &EarlySamples {
         &self.early
+    }
+
+    /// Whether any container has more pods than are kept for a stored history that may come.
+    pub fn is_crowded(&self) -> bool {
+        self.containers.iter().any(|(_, container)| is_crowded(container.replicas().len()))
     }
 
     /// Notes that no stored history is to come.
     pub fn settle(&mut self) {
-        self.early = Vec::new();
+        self.early = EarlySamples::default();
     }
 
-    /// Notes that the stored record of this container is not to be kept for what it has seen: it has
-    /// expired, or it cannot be taken back.
+    /// Notes that the stored record of this container is not to be kept for what it has seen: it is another
+    /// workload's.
     pub fn outdate(&mut self, name: Arc<str>) {
         self.note_outdated(name, false);
     }

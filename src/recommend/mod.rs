@@ -21,6 +21,7 @@ pub mod clock_doubt;
 pub mod conditions;
 pub mod container;
 pub mod directives;
+mod early;
 pub mod estimate;
 pub mod eviction_notice;
 pub mod explanation;

@@ -113,8 +113,10 @@ impl Role {
         let now = self.clock.now();
         self.state.each_page(|core, page| {
             for key in page {
-                // A history that is not loaded brings pods of its own.
-                if !core.is_waiting(key) {
+                // A history that is not loaded brings pods of its own; of endless ones nobody waits for all.
+                let is_crowded =
+                    || core.fleet.get(key).is_some_and(|watched| watched.history().is_crowded());
+                if !core.is_waiting(key) || is_crowded() {
                     let index = &core.index;
                     let lives = |pod: &str| index.pod(&key.namespace, pod).is_some();
                     core.fleet.retain_pods(key, lives, now);
