@@ -289,6 +289,37 @@ impl Core {
         self.index.vpa(key)?.last_written
     }
 
+    /// A status was written. If somebody else has written the VPA since, and the watch was faster than the response, what
+    /// the watch brought stays.
+    pub fn status_written(
+        &mut self,
+        key: &VpaKey,
+        sent: Option<Reported>,
+        resource_version: &str,
+        now: Time,
+    ) {
+        let Some(vpa) = self.index.vpa_mut(key) else { return };
+        vpa.last_written = Some(now);
+        if let Some(sent) = sent.filter(|_| !vpa.is_after(resource_version)) {
+            vpa.reported = sent;
+            vpa.resource_version = resource_version.into();
+        }
+    }
+
+    /// The annotation that explains a status was written; what the watch brought since stays here, too.
+    pub fn explanation_written(
+        &mut self,
+        key: &VpaKey,
+        explained: Option<u64>,
+        resource_version: &str,
+    ) {
+        let vpa = self.index.vpa_mut(key).filter(|vpa| !vpa.is_after(resource_version));
+        if let Some(vpa) = vpa {
+            vpa.explained = explained;
+            vpa.resource_version = resource_version.into();
+        }
+    }
+
     /// What is to be said about a VPA now. `None` while its history is not loaded, or while its workload is
     /// still looked for: what was true of another one must not be said of this.
     pub fn judge(&self, key: &VpaKey, now: Time) -> Option<Verdict> {

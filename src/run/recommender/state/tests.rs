@@ -71,3 +71,26 @@ fn finished_pods_keep_no_container_alive() {
     let said = core.fleet.recommend(&key(), now).expect("the history is loaded");
     assert_eq!(said.containers.len(), 2, "{:?}", said.stale);
 }
+
+#[test]
+fn a_late_response_to_a_write_does_not_overwrite_what_the_watch_brought_since() {
+    let state = state();
+    let mut core = state.lock();
+    let now = START.later(std::time::Duration::from_mins(1));
+    let ours = || Some(Reported { observed_generation: Some(1), ..Reported::default() });
+    core.status_written(&key(), ours(), "5", now);
+    let known = |core: &Core| {
+        let vpa = core.index.vpa(&key()).expect("is known");
+        (vpa.resource_version.to_string(), vpa.reported.observed_generation == Some(1))
+    };
+    assert_eq!(known(&core), ("5".to_owned(), true));
+    // Another writer comes after our next write, and the watch before its response.
+    core.put_vpa(&vpa("9"));
+    core.status_written(&key(), ours(), "8", now);
+    core.explanation_written(&key(), Some(7), "8");
+    assert_eq!(known(&core), ("9".to_owned(), false));
+    let vpa = core.index.vpa(&key()).expect("is known");
+    assert_eq!((vpa.explained, vpa.last_written), (None, Some(now)));
+    core.explanation_written(&key(), Some(7), "10");
+    assert_eq!(core.index.vpa(&key()).expect("is known").explained, Some(7));
+}
