@@ -5,6 +5,7 @@ mod annotated;
 mod backends;
 mod broken;
 mod checkpoints;
+mod churn;
 mod codec;
 mod contended;
 mod damage;
