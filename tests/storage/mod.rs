@@ -14,4 +14,5 @@ mod growth;
 pub mod kill;
 pub mod objects;
 pub mod place;
+mod read_only;
 mod readers;

@@ -59,17 +59,37 @@ impl History {
             let file = file.map_err(|e| failed("begun", &e))?;
             return Ok((Self::of(directory, file, Scan::empty()), None));
         };
-        let scan = scan::scan(&file).map_err(|e| failed("read", &e))?.map_err(|version| {
-            Error::Unusable {
-                place: place.clone(),
-                why: format!(
-                    "history is in layout {version}, which this version does not read: use the \
-                         version that wrote it, or another directory"
-                ),
-            }
-        })?;
-        let damaged = !(scan.lost.is_empty() && scan.harmless.is_empty());
-        let damage = Damage {
+        let (mut history, damage, overtaken) = Self::read(directory, file)?;
+        let Some(mut damage) = damage else {
+            history.settle(overtaken).map_err(|e| failed("opened", &e))?;
+            return Ok((history, None));
+        };
+        if !damage.lost.is_empty() {
+            let aside = history.directory.keep_aside();
+            damage.kept_as = Some(aside.map_err(|e| failed("repaired", &e))?);
+        }
+        history.rewrite().map_err(|e| failed("repaired", &e))?;
+        Ok((history, Some(damage)))
+    }
+
+    /// Opens the history of a directory to read it, and leaves it as it is, whatever is damaged.
+    pub fn open_read_only(path: &Path) -> Result<(Self, Option<Damage>), Error> {
+        let directory = Directory::take_read_only(path)?;
+        let place = directory.place();
+        let failed = |error: &io::Error| unusable(&place, "opened", error);
+        if let Some(file) = directory.open_history().map_err(|e| failed(&e))? {
+            return Self::read(directory, file).map(|(history, damage, _)| (history, damage));
+        }
+        // Without entries nothing is read from it.
+        let file = directory.as_file().map_err(|e| failed(&e))?;
+        Ok((Self::of(directory, file, Scan::empty()), None))
+    }
+
+    /// Reads a history file; also answers what of it is damaged, and whether its marks are behind.
+    fn read(directory: Directory, file: File) -> Result<(Self, Option<Damage>, bool), Error> {
+        let place = directory.place();
+        let scan = scan::scan(&file).map_err(|e| unusable(&place, "read", &e))?;
+        let scan = scan.map_err(|version| Error::Unusable {
             place: place.clone(),
             why: format!(
                 "history is in layout {version}, which this version does not read: use the version that wrote it, or \
@@ -117,6 +137,11 @@ impl History {
 
     fn mark(&self) -> Mark {
         Mark { sequence: self.sequence, length: self.end, records: self.entries.len() as u64 }
+    }
+
+    /// Whether nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.directory.is_read_only()
     }
 
     /// Where it is, for messages.
@@ -204,6 +229,10 @@ impl History {
     fn append(&mut self, changes: Vec<(Head, &[u8])>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
+        }
+        if self.directory.is_read_only() {
+            let why = "it was opened to be read".to_owned();
+            return Err(Error::Unusable { place: self.place(), why });
         }
         if self.suspect {
             self.rewrite().map_err(|e| self.unavailable(&e))?;
