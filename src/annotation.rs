@@ -6,9 +6,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::api::message::shorten;
+
+/// Bytes of a value that are quoted.
+const LONGEST_QUOTE: usize = 256;
+
 /// An annotation that is ours but makes no sense. It is ignored, and the object says so in a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
+#[error("annotation {key}: `{}` is not {wanted}; it is ignored", shorten(value, LONGEST_QUOTE))]
 pub struct BadAnnotation {
     /// Key of the annotation.
     pub key: &'static str,
@@ -301,6 +306,9 @@ mod tests {
             bad.to_string(),
             "annotation plimsoll.dev/margin: `lots` is not a number from 0 to 10; it is ignored"
         );
+        let long = MARGIN.read(&said(&"lots ".repeat(50_000)), parse).expect_err("no number");
+        let text = long.to_string();
+        assert!(text.len() < 400 && text.contains("… (250000 bytes)` is not a number"), "{text}");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub enum Fix {
     KillsInDowntimeCount,
     /// CPU that is used with a startup boost is not part of the history (W14).
     BoostSamplesStayOut,
+    /// Samples and kills that a clock ahead of this process's dates into the future are not taken as they are.
+    FutureSamplesAreRefused,
     /// A LimitRange for pods changes nothing about containers that nothing is recommended for.
     PodRangeSparesOthers,
     /// A LimitRange for pods is met wherever it can be: to the byte, and after all other rules.
@@ -112,7 +114,7 @@ pub enum Fix {
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -123,6 +125,7 @@ impl Fix {
         Self::OomBumpRestsOnObservation,
         Self::KillsInDowntimeCount,
         Self::BoostSamplesStayOut,
+        Self::FutureSamplesAreRefused,
         Self::PodRangeSparesOthers,
         Self::PodRangeIsMet,
         Self::UnlimitedContainersObeyRangeMax,
@@ -168,6 +171,7 @@ impl Fix {
             Self::OomBumpRestsOnObservation => "oom-bump-rests-on-observation",
             Self::KillsInDowntimeCount => "kills-in-downtime-count",
             Self::BoostSamplesStayOut => "boost-samples-stay-out",
+            Self::FutureSamplesAreRefused => "future-samples-are-refused",
             Self::PodRangeSparesOthers => "pod-range-spares-others",
             Self::PodRangeIsMet => "pod-range-is-met",
             Self::UnlimitedContainersObeyRangeMax => "unlimited-containers-obey-range-max",

@@ -3,6 +3,7 @@
 
 pub mod crds;
 mod foreign;
+pub mod message;
 pub mod resources;
 pub mod scaled;
 mod schema;

@@ -32,7 +32,7 @@ const KILLS: Definition = counter(
     "plimsoll_oom_kills_total",
     "Out-of-memory kills by where they were seen, and what became of them.",
 )
-.labels(&["outcome", "source"], "18");
+.labels(&["outcome", "source"], "21");
 const CHECKPOINTS: Definition = counter(
     "plimsoll_checkpoints_total",
     "Records of history: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
@@ -68,7 +68,7 @@ impl Health {
             queries: PrometheusCalls::new(registry, "recommender"),
             queue: registry.family(QUEUE, 8),
             samples: registry.family(SAMPLES, 16),
-            kills: registry.family(KILLS, 18),
+            kills: registry.family(KILLS, 21),
             checkpoints: registry.family(CHECKPOINTS, 16),
             checkpoints_saved: registry.family(CHECKPOINTS_SAVED, 1),
         };

@@ -22,6 +22,7 @@ pub mod scale;
 pub mod scaled_pod;
 pub mod selector;
 pub mod series;
+pub mod server_time;
 pub mod slim;
 pub mod source;
 pub mod startup;

@@ -40,6 +40,8 @@ pub struct Tally {
     pub known: u64,
     /// They cannot be.
     pub senseless: u64,
+    /// They are from the future.
+    pub in_future: u64,
     /// They are kills of long ago.
     pub too_old: u64,
     /// Nobody asked.
@@ -167,6 +169,7 @@ impl Tally {
             Folded::Taken => &mut self.taken,
             Folded::Known => &mut self.known,
             Folded::Senseless => &mut self.senseless,
+            Folded::InFuture => &mut self.in_future,
             Folded::TooOld => &mut self.too_old,
             Folded::Ignored => &mut self.ignored,
         }

@@ -3,7 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use plimsoll_storage::Time;
 
-use crate::{annotation::BadAnnotation, api::vpa::Condition};
+use crate::{
+    annotation::BadAnnotation,
+    api::{
+        message::{LONGEST_MESSAGE, shorten},
+        vpa::Condition,
+    },
+};
 
 /// There is a recommendation.
 pub const RECOMMENDATION_PROVIDED: &str = "RecommendationProvided";
@@ -111,7 +117,7 @@ impl Merged {
             condition.last_transition_time = Some(now);
         }
         reason.clone_into(&mut condition.reason);
-        message.clone_into(&mut condition.message);
+        condition.message = shorten(message, LONGEST_MESSAGE).into_owned();
     }
 }
 
@@ -141,6 +147,29 @@ mod tests {
         let provided = merge(&matched, two, &Circumstances { recommended: true, ..still });
         assert_eq!(kinds(&provided), [(RECOMMENDATION_PROVIDED, "True", "")]);
         assert_ne!(provided[0].last_transition_time, matched[0].last_transition_time);
+    }
+
+    #[test]
+    fn a_message_that_quotes_what_a_user_wrote_is_short() {
+        let bad = |key| BadAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
+        let ignored = ["a", "b", "c", "d", "e"].map(bad);
+        let unsupported = "y".repeat(100_000);
+        let circumstances = Circumstances {
+            ignored: &ignored,
+            unsupported: Some(&unsupported),
+            ..Circumstances::default()
+        };
+        let merged = merge(&[], Time::EPOCH, &circumstances);
+        let message = |kind: &str| {
+            let of_kind = |one: &&Condition| one.kind == kind;
+            merged.iter().find(of_kind).expect("is there").message.clone()
+        };
+        assert!(message(CONFIG_UNSUPPORTED).ends_with("… (100000 bytes)"));
+        let of_annotations = message(ANNOTATIONS_IGNORED);
+        assert!(of_annotations.starts_with("annotation a: `xxx"), "{of_annotations}");
+        assert!(of_annotations.contains("annotation c: `xxx"), "each is quoted a little");
+        let longest = merged.iter().map(|one| one.message.len()).max();
+        assert!(longest <= Some(LONGEST_MESSAGE), "{longest:?}");
     }
 
     #[test]

@@ -133,8 +133,13 @@ impl ContainerHistory {
         })
     }
 
+    /// Whether a pod has state of its own.
+    pub fn has_replica(&self, name: &str) -> bool {
+        self.replicas.binary_search_by(|replica| (*replica.name).cmp(name)).is_ok()
+    }
+
     /// The pods that have state of their own.
-    pub fn replicas(&self) -> impl Iterator<Item = &str> {
+    pub fn replicas(&self) -> impl ExactSizeIterator<Item = &str> {
         self.replicas.iter().map(|replica| &*replica.name)
     }
 

@@ -22,6 +22,7 @@ pub use self::{
 
 use super::{
     advice::Advice,
+    clock_doubt::StoredTimes,
     container::ContainerHistory,
     directives::Directives,
     folding::Folding,
@@ -42,6 +43,10 @@ pub struct Fleet {
     order: BTreeSet<VpaKey>,
     /// How often a VPA began to wait for its stored history.
     sightings: u64,
+    /// How the stored records that were read look by the clock.
+    stored_times: StoredTimes,
+    /// Whether nothing stored is replaced for its age: the clock may be wrong.
+    keeps_expired: bool,
 }
 
 /// A VPA whose stored history is to be read.
@@ -50,7 +55,15 @@ pub type Waiting<'a> = (&'a VpaKey, Option<&'a str>);
 impl Fleet {
     /// A fleet without any VPA.
     pub fn new(settings: Settings, compat: Compat) -> Self {
-        Self { settings, compat, vpas: HashMap::new(), order: BTreeSet::new(), sightings: 0 }
+        Self {
+            settings,
+            compat,
+            vpas: HashMap::new(),
+            order: BTreeSet::new(),
+            sightings: 0,
+            stored_times: StoredTimes::default(),
+            keeps_expired: false,
+        }
     }
 
     /// The settings of the model.
@@ -208,20 +221,21 @@ impl Fleet {
             return Ok(None);
         }
         let rules = watched.directives.rules(None, &self.settings);
-        ContainerHistory::from_snapshot(snapshot, now, &rules)
-            .inspect_err(|_| watched.history.outdate(Arc::clone(&key.container)))
-            .map(Some)
+        let remembered = ContainerHistory::from_snapshot(snapshot, now, &rules);
+        let is_expired = remembered.as_ref().is_ok_and(|it| it.is_expired(now, &rules));
+        self.stored_times.count([snapshot.cpu_seen, snapshot.memory_seen], is_expired, now);
+        remembered.inspect_err(|_| watched.history.expire(Arc::clone(&key.container))).map(Some)
     }
 
     /// When a VPA that waits for its stored history was first seen to use anything.
     pub fn first_seen(&self, key: &VpaKey) -> Option<Time> {
-        self.vpas.get(key)?.history.early().iter().map(|early| early.at).min()
+        self.vpas.get(key)?.history.early().first()
     }
 
     /// What the history of a VPA begins with that a storage tells in single samples.
     pub fn begin_folding(&self, key: &VpaKey) -> Option<Folding> {
         let watched = self.vpas.get(key)?;
-        let early = watched.history.early().to_vec();
+        let early = watched.history.early().clone();
         Some(Folding::new(watched.sighting, watched.directives.clone(), early))
     }
 

@@ -7,8 +7,8 @@ use plimsoll_storage::{Gauge, Measurement, Run, Sample, Time};
 use super::{
     container::ContainerHistory,
     directives::Directives,
+    early::EarlySamples,
     fading::Fading,
-    history::Early,
     kill::OomKill,
     settings::{Rules, Settings},
     span::{Carry, Course},
@@ -26,8 +26,8 @@ pub struct Folding {
     /// Which wait of the VPA for its history this is for.
     pub(super) sighting: u64,
     directives: Directives,
-    /// The first live sample of each container of a pod, in order of these: what came after it is known better.
-    early: Vec<Early>,
+    /// The first live samples: what came after them is known better.
+    early: EarlySamples,
     containers: Vec<(Arc<str>, Container)>,
     /// Nothing else counts but what lies after the one and before the other: the time that a history lacks.
     gap: Option<(Time, Time)>,
@@ -55,6 +55,8 @@ pub enum Folded {
     Known,
     /// It cannot be: negative, or not a number.
     Senseless,
+    /// Its time lies in the future.
+    InFuture,
     /// A kill from before the last memory window.
     TooOld,
     /// Upstream's rules do not ask for it.
@@ -62,9 +64,7 @@ pub enum Folded {
 }
 
 impl Folding {
-    pub(super) fn new(sighting: u64, directives: Directives, mut early: Vec<Early>) -> Self {
-        early.sort_by(|one, other| one.of().cmp(&other.of()).then(one.at.cmp(&other.at)));
-        early.dedup_by(|later, earlier| later.of() == earlier.of());
+    pub(super) fn new(sighting: u64, directives: Directives, early: EarlySamples) -> Self {
         Self { sighting, directives, early, containers: Vec::new(), gap: None }
     }
 
@@ -97,14 +97,19 @@ impl Folding {
         settings: &Settings,
         now: Time,
     ) -> Folded {
+        if settings.latest_sample(now).is_some_and(|latest| sample.at > latest) {
+            return Folded::InFuture;
+        }
         if self.is_elsewhere(sample.at) {
             return Folded::Known;
         }
-        let live = self.live(name, &sample.replica);
+        let live = self.early.since(name, &sample.replica);
         let container = self.container(name, sample.at, settings, now);
         match settings.history_weighting {
             HistoryWeighting::Upstream => container.take_once(sample),
-            HistoryWeighting::Duration => container.take(sample, live, settings.sampling_interval),
+            HistoryWeighting::Duration => {
+                container.take(sample, (live, None), settings.sampling_interval)
+            }
         }
     }
 
@@ -121,20 +126,15 @@ impl Folding {
         if self.gap.is_some() || settings.history_weighting == HistoryWeighting::Upstream {
             return run.samples().for_each(|sample| tell(self.take(name, &sample, settings, now)));
         }
-        let live = self.live(name, run.replica);
+        let (live, latest) = (self.early.since(name, run.replica), settings.latest_sample(now));
         let every = settings.sampling_interval;
-        self.container(name, first, settings, now).take_run(run, live, every, fading, tell);
+        let container = self.container(name, first, settings, now);
+        container.take_run(run, (live, latest), every, fading, tell);
     }
 
     /// Whether a time is not what is asked for.
     fn is_elsewhere(&self, at: Time) -> bool {
         self.gap.is_some_and(|(after, before)| at <= after || at >= before)
-    }
-
-    /// When a container of a pod was first seen live.
-    fn live(&self, name: &str, replica: &str) -> Option<Time> {
-        let place = self.early.binary_search_by(|early| early.of().cmp(&(name, replica)));
-        place.ok().map(|place| self.early[place].at)
     }
 
     /// The container, which begins now if it is not there yet.
@@ -204,8 +204,14 @@ impl Container {
         Folded::of(taken)
     }
 
-    /// As a recommender that lived through the span; `live` is when this pod was first seen live.
-    fn take(&mut self, sample: &Sample, live: Option<Time>, every: Duration) -> Folded {
+    /// As a recommender that lived through the span; `live` is when this pod was first seen live, `latest` how late a
+    /// sample may be.
+    fn take(
+        &mut self,
+        sample: &Sample,
+        (live, latest): (Option<Time>, Option<Time>),
+        every: Duration,
+    ) -> Folded {
         let Sample { replica, at, covers, .. } = sample;
         let (gauge, value) = match sample.measurement {
             Measurement::CpuCores(cores) => (Gauge::Cpu, cores),
@@ -222,19 +228,19 @@ impl Container {
         };
         let run = Run { replica, gauge, covers: *covers, points: &[(*at, value)] };
         let mut folded = Folded::Ignored;
-        self.take_run(run, live, every, &mut Fading::default(), |one| folded = one);
+        self.take_run(run, (live, latest), every, &mut Fading::default(), |one| folded = one);
         folded
     }
 
     fn take_run(
         &mut self,
         run: Run<'_>,
-        live: Option<Time>,
+        (live, latest): (Option<Time>, Option<Time>),
         every: Duration,
         fading: &mut Fading,
         mut tell: impl FnMut(Folded),
     ) {
-        let course = Course { run, known: self.known, live, every };
+        let course = Course { run, known: self.known, live, latest, every };
         let (history, rules) = (&mut self.history, &self.rules);
         let tell = |taken| tell(Folded::of(taken));
         match run.gauge {
@@ -294,8 +300,9 @@ impl Folded {
     fn of(taken: Result<(), Rejected>) -> Self {
         match taken {
             Ok(()) => Self::Taken,
-            Err(Rejected::OutOfOrder) => Self::Known,
+            Err(Rejected::OutOfOrder | Rejected::Repeated) => Self::Known,
             Err(Rejected::Negative) => Self::Senseless,
+            Err(Rejected::InFuture) => Self::InFuture,
             Err(Rejected::TooOld) => Self::TooOld,
         }
     }

@@ -7,6 +7,7 @@ use plimsoll_storage::Time;
 use super::{
     container::ContainerHistory,
     directives::Directives,
+    early::{EarlySamples, is_crowded},
     settings::{Rules, Settings},
 };
 use crate::{
@@ -19,26 +20,17 @@ use crate::{
 pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
     /// Containers whose stored record says nothing any more, though it may have seen more than ours.
-    outdated: Vec<Arc<str>>,
+    outdated: Vec<Outdated>,
     /// The first sample of each pod, as long as a stored history may come that has it too.
-    early: Vec<Early>,
+    early: EarlySamples,
 }
 
-/// A sample that may be part of what is stored: metrics show the same one until the next is measured.
+/// A stored record that says nothing any more.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Early {
-    container: Box<str>,
-    pub(super) pod: Box<str>,
-    pub(super) at: Time,
-    pub(super) cpu: Option<MilliCpu>,
-    pub(super) has_memory: bool,
-}
-
-impl Early {
-    /// Which pod's container it is of.
-    pub(super) fn of(&self) -> (&str, &str) {
-        (&self.container, &self.pod)
-    }
+struct Outdated {
+    name: Arc<str>,
+    /// Whether that is so by this process's clock alone.
+    by_clock: bool,
 }
 
 /// What became of something remembered.
@@ -53,8 +45,15 @@ pub enum Restored {
 }
 
 impl History {
-    /// The history of a container, begun now if there is none. Call it when a live pod has the container.
+    /// The history of a container that a live pod has, started now if there is none.
     pub fn container_mut(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
+        let container = self.get_or_start(name, now, rules);
+        container.mark_alive(now);
+        container
+    }
+
+    /// The history of a container, started now if there is none; it does not become alive by that.
+    pub fn get_or_start(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
         let index = match self.find(name) {
             Ok(index) => index,
             Err(index) => {
@@ -63,9 +62,7 @@ impl History {
                 index
             }
         };
-        let container = &mut self.containers[index].1;
-        container.mark_alive(now);
-        container
+        &mut self.containers[index].1
     }
 
     /// Takes in what a storage remembered, on top of what is known already; once for each container.
@@ -77,13 +74,13 @@ impl History {
         rules: &Rules,
     ) -> Restored {
         if remembered.is_expired(now, rules) {
-            self.outdate(name);
+            self.expire(name);
             return Restored::Expired;
         }
         match self.find(&name) {
             Ok(index) if self.containers[index].1.restored => return Restored::Already,
             Ok(index) => {
-                let early = self.early.iter().filter(|early| *early.container == *name);
+                let early = self.early.of(&name);
                 self.containers[index].1.merge(&remembered, early, rules);
             }
             Err(index) => self.containers.insert(index, (name, remembered)),
@@ -116,53 +113,77 @@ impl History {
         container: &str,
         pod: &str,
         at: Time,
-        (cpu, memory): (Option<MilliCpu>, Option<Bytes>),
+        used: (Option<MilliCpu>, Option<Bytes>),
     ) {
         let known = self.get(container);
-        if known.is_none_or(|known| !known.restored && known.replicas().all(|name| name != pod)) {
-            let (container, pod) = (container.into(), pod.into());
-            let has_memory = memory.is_some();
-            self.early.push(Early { container, pod, at, cpu, has_memory });
+        if known.is_none_or(|known| !known.restored && !known.has_replica(pod)) {
+            self.early.note((container, pod), at, used);
         }
     }
 
     /// The first samples of pods.
-    pub(super) fn early(&self) -> &[Early] {
+    pub(super) fn early(&self) -> &EarlySamples {
         &self.early
+    }
+
+    /// Whether any container has more pods than are kept for a stored history that may come.
+    pub fn is_crowded(&self) -> bool {
+        self.containers.iter().any(|(_, container)| is_crowded(container.replicas().len()))
     }
 
     /// Notes that no stored history is to come.
     pub fn settle(&mut self) {
-        self.early = Vec::new();
+        self.early = EarlySamples::default();
     }
 
-    /// Notes that the stored record of this container is not to be kept for what it has seen: it has
-    /// expired, or it cannot be taken back.
+    /// Notes that the stored record of this container is not to be kept for what it has seen: it is another
+    /// workload's.
     pub fn outdate(&mut self, name: Arc<str>) {
-        if !self.outdated.contains(&name) {
-            self.outdated.push(name);
+        self.note_outdated(name, false);
+    }
+
+    /// Notes that the stored record of this container is not to be kept for what it has seen: by this process's clock it
+    /// has expired, or cannot be taken back.
+    pub fn expire(&mut self, name: Arc<str>) {
+        self.note_outdated(name, true);
+    }
+
+    fn note_outdated(&mut self, name: Arc<str>, by_clock: bool) {
+        match self.outdated.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.by_clock &= by_clock,
+            None => self.outdated.push(Outdated { name, by_clock }),
         }
     }
 
     /// Whether the next save of this container replaces even a richer record.
     pub fn supersedes(&self, name: &str) -> bool {
-        self.outdated.iter().any(|outdated| **outdated == *name)
+        self.outdated.iter().any(|outdated| *outdated.name == *name)
+    }
+
+    /// Whether any stored record says nothing any more by this process's clock alone.
+    pub fn has_expired(&self) -> bool {
+        self.outdated.iter().any(|outdated| outdated.by_clock)
+    }
+
+    /// The clock was wrong: what says nothing any more by it alone may count after all.
+    pub fn forget_expired_by_clock(&mut self) {
+        self.outdated.retain(|outdated| !outdated.by_clock);
     }
 
     /// Notes that a container was saved.
     pub fn saved(&mut self, name: &str) {
-        self.outdated.retain(|outdated| **outdated != *name);
+        self.outdated.retain(|outdated| *outdated.name != *name);
     }
 
     /// The containers whose stored records say nothing any more.
-    pub fn outdated(&self) -> &[Arc<str>] {
-        &self.outdated
+    pub fn outdated(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.outdated.iter().map(|outdated| &outdated.name)
     }
 
     /// Forgets the outdated records of containers without a history.
     pub fn forget_outdated(&mut self) {
         let containers = &self.containers;
-        self.outdated.retain(|name| containers.iter().any(|(known, _)| known == name));
+        self.outdated.retain(|it| containers.iter().any(|(known, _)| *known == it.name));
         self.outdated.shrink_to_fit();
     }
 
@@ -216,7 +237,7 @@ impl History {
             keep
         });
         for name in &gone {
-            self.outdate(Arc::clone(name));
+            self.expire(Arc::clone(name));
         }
         gone
     }

@@ -65,6 +65,12 @@ impl ContainerHistory {
         }
     }
 
+    /// Whether a kill of this pod was counted.
+    pub fn has_kill_of(&self, replica: &str) -> bool {
+        let known = self.replicas.binary_search_by(|known| (*known.name).cmp(replica));
+        known.is_ok_and(|index| self.replicas[index].last_kill.is_some())
+    }
+
     /// Keeps the largest bump that is still part of the history.
     pub(super) fn remember_bump(&mut self, bump: Bump, rules: &Rules) {
         let stands = self.bump.is_some_and(|known| {

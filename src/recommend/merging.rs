@@ -4,7 +4,7 @@ use plimsoll_storage::Throttling;
 
 use super::{
     container::{CPU_WEIGHT, ContainerHistory, earliest},
-    history::Early,
+    early::Early,
     settings::Rules,
     window,
 };

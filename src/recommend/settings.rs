@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::{HalfLives, Scheme};
+use plimsoll_storage::{HalfLives, Scheme, Time};
 
 use super::{
     buckets::Buckets, histogram::Axis, policy::Overrides, tuning::Tuning,
     weighting::HistoryWeighting,
 };
 use crate::{
-    compat::{Compat, Fixes},
+    compat::{Compat, Fix, Fixes},
     quantity::Quantity,
 };
 
 const DAY: Duration = Duration::from_hours(24);
+
+/// Clocks of nodes that are in step may still differ by less than this.
+const CLOCK_SKEW: Duration = Duration::from_mins(2);
 
 /// Everything about the model that flags can set. The defaults are upstream's.
 #[derive(Clone, Debug)]
@@ -130,6 +133,13 @@ impl Settings {
     pub fn of(compat: Compat) -> Self {
         let history_weighting = HistoryWeighting::of(compat);
         Self { fixes: Fixes::of(compat), history_weighting, ..Self::default() }
+    }
+
+    /// The latest time that a sample may have; `None` accepts any, as upstream does. The weight of a sample doubles with
+    /// each half-life, so one that is dated days ahead would outweigh all others until that day.
+    pub fn latest_sample(&self, now: Time) -> Option<Time> {
+        let is_on = self.fixes.has(Fix::FutureSamplesAreRefused);
+        is_on.then(|| now.later(CLOCK_SKEW.max(self.sampling_interval)))
     }
 
     /// The rules by which samples of a container are taken.

@@ -24,6 +24,8 @@ pub(super) struct Course<'a> {
     pub(super) known: Option<Time>,
     /// From when on the pod was seen live.
     pub(super) live: Option<Time>,
+    /// How late a value may be.
+    pub(super) latest: Option<Time>,
     /// How often a recommender takes a sample.
     pub(super) every: Duration,
 }
@@ -48,6 +50,9 @@ struct Parts {
 impl Course<'_> {
     /// Whether a value can be, and was not seen live.
     fn check(&self, at: Time, value: f64) -> Result<(), Rejected> {
+        if self.latest.is_some_and(|latest| at > latest) {
+            return Err(Rejected::InFuture);
+        }
         if self.live.is_some_and(|live| at >= live) {
             return Err(Rejected::OutOfOrder);
         }
@@ -201,7 +206,7 @@ mod tests {
             covers: Some(Duration::from_secs(covers)),
             points: &[],
         };
-        Cutter::of(Course { run, known: None, live: None, every: MINUTE })
+        Cutter::of(Course { run, known: None, live: None, latest: None, every: MINUTE })
     }
 
     fn cut(covers: u64, last: Option<i64>) -> (Vec<i64>, f64) {

@@ -32,6 +32,12 @@ pub enum Rejected {
     /// Not newer than the last one of this replica.
     #[error("sample is older than the last one taken")]
     OutOfOrder,
+    /// The one that was taken last, once more: metrics show it until the next one is measured.
+    #[error("sample was taken before")]
+    Repeated,
+    /// Later than this process's clock says it can be.
+    #[error("sample is from the future")]
+    InFuture,
     /// An out-of-memory kill from before the last window.
     #[error("out-of-memory kill is older than one memory window")]
     TooOld,
@@ -71,6 +77,14 @@ pub fn add(
     }
     if source == Source::Usage && replica.last_memory.is_some_and(|last| at < last) {
         return Err(Rejected::OutOfOrder);
+    }
+    // Where memory samples are counted, each counts once. A larger one of the same time is another one.
+    let is_repeated = source == Source::Usage
+        && fixes.has(Fix::MemoryOnlyHistoryCounts)
+        && replica.last_memory == Some(at)
+        && open_peak(replica).is_some_and(|peak| usage <= peak);
+    if is_repeated {
+        return Err(Rejected::Repeated);
     }
     replica.last_memory = match replica.last_memory {
         Some(last) if fixes.has(Fix::OomKeepsSampleOrder) => Some(last.max(at)),

@@ -182,7 +182,7 @@ pub async fn explain(
     if let Some(sighting) = core.fleet.sighting(&key) {
         core.fleet.loaded(&key, sighting);
     }
-    assemble::see_containers(&mut core, &key, now);
+    core.see_containers(&key, now);
     Ok(assemble::report(
         config,
         &vpa,
@@ -226,11 +226,10 @@ fn open(
             Ok(Box::new(Checkpoints::new(client.clone(), move || now, options)))
         }
         StorageChoice::Local(directory) => {
-            // Opening would begin a new history there.
             if !directory.is_dir() {
                 return Err(ExplainError::NoDirectory(directory.display().to_string()));
             }
-            match Local::open(directory) {
+            match Local::open_read_only(directory) {
                 Ok((local, _)) => Ok(Box::new(local)),
                 Err(Error::InUse { place }) => Err(ExplainError::InUse(place)),
                 Err(error) => Err(error.into()),

@@ -305,7 +305,9 @@ impl Role {
         let storage = sources::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let series = sources::open_series(&config, prometheus.as_ref());
         let index = Index::new(config.scope.clone(), &config.name);
-        let fleet = Fleet::new(config.settings.clone(), config.compat);
+        let mut fleet = Fleet::new(config.settings.clone(), config.compat);
+        // Until it is known whether the clock can be right.
+        fleet.keep_expired(true);
         let state = State::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
         // Upstream's never says so.
         if series.is_some() && config.compat == Compat::Plimsoll {
@@ -363,11 +365,12 @@ impl Role {
 impl Member for Role {
     fn refresh(&self) {
         show_feeds(&self.traffic, self.feeds.all());
-        let (vpas, pods, unsaved, sources) = {
+        let (vpas, pods, unsaved, held, sources) = {
             let core = self.state.lock();
             // Where nothing is written, nothing waits to be.
             let unsaved = self.storage.writer().map_or(0, |_| core.fleet.unsaved().0);
-            (core.index.vpa_count(), core.index.pod_count(), unsaved, core.index.sources())
+            let held = core.fleet.kept_expired();
+            (core.index.vpa_count(), core.index.pod_count(), unsaved, held, core.index.sources())
         };
         self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
         self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
@@ -376,6 +379,7 @@ impl Member for Role {
         self.health.set_history_state(self.progress());
         self.health.set_write_queue("status", self.outbox.len());
         self.health.set_write_queue("checkpoint", unsaved);
+        self.health.set_write_queue("checkpoint_held", held);
         show_writes(&self.traffic, &self.stats);
     }
 }

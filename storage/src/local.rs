@@ -18,7 +18,8 @@ use async_trait::async_trait;
 use crate::{
     Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Wanted, WritePermit, Writer,
 };
-use history::{History, Prepared};
+use history::History;
+use prepared::Prepared;
 
 mod damage;
 mod directory;
@@ -26,6 +27,7 @@ mod frame;
 mod history;
 mod listing;
 mod mark;
+mod prepared;
 mod scan;
 #[cfg(feature = "conformance")]
 pub mod tamper;
@@ -44,6 +46,7 @@ pub struct Local {
 #[derive(Debug)]
 struct Shared {
     place: String,
+    is_read_only: bool,
     history: Mutex<History>,
 }
 
@@ -62,10 +65,20 @@ impl Local {
     ///
     /// A damaged file is repaired as far as its records are whole, and kept beside the new one.
     pub fn open(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
-        let (history, damage) = History::open(directory.as_ref())?;
+        History::open(directory.as_ref()).map(Self::of)
+    }
+
+    /// Opens the history in this directory to read it, beside others who do, but not beside one who writes. Nothing is
+    /// created, repaired or cut off; of a damaged file what is whole is read. Blocks like [`Local::open`].
+    pub fn open_read_only(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
+        History::open_read_only(directory.as_ref()).map(Self::of)
+    }
+
+    fn of((history, damage): (History, Option<Damage>)) -> (Self, OpenReport) {
         let report = OpenReport { records: history.records(), damage };
-        let shared = Shared { place: history.place(), history: Mutex::new(history) };
-        Ok((Self { shared: Arc::new(shared) }, report))
+        let (place, is_read_only) = (history.place(), history.is_read_only());
+        let shared = Shared { place, is_read_only, history: Mutex::new(history) };
+        (Self { shared: Arc::new(shared) }, report)
     }
 
     /// Runs this on a thread that may block.
@@ -124,7 +137,7 @@ impl Storage for Local {
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        Some(self)
+        (!self.shared.is_read_only).then_some(self)
     }
 }
 

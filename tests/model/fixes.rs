@@ -3,15 +3,15 @@
 use plimsoll::{
     compat::{Compat, Fix},
     recommend::{
-        Directives, Fleet, OomKill, Overrides, Reason,
+        Bootstrap, Directives, Fleet, Folded, OomKill, Overrides, Reason,
         fleet::{KillOutcome, Usage},
     },
-    units::{Bytes, LARGEST},
+    units::{Bytes, LARGEST, MilliCpu},
 };
-use plimsoll_storage::VpaKey;
+use plimsoll_storage::{Gauge, Key, Measurement, Run, Sample, VpaKey};
 use std::time::Duration;
 
-use super::{HOUR, MIB, START, Subject, encoded_memory, minute};
+use super::{HOUR, MIB, MINUTE, START, Subject, encoded_memory, minute};
 
 /// Runs a scenario in upstream's mode, in ours, and in ours without the fix.
 fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Subject) -> T) -> (T, T) {
@@ -88,6 +88,28 @@ fn stale_containers_leave() {
     });
     assert_eq!(upstream, (2, 12), "a phantom is recommended, and halves the floor");
     assert_eq!(fixed, (1, 25));
+}
+
+#[test]
+fn finished_pods_keep_no_container_alive() {
+    let key = VpaKey::new("shop", "web");
+    let mut fleet = Fleet::new(Subject::new(Compat::Plimsoll).settings, Compat::Plimsoll);
+    fleet.track(&key, Directives::default(), START);
+    let sighting = fleet.sighting(&key).expect("is tracked");
+    fleet.loaded(&key, sighting);
+    fleet.see_container(&key, "app", START);
+    for index in 1..=61 {
+        // `app` was renamed to `server`; pods that were evicted before that are kept.
+        fleet.see_container(&key, "server", minute(index));
+        fleet.see_finished_container(&key, "app", minute(index));
+    }
+    let said = fleet.recommend(&key, minute(61)).expect("the history is loaded");
+    let names: Vec<&str> = said.containers.iter().map(|one| &*one.container).collect();
+    assert_eq!(names, ["server"]);
+    assert_eq!(said.containers[0].target.cpu.expect("is recommended").milli_value(), 25);
+    // A Job that came and went between two passes has a history all the same.
+    fleet.see_finished_container(&key, "job", minute(61));
+    assert!(fleet.get(&key).expect("is tracked").history().get("job").is_some());
 }
 
 #[test]
@@ -198,6 +220,73 @@ fn kills_in_downtime_count() {
     });
     assert_eq!(upstream, (false, KillOutcome::Ignored, false));
     assert_eq!(fixed, (true, KillOutcome::Known, true));
+}
+
+#[test]
+fn future_samples_are_refused() {
+    let tell = |subject: Subject| {
+        let fixes = subject.settings.fixes;
+        let mut fleet = Fleet::new(subject.settings, Compat::default());
+        let key = VpaKey::new("shop", "web");
+        fleet.track(&key, Directives::default(), START);
+        let sighting = fleet.sighting(&key).expect("is tracked");
+        fleet.loaded(&key, sighting);
+        let usage = |pod, millis, at| Usage {
+            pod,
+            container: "app",
+            at,
+            cpu: Some(MilliCpu(millis)),
+            memory: Some(Bytes(300 * MIB)),
+        };
+        // The clock of one node is ten days ahead.
+        let ahead = START.later(HOUR * 240);
+        let refused = fleet.take_usage(&key, usage("web-0", 4000, ahead), START);
+        for index in 0..600 {
+            let now = minute(index);
+            fleet.take_usage(&key, usage("web-1", 100, now), now).expect("is tracked");
+        }
+        // A little ahead is no lie.
+        let soon = minute(600).later(MINUTE * 2);
+        let taken = fleet.take_usage(&key, usage("web-2", 100, soon), minute(600));
+        assert_eq!(taken.expect("is tracked").memory, Some(Ok(())));
+        let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
+        let mut killed = |at, now| fleet.take_kill(&key, ("web-0", "app"), (at, kill), false, now);
+        assert!(matches!(killed(ahead, minute(601)), KillOutcome::Counted(_)));
+        // The clock is right again.
+        let again = killed(minute(700), minute(700));
+        if fixes.has(Fix::FutureSamplesAreRefused) {
+            let first_sight = ((ahead, kill), minute(701));
+            let (told, now) = first_sight;
+            let after_restart = fleet.take_kill_at_first_sight(&key, ("web-0", "app"), told, now);
+            assert_eq!(after_restart, KillOutcome::Known, "it was counted when it happened");
+        }
+        let said = fleet.recommend(&key, minute(701)).expect("the history is loaded");
+        let target = said.containers[0].target.cpu.expect("is recommended").milli_value();
+        (refused.expect("is tracked").is_in_future(), again == KillOutcome::Known, target > 1000)
+    };
+    let (upstream, fixed) = compare(Fix::FutureSamplesAreRefused, tell);
+    assert_eq!(upstream, (false, true, true), "one sample outweighs ten hours of the others");
+    assert_eq!(fixed, (true, false, false));
+}
+
+#[test]
+fn points_of_the_future_are_not_folded() {
+    let mut fleet = Fleet::new(Subject::new(Compat::Plimsoll).settings, Compat::Plimsoll);
+    let key = VpaKey::new("shop", "web");
+    fleet.track(&key, Directives::default(), START);
+    let settings = fleet.settings().clone();
+    let mut bootstrap = Bootstrap::new(&settings, minute(10));
+    let points: Vec<_> = [1, 5, 10, 13, 20].map(|at| (minute(at), 0.1)).into();
+    let container = Key::new(key.clone(), "app");
+    for gauge in [Gauge::Cpu, Gauge::Memory] {
+        let run = Run { replica: &"web-0".into(), gauge, covers: None, points: &points };
+        bootstrap.take_run(&container, run, |vpa| fleet.begin_folding(vpa));
+    }
+    let measurement = Measurement::OutOfMemory { request_bytes: MIB, limit_bytes: None };
+    let sample = Sample { replica: "web-0".into(), at: minute(20), covers: None, measurement };
+    let folded = bootstrap.take(&container, &sample, |vpa| fleet.begin_folding(vpa));
+    assert_eq!(folded, Folded::InFuture);
+    assert_eq!((bootstrap.tally().taken, bootstrap.tally().in_future), (6, 5));
 }
 
 #[test]

@@ -71,13 +71,17 @@ impl Vpa {
         self.pods.len()
     }
 
-    /// Whether this is the same object at an earlier time. Versions are numbers that rise.
+    /// Whether this is the same object at an earlier time.
     pub(super) fn is_newer_than(&self, object: &VerticalPodAutoscaler) -> bool {
-        let version = |text: &str| text.parse::<u64>().ok();
-        let told = object.metadata.resource_version.as_deref().and_then(version);
-        let known = version(&self.resource_version);
         object.metadata.uid.as_deref() == Some(&*self.uid)
-            && known.zip(told).is_some_and(|(known, told)| told < known)
+            && object.metadata.resource_version.as_deref().is_some_and(|told| self.is_after(told))
+    }
+
+    /// Whether what is known is newer than this version. Versions are numbers that rise.
+    pub fn is_after(&self, resource_version: &str) -> bool {
+        let version = |text: &str| text.parse::<u64>().ok();
+        let known = version(&self.resource_version).zip(version(resource_version));
+        known.is_some_and(|(known, told)| told < known)
     }
 
     /// Takes over what an object says.

@@ -71,12 +71,32 @@ impl KillOutcome {
     }
 }
 
+impl Taken {
+    /// Whether it was refused because it is from the future.
+    pub fn is_in_future(self) -> bool {
+        [self.cpu, self.memory].contains(&Some(Err(Rejected::InFuture)))
+    }
+}
+
 impl Fleet {
-    /// Notes that a live pod has this container.
+    /// Registers a container of a live pod.
     pub fn see_container(&mut self, key: &VpaKey, container: &str, now: Time) {
+        self.register(key, container, true, now);
+    }
+
+    /// Registers a container that only finished pods have. Its history starts if there is none, so that a Job that ran
+    /// between two passes has one, but it is not alive: evicted and failed pods may be kept for weeks.
+    pub fn see_finished_container(&mut self, key: &VpaKey, container: &str, now: Time) {
+        self.register(key, container, false, now);
+    }
+
+    fn register(&mut self, key: &VpaKey, container: &str, is_live: bool, now: Time) {
         let Some(watched) = self.vpas.get_mut(key) else { return };
         let rules = watched.directives.rules(watched.history.get(container), &self.settings);
-        let history = watched.history.container_mut(container, now, &rules);
+        let history = watched.history.get_or_start(container, now, &rules);
+        if is_live {
+            history.mark_alive(now);
+        }
         watched.directives.govern(container, history, &self.settings);
     }
 
@@ -84,6 +104,10 @@ impl Fleet {
     pub fn take_usage(&mut self, key: &VpaKey, usage: Usage<'_>, now: Time) -> Option<Taken> {
         let watched = self.vpas.get_mut(key)?;
         let Usage { pod, container, at, cpu, memory } = usage;
+        if self.settings.latest_sample(now).is_some_and(|latest| at > latest) {
+            let refused = Err(Rejected::InFuture);
+            return Some(Taken { cpu: cpu.map(|_| refused), memory: memory.map(|_| refused) });
+        }
         let rules = watched.directives.rules(watched.history.get(container), &self.settings);
         if watched.state != HistoryState::Loaded {
             watched.history.note_first(container, pod, at, (cpu, memory));
@@ -100,7 +124,8 @@ impl Fleet {
         Some(taken)
     }
 
-    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches.
+    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches. One that
+    /// is dated into the future happened by now at the latest.
     pub fn take_kill(
         &mut self,
         key: &VpaKey,
@@ -112,6 +137,12 @@ impl Fleet {
         let Some(watched) = self.vpas.get_mut(key) else { return KillOutcome::Untracked };
         let known = watched.history.get(container);
         let rules = watched.directives.rules(known, &self.settings);
+        let is_ahead = self.settings.latest_sample(now).is_some_and(|latest| at > latest);
+        // After a restart nothing tells such a kill from the one of this pod that was counted before.
+        if is_ahead && may_be_old && known.is_some_and(|known| known.has_kill_of(pod)) {
+            return KillOutcome::Known;
+        }
+        let at = if is_ahead { now } else { at };
         if may_be_old && at < now.earlier(rules.memory_span()) {
             return KillOutcome::Expired;
         }

@@ -5,6 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use plimsoll_storage::{Key, Record, Time, VpaKey};
 
 use super::{Fleet, HistoryState, Watched};
+use crate::recommend::clock_doubt::StoredTimes;
 
 /// What happened since the last save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,9 @@ impl Fleet {
             .vpas
             .iter()
             .filter(|(key, watched)| {
-                watched.state == HistoryState::Loaded && !(watched.failed && but.contains(*key))
+                watched.state == HistoryState::Loaded
+                    && !(watched.failed && but.contains(*key))
+                    && !(self.keeps_expired && watched.history.has_expired())
             })
             .filter_map(|(key, watched)| {
                 let unsaved = watched.unsaved?;
@@ -41,6 +44,29 @@ impl Fleet {
         }
         due.sort_unstable();
         due.into_iter().map(|(.., key)| key.clone()).collect()
+    }
+
+    /// How the stored records that were read look by the clock.
+    pub fn stored_times(&self) -> StoredTimes {
+        self.stored_times
+    }
+
+    /// Whether VPAs are saved whose stored records look expired, or written in the future. Not while the clock may be wrong:
+    /// they would be replaced, though they saw more.
+    pub fn keep_expired(&mut self, keep: bool) {
+        self.keeps_expired = keep;
+    }
+
+    /// The clock was wrong, and is right now: the records that looked expired by it are kept, and taken over with the next
+    /// save of their VPAs.
+    pub fn forget_expired_by_clock(&mut self) {
+        self.vpas.values_mut().for_each(|watched| watched.history.forget_expired_by_clock());
+    }
+
+    /// Number of VPAs that are not saved because of that.
+    pub fn kept_expired(&self) -> usize {
+        let is_kept = |watched: &&Watched| self.keeps_expired && watched.history.has_expired();
+        self.vpas.values().filter(is_kept).count()
     }
 
     /// Number of VPAs with changes that are not saved, and since when the oldest is waiting.

@@ -12,6 +12,7 @@ use crate::{
         Amounts, OomKill, Reason,
         room::{self, Room},
         shapes::Shape,
+        window::Rejected,
     },
     units::{Bytes, MilliCpu},
 };
@@ -309,4 +310,30 @@ fn throttling_is_forgotten_with_the_limit_and_saved_so() {
     assert_eq!(fleet.unsaved().0, 0);
     fleet.forget_throttling(&key("web"), minute(4));
     assert_eq!((known(&fleet), fleet.unsaved().0), (None, 1));
+}
+
+#[test]
+fn a_memory_sample_that_is_shown_again_counts_once_and_changes_nothing() {
+    let seen = |compat: Compat| {
+        let mut fleet = fleet(compat, &["web"]);
+        let mut take = |bytes: i64| {
+            let (cpu, memory) = (Some(MilliCpu(100)), Some(Bytes(bytes)));
+            let (pod, container, at) = ("pod-0", "main", minute(1));
+            let usage = Usage { pod, container, at, cpu, memory };
+            let taken = fleet.take_usage(&vpa("web"), usage, minute(2)).expect("tracked");
+            if bytes == 1000 {
+                save(&mut fleet, "web", minute(2));
+            }
+            (taken.memory.expect("is there"), fleet.unsaved().0)
+        };
+        let taken = [take(1000), take(1000), take(900), take(2000)];
+        let history = fleet.get(&vpa("web")).and_then(|it| it.history().get("main"));
+        (taken, history.expect("has one").memory_seen().count)
+    };
+    let repeated = (Err(Rejected::Repeated), 0);
+    let (taken, count) = seen(Compat::Plimsoll);
+    assert_eq!(taken, [(Ok(()), 0), repeated, repeated, (Ok(()), 1)]);
+    assert_eq!(count, 2, "a larger one of the same time is another one");
+    // Upstream reports each in its metrics of quality, and counts none of memory.
+    assert_eq!(seen(Compat::Upstream).1, 4);
 }

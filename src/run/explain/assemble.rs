@@ -41,21 +41,6 @@ pub struct Stored {
     pub told: Option<Told>,
 }
 
-/// Every container of a pod that matches has a history, as in a pass of the recommender.
-pub fn see_containers(core: &mut Core, key: &VpaKey, now: Time) {
-    let mut names: Vec<Arc<str>> = Vec::new();
-    for (_, pod) in core.index.pods_of(key) {
-        for container in pod.containers.iter().filter(|one| core.counts(one.part)) {
-            if !names.contains(&container.name) {
-                names.push(Arc::clone(&container.name));
-            }
-        }
-    }
-    for name in names {
-        core.fleet.see_container(key, &name, now);
-    }
-}
-
 /// Everything there is to say.
 pub fn report(
     config: &ExplainConfig,

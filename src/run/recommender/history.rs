@@ -121,6 +121,7 @@ impl Role {
             samples = tally.taken,
             known = tally.known,
             senseless = tally.senseless,
+            in_future = tally.in_future,
             "history loaded"
         );
         self.loaded.notify_one();

@@ -1,18 +1,19 @@
 //! Usage on its way into the histories, from wherever it is measured.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
-use plimsoll_storage::VpaKey;
-use tokio::{
-    task::{JoinError, JoinSet},
-    time::timeout,
-};
+use plimsoll_storage::{Time, VpaKey};
+use tokio::{task::JoinError, time::timeout};
 
-use super::{Role, pass::Summary, state::Core};
+use super::{
+    Role,
+    pass::{NAMED, Passes, Summary},
+    state::Core,
+};
 use crate::{
     api::vpa::UpdateMode,
     compat::Fix,
@@ -56,6 +57,10 @@ struct Tally {
     init: u64,
     unwatched: u64,
     boosted: u64,
+    in_future: u64,
+    repeated: u64,
+    /// Nodes that dated a sample into the future, with the latest such time.
+    ahead: BTreeMap<Arc<str>, Time>,
     /// Pods that earlier readings had, if this one came whole.
     lacking: Option<Lacking>,
 }
@@ -63,20 +68,17 @@ struct Tally {
 impl Role {
     /// Takes usage into the histories. It is read beside the passes: one waits for it only so long, and what comes later
     /// is taken when it comes, as samples of the next pass. There is one read at a time.
-    pub(super) async fn take_usage(
-        self: &Arc<Self>,
-        reads: &mut JoinSet<Reading>,
-        summary: &mut Summary,
-    ) {
+    pub(super) async fn take_usage(self: &Arc<Self>, passes: &mut Passes, summary: &mut Summary) {
+        let Passes { reads, clocks_ahead, .. } = passes;
         while let Some(ended) = reads.try_join_next() {
-            self.count_reading(ended, summary);
+            self.count_reading(ended, clocks_ahead, summary);
         }
         if reads.is_empty() {
             reads.spawn(Arc::clone(self).read_usage());
         }
         let wait = (self.config.interval / 4).clamp(GOES_ON.0, GOES_ON.1);
         match timeout(wait, reads.join_next()).await {
-            Ok(Some(ended)) => self.count_reading(ended, summary),
+            Ok(Some(ended)) => self.count_reading(ended, clocks_ahead, summary),
             Ok(None) => {}
             Err(_) => tracing::warn!(
                 waited = ?wait,
@@ -100,7 +102,12 @@ impl Role {
         Reading { tally, read }
     }
 
-    fn count_reading(&self, ended: Result<Reading, JoinError>, summary: &mut Summary) {
+    fn count_reading(
+        &self,
+        ended: Result<Reading, JoinError>,
+        clocks_ahead: &mut ClocksAhead,
+        summary: &mut Summary,
+    ) {
         let Reading { tally, read } = match ended {
             Ok(reading) => reading,
             Err(error) => {
@@ -118,6 +125,8 @@ impl Role {
             ("init_container", tally.init),
             ("unwatched", tally.unwatched),
             ("boosted", tally.boosted),
+            ("in_future", tally.in_future),
+            ("repeated", tally.repeated),
             ("missing_pod", tally.lacking.as_ref().map_or(0, |lacking| lacking.pods)),
         ] {
             self.health.count_samples(outcome, count);
@@ -125,6 +134,7 @@ impl Role {
         if let Some(lacking) = &tally.lacking {
             self.tell_lacking(lacking);
         }
+        clocks_ahead.warn(&tally.ahead, read.as_ref().is_ok_and(UsageReport::is_complete));
         summary.samples += tally.taken;
         match read {
             Ok(report) => {
@@ -283,6 +293,11 @@ impl Role {
                 tally.boosted += u64::from(sample.cpu != cpu);
                 let Some(taken) = core.fleet.take_usage(key, sample, now) else { continue };
                 tally.count(taken);
+                if taken.is_in_future() {
+                    let node = pod.node.clone().unwrap_or_else(|| "unknown".into());
+                    let latest = tally.ahead.entry(node).or_insert(sample.at);
+                    *latest = sample.at.max(*latest);
+                }
                 if taken.cpu == Some(Ok(())) {
                     let used = sample.cpu.unwrap_or_default().as_cores();
                     self.observe_quality(core, key, &name, Resource::Cpu, false, used);
@@ -322,14 +337,69 @@ impl Role {
     }
 }
 
+/// The nodes whose clocks are ahead, so that each is warned of once.
+#[derive(Debug, Default)]
+pub(super) struct ClocksAhead(BTreeSet<Arc<str>>);
+
+impl ClocksAhead {
+    /// Warns of the nodes that a reading found ahead, and of no node twice before its clock was right again.
+    fn warn(&mut self, found: &BTreeMap<Arc<str>, Time>, is_complete: bool) {
+        let news = self.news(found, is_complete);
+        let Some(latest) = news.iter().filter_map(|node| found.get(node)).max() else { return };
+        let nodes = news.len();
+        let first = news.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+        tracing::warn!(
+            nodes,
+            first,
+            %latest,
+            "refused samples from the future: the clocks of nodes are ahead of this process's clock"
+        );
+    }
+
+    /// The nodes that were not known to be ahead. A reading that came in part says nothing of those that it lacks.
+    fn news(&mut self, found: &BTreeMap<Arc<str>, Time>, is_complete: bool) -> Vec<Arc<str>> {
+        if is_complete {
+            self.0.retain(|node| found.contains_key(node));
+        }
+        found.keys().filter(|node| self.0.insert(Arc::clone(node))).cloned().collect()
+    }
+}
+
 impl Tally {
     fn count(&mut self, taken: Taken) {
         for outcome in [taken.cpu, taken.memory].into_iter().flatten() {
             match outcome {
                 Ok(()) => self.taken += 1,
                 Err(Rejected::Negative) => self.negative += 1,
+                Err(Rejected::InFuture) => self.in_future += 1,
+                Err(Rejected::Repeated) => self.repeated += 1,
                 Err(Rejected::OutOfOrder | Rejected::TooOld) => self.out_of_order += 1,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_whose_clock_is_ahead_is_warned_of_once() {
+        let found = |nodes: &[&str]| -> BTreeMap<Arc<str>, Time> {
+            nodes.iter().map(|node| (Arc::from(*node), Time::EPOCH)).collect()
+        };
+        let mut clocks = ClocksAhead::default();
+        let mut news = |nodes: &[&str], is_complete| {
+            clocks
+                .news(&found(nodes), is_complete)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(news(&["a", "b"], true), ["a", "b"]);
+        assert!(news(&["a", "b"], true).is_empty());
+        assert_eq!(news(&["c"], false), ["c"]);
+        assert!(news(&["a"], true).is_empty(), "what came in part did not say that it was right");
+        assert_eq!(news(&["b"], true), ["b"], "its clock was right in between");
     }
 }

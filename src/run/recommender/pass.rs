@@ -10,7 +10,11 @@ use std::{
 use plimsoll_storage::{Time, VpaKey};
 use tokio::task::JoinSet;
 
-use super::{Role, intake::Reading, state::Core};
+use super::{
+    Role,
+    intake::{ClocksAhead, Reading},
+    state::Core,
+};
 use crate::{
     api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
@@ -33,7 +37,9 @@ pub struct Passes {
     /// VPAs that have had no recommendation for long: said once of each.
     missing: HashSet<VpaKey>,
     /// The read of usage that a pass did not wait for to its end.
-    reads: JoinSet<Reading>,
+    pub(super) reads: JoinSet<Reading>,
+    /// Nodes whose clocks are ahead, each of which was warned of.
+    pub(super) clocks_ahead: ClocksAhead,
     last_reminder: Option<Time>,
 }
 
@@ -64,7 +70,7 @@ impl Role {
             summary.kills += self.take_kills(now, true);
         });
         let step = Instant::now();
-        self.take_usage(&mut passes.reads, &mut summary).await;
+        self.take_usage(passes, &mut summary).await;
         summary.kills += self.take_kills(self.clock.now(), false);
         self.metrics.observe_step("LoadMetrics", step.elapsed());
         self.timed("DeleteRemovedPods", || self.forget_pods());
@@ -94,24 +100,10 @@ impl Role {
         });
     }
 
-    /// Every container of a pod that matches has a history from then on.
     fn see_containers(&self, now: Time) {
-        let mut names: Vec<Arc<str>> = Vec::new();
         self.state.each_page(|core, page| {
             for key in page {
-                names.clear();
-                for (_, pod) in core.index.pods_of(key) {
-                    let counted = pod.containers.iter().filter(|one| core.counts(one.part));
-                    for container in counted {
-                        // Replicas have the same containers, so the list stays short.
-                        if !names.iter().any(|known| Arc::ptr_eq(known, &container.name)) {
-                            names.push(Arc::clone(&container.name));
-                        }
-                    }
-                }
-                for name in &names {
-                    core.fleet.see_container(key, name, now);
-                }
+                core.see_containers(key, now);
             }
         });
     }
@@ -121,8 +113,10 @@ impl Role {
         let now = self.clock.now();
         self.state.each_page(|core, page| {
             for key in page {
-                // A history that is not loaded brings pods of its own.
-                if !core.is_waiting(key) {
+                // A history that is not loaded brings pods of its own; of endless ones nobody waits for all.
+                let is_crowded =
+                    || core.fleet.get(key).is_some_and(|watched| watched.history().is_crowded());
+                if !core.is_waiting(key) || is_crowded() {
                     let index = &core.index;
                     let lives = |pod: &str| index.pod(&key.namespace, pod).is_some();
                     core.fleet.retain_pods(key, lives, now);
@@ -263,8 +257,8 @@ impl Role {
 /// named again.
 const PATIENCE: Duration = Duration::from_mins(30);
 
-/// So many VPAs are named one by one in a line.
-const NAMED: usize = 10;
+/// So many VPAs or nodes are named one by one in a line.
+pub(super) const NAMED: usize = 10;
 
 /// After half an hour without a recommendation one line says so.
 fn note_missing(passes: &mut Passes, core: &Core, key: &VpaKey, now: Time) {

@@ -55,11 +55,7 @@ impl Source for Publisher {
         }
         match outcome {
             Outcome::Written { resource_version } => {
-                if let (Some(vpa), Some(sent)) = (core.index.vpa_mut(key), sent) {
-                    vpa.reported = sent;
-                    vpa.resource_version = resource_version.clone();
-                    vpa.last_written = Some(now);
-                }
+                core.status_written(key, sent, resource_version, now);
             }
             // One that the watch has told to be gone meanwhile must not come back.
             Outcome::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
@@ -85,10 +81,7 @@ impl Source for Publisher {
         match outcome {
             Outcome::Written { resource_version } => {
                 let explained = role.explanations.take(key);
-                if let Some(vpa) = core.index.vpa_mut(key) {
-                    vpa.explained = explained;
-                    vpa.resource_version = resource_version.clone();
-                }
+                core.explanation_written(key, explained, resource_version);
             }
             Outcome::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
                 if core.put_vpa(vpa) {

@@ -11,8 +11,11 @@ use tokio::time::timeout;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
 use crate::{
-    observe::{deleted::deleted_vpas, scale::Gate},
-    recommend::HistoryState,
+    observe::{deleted::deleted_vpas, scale::Gate, server_time::server_time},
+    recommend::{
+        HistoryState,
+        clock_doubt::{ClockDoubt, Evidence, StoredTimes, TOLERANCE},
+    },
 };
 
 /// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop
@@ -33,6 +36,7 @@ impl Role {
         }
         let mut pause = FIRST_PAUSE;
         let mut last_collection = self.clock.now();
+        let mut clock_check = ClockCheck::new(self.clock.now());
         loop {
             tokio::select! {
                 () = stop.stopped() => return,
@@ -41,6 +45,10 @@ impl Role {
             }
             if !self.may_write() {
                 continue;
+            }
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = self.check_clock(&mut clock_check) => {}
             }
             let saved = tokio::select! {
                 () = stop.stopped() => return,
@@ -60,7 +68,7 @@ impl Role {
             }
             let now = self.clock.now();
             let due = last_collection.later(self.config.checkpoints_gc_interval);
-            if now >= due || now < last_collection {
+            if (now >= due || now < last_collection) && clock_check.doubt.is_none() {
                 last_collection = now;
                 tokio::select! {
                     () = stop.stopped() => return,
@@ -68,6 +76,52 @@ impl Role {
                 }
             }
         }
+    }
+
+    /// Finds out whether the clock may be wrong, as long as that is not settled. While it may be, no stored history is
+    /// replaced or collected for looking expired, or written in the future.
+    async fn check_clock(&self, check: &mut ClockCheck) {
+        let stored = {
+            let mut core = self.state.lock();
+            // What was judged by the clock before it was set may count after all.
+            if self.clock.is_wall() && check.was_set(self.clock.now()) {
+                core.fleet.forget_expired_by_clock();
+            }
+            core.fleet.stored_times()
+        };
+        if !check.is_due(stored) {
+            return;
+        }
+        // A test's clock is not the server's.
+        let server = if stored.need_evidence() && self.clock.is_wall() {
+            server_time(&self.client).await
+        } else {
+            None
+        };
+        let now = self.clock.now();
+        let evidence = Evidence { now, running: check.started.elapsed(), server };
+        let doubt = stored.doubt(evidence);
+        let StoredTimes { usable, expired, in_future } = stored;
+        match (check.doubt, doubt) {
+            (None, Some(doubt)) => tracing::warn!(
+                %now,
+                expired,
+                in_future,
+                usable,
+                why = %doubt,
+                "the clock of this process may be wrong: stored histories look expired or written in the future; none is                  replaced or collected before the clock is right, or an hour is over without contradiction"
+            ),
+            (Some(_), None) => tracing::info!(
+                %now,
+                server = server.map(tracing::field::display),
+                "the clock of this process is trusted; histories are saved and collected again"
+            ),
+            _ => {}
+        }
+        // Before anything was read there is nothing to judge by.
+        let keep = doubt.is_some() || stored == StoredTimes::default();
+        self.state.lock().fleet.keep_expired(keep);
+        check.note(stored, doubt, StoredTimes::is_settled(evidence, doubt));
     }
 
     /// Saves what is due at this age, a batch at a time, and begins no other batch once the time is over.
@@ -253,6 +307,54 @@ impl Role {
             Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
             Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
         }
+    }
+}
+
+/// How often the time is asked for while the clock may be wrong.
+const BETWEEN_CLOCK_CHECKS: Duration = Duration::from_mins(1);
+
+/// What is known of this process's clock.
+struct ClockCheck {
+    started: Instant,
+    /// The same moment by both clocks.
+    last: (Time, Instant),
+    stored: StoredTimes,
+    next: Instant,
+    is_settled: bool,
+    doubt: Option<ClockDoubt>,
+}
+
+impl ClockCheck {
+    fn new(now: Time) -> Self {
+        let started = Instant::now();
+        Self {
+            started,
+            last: (now, started),
+            stored: StoredTimes::default(),
+            next: started,
+            is_settled: false,
+            doubt: None,
+        }
+    }
+
+    /// Whether the clock was set since the last call, by so much that histories are judged otherwise.
+    fn was_set(&mut self, now: Time) -> bool {
+        let (before, then) = std::mem::replace(&mut self.last, (now, Instant::now()));
+        let expected = before.later(then.elapsed());
+        let was_set = now.nanos_since(expected).unsigned_abs() > TOLERANCE.as_nanos() as u64;
+        if was_set {
+            (self.is_settled, self.next) = (false, self.last.1);
+        }
+        was_set
+    }
+
+    fn is_due(&self, stored: StoredTimes) -> bool {
+        !self.is_settled && (stored != self.stored || Instant::now() >= self.next)
+    }
+
+    fn note(&mut self, stored: StoredTimes, doubt: Option<ClockDoubt>, is_settled: bool) {
+        (self.stored, self.doubt, self.is_settled) = (stored, doubt, is_settled);
+        self.next = Instant::now() + BETWEEN_CLOCK_CHECKS;
     }
 }
 

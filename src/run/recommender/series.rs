@@ -251,7 +251,7 @@ impl Role {
 
     /// Says what a reading came to.
     fn told(&self, series: &Series, reading: &Reading) {
-        let Tally { taken, known, senseless, .. } = reading.bootstrap.tally();
+        let Tally { taken, known, senseless, in_future, .. } = reading.bootstrap.tally();
         let reports = reading.loadings.iter().map(Loading::report);
         let (mut queries, mut bytes, mut foreign) = (0, 0, 0);
         for report in reports {
@@ -270,6 +270,7 @@ impl Role {
             samples = taken,
             known,
             senseless,
+            in_future,
             foreign,
             queries,
             bytes,

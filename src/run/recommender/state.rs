@@ -1,6 +1,9 @@
 //! What the recommender knows, behind one lock: the index of the cluster and the fleet of histories, kept
 //! in step with each other. Locks are short: a change, or a page of VPAs.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -222,6 +225,28 @@ impl Core {
         }
     }
 
+    /// Registers the containers of the pods of a VPA, so that each has a history. Finished pods keep no container alive.
+    pub fn see_containers(&mut self, key: &VpaKey, now: Time) {
+        // Replicas have the same containers, so the list stays short.
+        let mut containers: Vec<(Arc<str>, bool)> = Vec::new();
+        for (_, pod) in self.index.pods_of(key) {
+            let is_live = !pod.is_finished;
+            for container in pod.containers.iter().filter(|one| self.counts(one.part)) {
+                match containers.iter_mut().find(|(name, _)| *name == container.name) {
+                    Some((_, known)) => *known |= is_live,
+                    None => containers.push((Arc::clone(&container.name), is_live)),
+                }
+            }
+        }
+        for (name, is_live) in containers {
+            if is_live {
+                self.fleet.see_container(key, &name, now);
+            } else {
+                self.fleet.see_finished_container(key, &name, now);
+            }
+        }
+    }
+
     /// Notes what nodes have left now, and the operator's limit.
     pub fn survey(&mut self, cap: Amounts) {
         self.cap = cap;
@@ -262,6 +287,37 @@ impl Core {
     /// When the status of a VPA was last written, for those who write the stalest first.
     pub fn last_written(&self, key: &VpaKey) -> Option<Time> {
         self.index.vpa(key)?.last_written
+    }
+
+    /// A status was written. If somebody else has written the VPA since, and the watch was faster than the response, what
+    /// the watch brought stays.
+    pub fn status_written(
+        &mut self,
+        key: &VpaKey,
+        sent: Option<Reported>,
+        resource_version: &str,
+        now: Time,
+    ) {
+        let Some(vpa) = self.index.vpa_mut(key) else { return };
+        vpa.last_written = Some(now);
+        if let Some(sent) = sent.filter(|_| !vpa.is_after(resource_version)) {
+            vpa.reported = sent;
+            vpa.resource_version = resource_version.into();
+        }
+    }
+
+    /// The annotation that explains a status was written; what the watch brought since stays here, too.
+    pub fn explanation_written(
+        &mut self,
+        key: &VpaKey,
+        explained: Option<u64>,
+        resource_version: &str,
+    ) {
+        let vpa = self.index.vpa_mut(key).filter(|vpa| !vpa.is_after(resource_version));
+        if let Some(vpa) = vpa {
+            vpa.explained = explained;
+            vpa.resource_version = resource_version.into();
+        }
     }
 
     /// What is to be said about a VPA now. `None` while its history is not loaded, or while its workload is

@@ -27,6 +27,7 @@ impl Checkpoints {
                 }
             }
         }
+        self.table.forget(orphaned);
         Ok(removed)
     }
 

@@ -49,6 +49,11 @@ impl Checkpoints {
         Self { calls: Calls::new(client), now: Box::new(now), options, table: Table::default() }
     }
 
+    /// Of how many objects something is remembered.
+    pub fn known(&self) -> usize {
+        self.table.len()
+    }
+
     /// What errors and skipped records name.
     pub(super) fn place(namespace: Option<&str>) -> String {
         match namespace {

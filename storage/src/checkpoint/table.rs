@@ -78,6 +78,11 @@ impl Table {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
     /// What is known of a key.
     pub fn get(&self, key: &Key) -> Option<Entry> {
         self.entries().get(key).cloned()
@@ -96,6 +101,22 @@ impl Table {
     pub fn doubt(&self, key: &Key) {
         if let Some(entry) = self.entries().get_mut(key) {
             entry.holds = Holds::Unsure;
+        }
+    }
+
+    /// Forgets the keys that nobody owns any more: their objects may have been deleted by others, and nobody loads or
+    /// writes them again. Forgetting too much is harmless, since a write that meets an object reads it.
+    pub fn forget(&self, orphaned: impl Fn(&Key) -> bool) {
+        // The judge takes a lock of its own, so it is not asked under this one.
+        let keys: Vec<Key> = self.entries().keys().cloned().collect();
+        let gone: Vec<Key> = keys.into_iter().filter(|key| orphaned(key)).collect();
+        let mut entries = self.entries();
+        for key in &gone {
+            entries.remove(key);
+        }
+        // A table that was large once gives its memory back.
+        if entries.len() < entries.capacity() / 4 {
+            entries.shrink_to_fit();
         }
     }
 

@@ -23,8 +23,21 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Opened once: a process without free file descriptors can still sync it.
+    handle: File,
     /// The operating system gives the lock back when the process ends, however it ends.
-    _lock: File,
+    _lock: Option<File>,
+    is_read_only: bool,
+}
+
+/// A history file that took the place of the one before.
+#[derive(Debug)]
+pub struct Replaced<T> {
+    pub file: File,
+    /// What writing it came to.
+    pub written: T,
+    /// Whether the directory was synced. If not, the file before may come back after a crash of the machine.
+    pub synced: io::Result<()>,
 }
 
 impl Directory {
@@ -51,8 +64,12 @@ impl Directory {
             .write(true)
             .open(path.join(LOCK))
             .map_err(|e| unusable(format!("cannot write into it: {}", explain(&e))))?;
-        match lock_patiently(&lock) {
-            Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
+        let handle =
+            File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
+        match lock_patiently(|| lock.try_lock()) {
+            Ok(()) => {
+                Ok(Self { path: path.into(), handle, _lock: Some(lock), is_read_only: false })
+            }
             Err(TryLockError::WouldBlock) => {
                 Err(Error::InUse { place: path.display().to_string() })
             }
@@ -62,40 +79,82 @@ impl Directory {
         }
     }
 
+    /// Takes the directory to read in it, beside others who do. Nothing in it is created, changed or removed.
+    pub fn take_read_only(path: &Path) -> Result<Self, Error> {
+        let place = || path.display().to_string();
+        let unusable = |why: String| Error::Unusable { place: place(), why };
+        let handle =
+            File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            // Whoever writes there has made one.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(unusable(format!("it cannot be locked: {}", explain(&error))));
+            }
+        };
+        match lock.as_ref().map_or(Ok(()), |lock| lock_patiently(|| lock.try_lock_shared())) {
+            Ok(()) => Ok(Self { path: path.into(), handle, _lock: lock, is_read_only: true }),
+            Err(TryLockError::WouldBlock) => Err(Error::InUse { place: place() }),
+            Err(TryLockError::Error(error)) => {
+                Err(unusable(format!("it cannot be locked: {}", explain(&error))))
+            }
+        }
+    }
+
+    /// Whether nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// The directory itself, as a file.
+    pub fn as_file(&self) -> io::Result<File> {
+        self.handle.try_clone()
+    }
+
     /// Where it is, for messages.
     pub fn place(&self) -> String {
         self.path.display().to_string()
     }
 
+    /// Replaces the handle by which the directory is synced, to make that fail.
+    #[cfg(test)]
+    pub fn replace_handle(&mut self, handle: File) -> File {
+        std::mem::replace(&mut self.handle, handle)
+    }
+
     /// The history file, if there is one.
     pub fn open_history(&self) -> io::Result<Option<File>> {
-        let _ = fs::remove_file(self.path.join(UNFINISHED));
-        match OpenOptions::new().read(true).write(true).open(self.path.join(HISTORY)) {
+        if !self.is_read_only {
+            let _ = fs::remove_file(self.path.join(UNFINISHED));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.is_read_only);
+        match options.open(self.path.join(HISTORY)) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces the history file by what `write` writes, or leaves it as it was.
+    /// Replaces the history file by what `write` writes. After an error it is as it was.
     pub fn replace_history<T>(
         &self,
         write: impl FnOnce(&mut File) -> io::Result<T>,
-    ) -> io::Result<(File, T)> {
+    ) -> io::Result<Replaced<T>> {
         let unfinished = self.path.join(UNFINISHED);
         let replaced = (|| {
-            let mut history = OpenOptions::new()
+            let mut file = OpenOptions::new()
                 .create(true)
                 .truncate(true)
                 .read(true)
                 .write(true)
                 .open(&unfinished)?;
-            let written = write(&mut history)?;
-            history.sync_all()?;
+            let written = write(&mut file)?;
+            file.sync_all()?;
             fs::rename(&unfinished, self.path.join(HISTORY))?;
-            // The rename itself is only safe once the directory is.
-            File::open(&self.path)?.sync_all()?;
-            Ok((history, written))
+            // The rename is durable once the directory is synced.
+            Ok(Replaced { file, written, synced: self.handle.sync_all() })
         })();
         if replaced.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -125,10 +184,10 @@ impl Directory {
 
 /// Locks a file. A process that is on its way out, or a child that was just started and still holds the
 /// open files of its parent, lets go within moments.
-fn lock_patiently(lock: &File) -> Result<(), TryLockError> {
+fn lock_patiently(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
     let begun = Instant::now();
     loop {
-        match lock.try_lock() {
+        match lock() {
             Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
             other => return other,
         }

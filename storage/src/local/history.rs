@@ -1,5 +1,8 @@
 //! The history file: saves are appended whole, committed by a mark, and compacted when most of it is old.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{HashMap, HashSet},
     fs::File,
@@ -11,55 +14,17 @@ use std::{
 
 use super::{
     damage::Damage,
-    directory::{Directory, explain},
+    directory::{Directory, Replaced, explain},
     frame::{self, END_MARK, Head, Kind},
     listing::{Listing, read_entry},
     mark::{self, Mark},
+    prepared::Prepared,
     scan::{self, Entry, Loss, Scan},
 };
-use crate::{Error, Key, Record, SaveReport, Skipped, Standing, Wanted, codec};
+use crate::{Error, Key, SaveReport, Standing, Wanted, codec};
 
 /// How much old data may lie around before a small history is compacted.
 const SLACK: u64 = 1 << 20;
-
-/// A record, encoded.
-#[derive(Debug)]
-pub struct Prepared {
-    key: Key,
-    head: Head,
-    body: Vec<u8>,
-    supersede: bool,
-}
-
-impl Prepared {
-    /// Encodes a record.
-    pub fn new(record: &Record) -> Result<Self, Skipped> {
-        let body = codec::encode_snapshot(&record.snapshot);
-        Self::raw(&record.key, codec::FORMAT, record.snapshot.richness(), body)
-            .map(|raw| Self { supersede: record.supersede, ..raw })
-    }
-
-    /// A record of bytes as they are.
-    pub fn raw(key: &Key, format: u8, richness: u64, body: Vec<u8>) -> Result<Self, Skipped> {
-        let bytes = codec::encode_key(key);
-        let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
-            return Err(Skipped {
-                what: key.to_string().chars().take(80).collect(),
-                why: "its name or its content is too long to be kept".into(),
-            });
-        };
-        let head = Head {
-            kind: Kind::Record,
-            format,
-            body: length,
-            sequence: 0,
-            richness,
-            check: frame::check(&body),
-            key: bytes.into(),
-        };
-        Ok(Self { key: key.clone(), head, body, supersede: false })
-    }
-}
 
 /// The history of one directory.
 #[derive(Debug)]
@@ -83,50 +48,64 @@ impl History {
     pub fn open(path: &Path) -> Result<(Self, Option<Damage>), Error> {
         let directory = Directory::take(path)?;
         let place = directory.place();
-        let failed = |what: &str, error: &io::Error| Error::Unusable {
-            place: place.clone(),
-            why: format!("history cannot be {what}: {}", explain(error)),
-        };
+        let failed = |what: &str, error: &io::Error| unusable(&place, what, error);
         let Some(file) = directory.open_history().map_err(|e| failed("opened", &e))? else {
-            let (file, ()) = directory
-                .replace_history(|file| {
-                    let mark = Mark { sequence: 0, length: mark::ENTRIES, records: 0 };
-                    file.write_all(&[0; mark::ENTRIES as usize])?;
-                    write_marks(file, mark)
-                })
-                .map_err(|e| failed("begun", &e))?;
+            let begun = directory.replace_history(|file| {
+                let mark = Mark { sequence: 0, length: mark::ENTRIES, records: 0 };
+                file.write_all(&[0; mark::ENTRIES as usize])?;
+                write_marks(file, mark)
+            });
+            let file = begun.and_then(|begun| begun.synced.map(|()| begun.file));
+            let file = file.map_err(|e| failed("begun", &e))?;
             return Ok((Self::of(directory, file, Scan::empty()), None));
         };
-        let scan = scan::scan(&file).map_err(|e| failed("read", &e))?.map_err(|version| {
-            Error::Unusable {
-                place: place.clone(),
-                why: format!(
-                    "history is in layout {version}, which this version does not read: use the \
-                         version that wrote it, or another directory"
-                ),
-            }
-        })?;
-        let damaged = !(scan.lost.is_empty() && scan.harmless.is_empty());
-        let damage = Damage {
+        let (mut history, damage, overtaken) = Self::read(directory, file)?;
+        let Some(mut damage) = damage else {
+            history.settle(overtaken).map_err(|e| failed("opened", &e))?;
+            return Ok((history, None));
+        };
+        if !damage.lost.is_empty() {
+            let aside = history.directory.keep_aside();
+            damage.kept_as = Some(aside.map_err(|e| failed("repaired", &e))?);
+        }
+        history.rewrite().map_err(|e| failed("repaired", &e))?;
+        Ok((history, Some(damage)))
+    }
+
+    /// Opens the history of a directory to read it, and leaves it as it is, whatever is damaged.
+    pub fn open_read_only(path: &Path) -> Result<(Self, Option<Damage>), Error> {
+        let directory = Directory::take_read_only(path)?;
+        let place = directory.place();
+        let failed = |error: &io::Error| unusable(&place, "opened", error);
+        if let Some(file) = directory.open_history().map_err(|e| failed(&e))? {
+            return Self::read(directory, file).map(|(history, damage, _)| (history, damage));
+        }
+        // Without entries nothing is read from it.
+        let file = directory.as_file().map_err(|e| failed(&e))?;
+        Ok((Self::of(directory, file, Scan::empty()), None))
+    }
+
+    /// Reads a history file; also answers what of it is damaged, and whether its marks are behind.
+    fn read(directory: Directory, file: File) -> Result<(Self, Option<Damage>, bool), Error> {
+        let place = directory.place();
+        let scan = scan::scan(&file).map_err(|e| unusable(&place, "read", &e))?;
+        let scan = scan.map_err(|version| Error::Unusable {
             place: place.clone(),
+            why: format!(
+                "history is in layout {version}, which this version does not read: use the version that wrote it, or \
+                 another directory"
+            ),
+        })?;
+        let is_damaged = !(scan.lost.is_empty() && scan.harmless.is_empty());
+        let damage = is_damaged.then(|| Damage {
+            place,
             whole: scan.entries.len(),
             lost: scan.lost.iter().map(|loss| loss.skipped.clone()).collect(),
             harmless: scan.harmless.clone(),
             kept_as: None,
-        };
+        });
         let overtaken = scan.overtaken;
-        let mut history = Self::of(directory, file, scan);
-        if damaged {
-            let mut damage = damage;
-            if !damage.lost.is_empty() {
-                let aside = history.directory.keep_aside();
-                damage.kept_as = Some(aside.map_err(|e| failed("repaired", &e))?);
-            }
-            history.rewrite().map_err(|e| failed("repaired", &e))?;
-            return Ok((history, Some(damage)));
-        }
-        history.settle(overtaken).map_err(|e| failed("opened", &e))?;
-        Ok((history, None))
+        Ok((Self::of(directory, file, scan), damage, overtaken))
     }
 
     fn of(directory: Directory, file: File, scan: Scan) -> Self {
@@ -158,6 +137,11 @@ impl History {
 
     fn mark(&self) -> Mark {
         Mark { sequence: self.sequence, length: self.end, records: self.entries.len() as u64 }
+    }
+
+    /// Whether nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.directory.is_read_only()
     }
 
     /// Where it is, for messages.
@@ -246,6 +230,10 @@ impl History {
         if changes.is_empty() {
             return Ok(());
         }
+        if self.directory.is_read_only() {
+            let why = "it was opened to be read".to_owned();
+            return Err(Error::Unusable { place: self.place(), why });
+        }
         if self.suspect {
             self.rewrite().map_err(|e| self.unavailable(&e))?;
         }
@@ -305,7 +293,7 @@ impl History {
             self.live -= old.map_or(0, |entry| entry.length);
         }
         if self.end > 2 * self.live + SLACK {
-            // What was asked for is saved already; a compaction that fails is tried after the next save.
+            // This save is on disk; a compaction that fails is tried again with the next one.
             let _ = self.rewrite();
         }
         Ok(())
@@ -328,12 +316,13 @@ impl History {
         self.file.sync_data()
     }
 
-    /// Writes the current records into a new file that takes the place of the old one.
+    /// Writes the current records into a new file that takes the place of the old one. If it fails before that, the old
+    /// file is still in place and in use; if the directory cannot be synced afterwards, the next save rewrites again.
     fn rewrite(&mut self) -> io::Result<()> {
         let mut current: Vec<(&Box<[u8]>, &Entry)> = self.entries.iter().collect();
         current.sort_by_key(|(_, entry)| entry.offset);
         let (old, sequence) = (Arc::clone(&self.file), self.sequence);
-        let (file, (entries, end, lost)) = self.directory.replace_history(|file| {
+        let replaced = self.directory.replace_history(|file| {
             let mut out = io::BufWriter::with_capacity(1 << 16, &mut *file);
             out.write_all(&[0; mark::ENTRIES as usize])?;
             let mut entries = HashMap::with_capacity(current.len());
@@ -354,13 +343,15 @@ impl History {
             write_marks(file, Mark { sequence, length: offset, records })?;
             Ok((entries, offset, lost))
         })?;
+        let Replaced { file, written: (entries, end, lost), synced } = replaced;
+        // The old file is unlinked by now, so whatever is saved to it would be lost.
         self.file = Arc::new(file);
         self.live = entries.values().map(|entry| entry.length).sum();
         self.entries = entries;
         self.end = end;
-        self.suspect = false;
+        self.suspect = synced.is_err();
         self.lost.extend(lost);
-        Ok(())
+        synced
     }
 
     fn unavailable(&self, error: &io::Error) -> Error {
@@ -388,6 +379,11 @@ impl History {
         let lost = self.lost.iter().filter(asked_for).map(|loss| loss.skipped.clone()).collect();
         Listing::new(Arc::clone(&self.file), entries, lost)
     }
+}
+
+fn unusable(place: &str, what: &str, error: &io::Error) -> Error {
+    let why = format!("history cannot be {what}: {}", explain(error));
+    Error::Unusable { place: place.to_owned(), why }
 }
 
 fn write_marks(file: &File, mark: Mark) -> io::Result<()> {

@@ -5,8 +5,8 @@ use std::{fs, io, path::Path};
 use super::{
     History,
     frame::check,
-    history::Prepared,
     mark,
+    prepared::Prepared,
     scan::{Entry, scan},
 };
 use crate::{Error, Key, codec};

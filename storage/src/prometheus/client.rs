@@ -41,8 +41,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// Steps of one query; Prometheus refuses more than 11,000.
     pub steps: u32,
-    /// Bytes that one answer may bring, after decompression. A query above it counts as too large. With
-    /// `in_flight` of them it is the budget of what may be on its way.
+    /// Bytes that one answer may bring, after decompression. A query above it counts as too large. Answers are read as
+    /// they arrive, so it bounds time and not memory; no answer that is of use is as long as the default.
     pub answer_bytes: Option<u64>,
     /// Points that one answer may bring. A query above it counts as too large.
     pub answer_points: Option<u64>,
@@ -60,8 +60,8 @@ impl Default for Limits {
             in_flight: 2,
             timeout: Duration::from_mins(2),
             steps: 11_000,
-            answer_bytes: None,
-            answer_points: None,
+            answer_bytes: Some(512 << 20),
+            answer_points: Some(20_000_000),
             attempts: 6,
             first_pause: Duration::from_secs(1),
             longest_pause: Duration::from_mins(1),

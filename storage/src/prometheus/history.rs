@@ -14,6 +14,7 @@ mod crowded;
 mod kills;
 mod labelled;
 mod load;
+mod names;
 mod outline;
 mod owner;
 mod part;
@@ -83,7 +84,8 @@ pub struct Settings {
     pub length: Duration,
     /// What samples weigh (`--history-weighting`).
     pub weighting: Weighting,
-    /// Points that are held of each batch that is under way. A step is read whole, whatever it has.
+    /// Points that are held of each batch that is under way, with what is known of the owners of its pods. A step is read
+    /// whole, whatever it has.
     pub budget: u64,
 }
 
@@ -299,7 +301,9 @@ impl PrometheusHistory {
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
         let (batches, _) = Self::batches(wanted, whose);
         let client = self.client.clone().insisting();
-        Ok(Throttles::ask(&client, &schema, batches, over, || self.now.now()).await)
+        let budget = self.settings.budget.max(1);
+        let now = || self.now.now();
+        Ok(Throttles::ask(&client, &schema, batches, (over, budget), now).await)
     }
 
     /// What is asked together, and what cannot be asked for.

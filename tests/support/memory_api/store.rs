@@ -22,22 +22,21 @@ struct Kind {
     makes_on_put: bool,
 }
 
-const KINDS: [Kind; 2] = [
+const fn kind(group: &'static str, plural: &'static str, name: &'static str) -> Kind {
+    Kind { group, version: "v1", plural, name, is_custom: true, makes_on_put: false }
+}
+
+const KINDS: &[Kind] = &[
+    Kind { is_custom: false, makes_on_put: true, ..kind("coordination.k8s.io", "leases", "Lease") },
+    kind("autoscaling.k8s.io", "verticalpodautoscalers", "VerticalPodAutoscaler"),
+    // Without a status of its own.
     Kind {
-        group: "coordination.k8s.io",
-        version: "v1",
-        plural: "leases",
-        name: "Lease",
         is_custom: false,
-        makes_on_put: true,
-    },
-    Kind {
-        group: "autoscaling.k8s.io",
-        version: "v1",
-        plural: "verticalpodautoscalers",
-        name: "VerticalPodAutoscaler",
-        is_custom: true,
-        makes_on_put: false,
+        ..kind(
+            "autoscaling.k8s.io",
+            "verticalpodautoscalercheckpoints",
+            "VerticalPodAutoscalerCheckpoint",
+        )
     },
 ];
 

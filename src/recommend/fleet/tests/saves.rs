@@ -94,6 +94,42 @@ fn a_history_that_was_not_there_is_none_until_one_is_saved() {
     assert!(stored(&fleet, "new"));
 }
 
+#[test]
+fn what_looks_expired_is_not_replaced_while_the_clock_may_be_wrong() {
+    let key = |name: &str| Key::new(vpa(name), "main");
+    let mut fleet = Fleet::new(Settings::of(Compat::Plimsoll), Compat::Plimsoll);
+    fleet.keep_expired(true);
+    // By a clock that is ten days ahead all that is stored has expired.
+    let (stored, ahead) = (stored(100, None), START.later(DAY * 10));
+    for name in ["web", "db"] {
+        fleet.track(&vpa(name), Directives::default(), START);
+        assert_eq!(fleet.restore(&key(name), &stored, ahead), Ok(Restored::Expired));
+        load(&mut fleet, name);
+    }
+    fleet.track(&vpa("new"), Directives::default(), START);
+    load(&mut fleet, "new");
+    for name in ["web", "new"] {
+        take(&mut fleet, name, ahead);
+    }
+    let times = fleet.stored_times();
+    assert_eq!((times.usable, times.expired, times.in_future), (0, 2, 0));
+    assert_eq!(due(&fleet, ahead), ["new"], "it replaces nothing");
+    assert_eq!((fleet.kept_expired(), fleet.unsaved().0), (2, 2));
+    // It is right after all: then the first save replaces what is richer.
+    let mut trusted = fleet.records(&vpa("new"), ahead);
+    assert!(!trusted.remove(0).supersede);
+    fleet.keep_expired(false);
+    assert_eq!(due(&fleet, ahead), ["web"]);
+    assert!(fleet.records(&vpa("web"), ahead)[0].supersede);
+    fleet.not_saved(&vpa("web"));
+    // It was wrong: the richer record stays, and is taken over.
+    fleet.forget_expired_by_clock();
+    assert_eq!(due(&fleet, ahead), ["web"]);
+    assert!(!fleet.records(&vpa("web"), ahead)[0].supersede);
+    let now = minute(101);
+    assert_eq!(fleet.adopt(&key("web"), &stored, now), Ok(Restored::Taken));
+}
+
 proptest! {
     /// However changes, kills and failures are spread: what is due is saved in turn, and nothing starves.
     #[test]

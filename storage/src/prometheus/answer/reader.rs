@@ -1,5 +1,8 @@
 //! The way through an answer: which piece of JSON comes next, and what it means.
 
+#[cfg(test)]
+mod tests;
+
 use std::mem;
 
 use super::{
@@ -24,6 +27,8 @@ const MOST_NOTES: usize = 20;
 pub struct Reader {
     /// The beginning of something whose rest has not arrived.
     pending: Vec<u8>,
+    /// So much of it was looked at, and was not all of it.
+    tried: usize,
     /// Bytes that are dealt with.
     read: u64,
     state: State,
@@ -35,6 +40,9 @@ pub struct Reader {
     /// A result without labels, until its type is known.
     lone: Option<(Time, String)>,
     summary: Summary,
+    /// Bytes that were looked at, each as often as it was.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl Reader {
@@ -64,9 +72,23 @@ impl Reader {
         while !self.pending.is_empty() && !rest.is_empty() {
             rest = self.join(rest, visitor)?;
         }
-        let done = self.advance(rest, visitor)?;
-        self.pending.extend_from_slice(&rest[done..]);
+        if !rest.is_empty() {
+            let done = self.advance(rest, visitor)?;
+            self.pending.extend_from_slice(&rest[done..]);
+            self.tried = self.pending.len();
+        }
         self.check_length()
+    }
+
+    /// Takes what has arrived and was put off ([`Reader::push`] looks at something long only when there is twice as much).
+    pub fn flush<S: Series + ?Sized>(&mut self, visitor: &mut S) -> Result<(), AnswerError> {
+        if self.pending.len() > self.tried {
+            let mut pending = mem::take(&mut self.pending);
+            let done = self.advance(&pending, visitor)?;
+            pending.drain(..done);
+            (self.tried, self.pending) = (pending.len(), pending);
+        }
+        Ok(())
     }
 
     /// Takes what began in an earlier piece, with so much of this one that it may end there. What is left of this one
@@ -79,9 +101,15 @@ impl Reader {
         // Taken out, so that what is parsed from it and what is changed meanwhile are two things.
         let mut pending = mem::take(&mut self.pending);
         let began = pending.len();
-        // Of something long as much again each time, so that it is looked at a few times only.
+        // Of something long as much again each time, so that it is looked at a few times only, however small the pieces
+        // are that it comes in.
         let more = began.max(SEAM).min(piece.len());
         pending.extend_from_slice(&piece[..more]);
+        if self.tried >= SEAM && pending.len() < 2 * self.tried {
+            self.pending = pending;
+            self.check_length()?;
+            return Ok(&piece[more..]);
+        }
         let done = self.advance(&pending, visitor)?;
         let rest = if done >= began {
             pending.clear();
@@ -90,7 +118,7 @@ impl Reader {
             pending.drain(..done);
             &piece[more..]
         };
-        self.pending = pending;
+        (self.tried, self.pending) = (pending.len(), pending);
         self.check_length()?;
         Ok(rest)
     }
@@ -105,6 +133,7 @@ impl Reader {
     /// Says that there are no more bytes. Only here, and only if the answer is whole and good, is the visitor told
     /// that what came counts.
     pub fn finish<S: Series + ?Sized>(mut self, visitor: &mut S) -> Result<Summary, AnswerError> {
+        self.flush(visitor)?;
         if !matches!(self.state, State::End) {
             return Err(AnswerError::Cut { bytes: self.summary.bytes });
         }
@@ -147,6 +176,10 @@ impl Reader {
         visitor: &mut S,
     ) -> Result<usize, AnswerError> {
         let mut cursor = Cursor::new(bytes);
+        #[cfg(test)]
+        {
+            self.looked_at += bytes.len();
+        }
         loop {
             match self.step(&mut cursor, visitor) {
                 Ok(state) => {

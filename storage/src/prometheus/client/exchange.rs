@@ -151,6 +151,7 @@ impl Client {
                 return Err(Failure::TooLarge(format!("the answer has more than {most} points")));
             }
         }
+        reader.flush(visitor).map_err(unread)?;
         self.accept(reader.summary().is_partial)?;
         reader.finish(visitor).map_err(unread)
     }
@@ -256,6 +257,57 @@ fn decimal(millis: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus::answer::{Labels, Wants};
+
+    /// A server that never ends.
+    #[derive(Debug)]
+    struct Endless;
+
+    #[async_trait::async_trait]
+    impl crate::prometheus::door::Transport for Endless {
+        async fn send(
+            &self,
+            _: &str,
+            _: &[(&str, String)],
+            _: Duration,
+        ) -> Result<Response, crate::prometheus::door::DoorError> {
+            let series = r#"{"metric":{"pod":"web-0"},"values":[[1000,"1"],[1060,"1"]]},"#;
+            let body = format!(
+                r#"{{"status":"success","data":{{"resultType":"matrix","result":[{}"#,
+                series.repeat(1000)
+            );
+            Ok(http::Response::new(body).into())
+        }
+    }
+
+    #[tokio::test]
+    async fn no_answer_is_read_without_end() {
+        let all = super::super::Limits::default();
+        assert!(all.answer_bytes.is_some() && all.answer_points.is_some());
+        for limits in [
+            super::super::Limits { answer_bytes: Some(10_000), ..all },
+            super::super::Limits { answer_points: Some(100), ..all },
+        ] {
+            let client = Client::new(std::sync::Arc::new(Endless), limits);
+            let read = client.exchange("/api/v1/query", &[], Reader::new(), &mut Ignore).await;
+            // Nobody wants the points, and those count that are handed out.
+            let is_bytes = limits.answer_bytes == Some(10_000);
+            assert_eq!(is_bytes, matches!(read, Err(Failure::TooLarge(_))), "{read:?}");
+            let read = client.exchange("/api/v1/query", &[], Reader::new(), &mut Wanting).await;
+            assert!(matches!(read, Err(Failure::TooLarge(_))), "{read:?}");
+        }
+    }
+
+    /// Wants every point, and keeps none.
+    struct Wanting;
+
+    impl Series for Wanting {
+        fn begin(&mut self, _: Labels<'_>) -> Wants {
+            Wants::Points
+        }
+
+        fn point(&mut self, _: Time, _: f64) {}
+    }
 
     #[test]
     fn times_are_sent_to_the_millisecond() {

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{owner::Owner, proof::Proof};
+use super::{
+    owner::Owner,
+    proof::{self, Proof},
+};
 use crate::{Skipped, VpaKey, prometheus::selector::Pattern};
 
 /// The longest pattern of pods. Servers match it against every name of a pod that they know, and some refuse long queries.
@@ -106,23 +109,29 @@ impl Batch {
         if is_short { pattern } else { Pattern::regex(".+") }
     }
 
-    /// Whose pod this is. What is known goes before what names look like, and among those the longest name of
-    /// a workload says most.
+    /// Whose pod this is.
     pub(super) fn claim_of(&self, pod: &str) -> Option<usize> {
         if let Some(pods) = &self.labelled {
             return pods.get(pod).copied();
         }
-        let lineage = self.proof.of(pod);
-        let mut likely: Option<usize> = None;
-        for (index, Claim { owner, .. }) in self.claims.iter().enumerate() {
-            let says_more = |other: usize| self.claims[other].owner.name.len() < owner.name.len();
-            match lineage.as_ref().and_then(|lineage| lineage.says(owner)) {
-                Some(true) => return Some(index),
-                None if owner.fits(pod) && likely.is_none_or(says_more) => likely = Some(index),
-                Some(false) | None => {}
-            }
-        }
-        likely
+        let owners = self.claims.iter().map(|claim| &claim.owner);
+        proof::claim_of(owners, self.proof.of(pod).as_ref(), pod)
+    }
+
+    /// Two batches in place of one that is too much at once. `None` for one workload.
+    pub(super) fn halves(&self) -> Option<[Self; 2]> {
+        let middle = self.claims.len() / 2;
+        let half = |claims: &[Claim], from: usize| {
+            let labelled = self.labelled.as_ref().map(|pods| {
+                let own = from..from + claims.len();
+                let of_it = pods.iter().filter(|(_, claim)| own.contains(claim));
+                Arc::new(of_it.map(|(pod, claim)| (pod.clone(), claim - from)).collect())
+            });
+            let (namespace, proof) = (Arc::clone(&self.namespace), Proof::default());
+            Self { namespace, claims: claims.to_vec(), proof, labelled }
+        };
+        let (first, second) = self.claims.split_at(middle);
+        (middle > 0).then(|| [half(first, 0), half(second, middle)])
     }
 
     /// All VPAs of it, each once.
@@ -168,6 +177,27 @@ mod tests {
         let pod = "web-7-7d5f9c4b6d-x2x4z";
         let batch = batches.iter().find(|batch| batch.claim_of(pod).is_some()).expect("one");
         assert!(seven(&batch.claims[batch.claim_of(pod).expect("it")]));
+    }
+
+    #[test]
+    fn a_batch_that_is_too_much_is_asked_for_in_halves() {
+        let owners = ["a", "b", "c"].map(|name| {
+            let owner = format!("apps/StatefulSet/{name}");
+            (VpaKey::new("shop", name), Some(owner.into()))
+        });
+        let (mut batches, _) = Batch::all(&owners.into_iter().collect());
+        let batch = &mut batches[0];
+        let told = [("one", 0), ("two", 1), ("three", 2)].map(|(pod, claim)| (pod.into(), claim));
+        batch.labelled = Some(Arc::new(told.into_iter().collect()));
+        let [first, second] = batch.halves().expect("three can be parted");
+        let names = |batch: &Batch| {
+            let all: Vec<String> = batch.vpas().map(|vpa| vpa.name.to_string()).collect();
+            all.join(",")
+        };
+        assert_eq!((names(&first), names(&second)), ("a".to_owned(), "b,c".to_owned()));
+        let claims = ["one", "two", "three"].map(|pod| (first.claim_of(pod), second.claim_of(pod)));
+        assert_eq!(claims, [(Some(0), None), (None, Some(0)), (None, Some(1))]);
+        assert!(first.halves().is_none() && second.halves().is_some());
     }
 
     #[test]

@@ -1,7 +1,14 @@
 //! Proof that no more of a history is held than may be, however many pods a workload turns out to have; and that lists
 //! of pods are read that are longer than anybody would hold.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -31,8 +38,20 @@ struct Crowd {
     before: usize,
     since: usize,
     turn: i64,
-    /// Jobs that it knows of.
-    jobs: usize,
+    /// Pods whose owners it knows.
+    owned: Owned,
+    /// Questions about owners.
+    asked: AtomicUsize,
+}
+
+/// Pods whose owners a server knows.
+#[derive(Debug)]
+enum Owned {
+    None,
+    /// Of Jobs, by their names.
+    Jobs(usize),
+    /// Of somebody else, though their names do not say so: of each of so many times the server was scraped at.
+    Strangers(Vec<i64>),
 }
 
 #[async_trait]
@@ -43,7 +62,7 @@ impl Transport for Crowd {
         form: &[(&str, String)],
         _: Duration,
     ) -> Result<Response, DoorError> {
-        let body = if path == "/api/v1/series" { self.owners() } else { self.usage(form) };
+        let body = if path == "/api/v1/series" { self.owners(form) } else { self.usage(form) };
         Ok(http::Response::new(body).into())
     }
 }
@@ -73,15 +92,38 @@ impl Crowd {
         format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{body}]}}}}"#)
     }
 
-    fn owners(&self) -> String {
+    fn owners(&self, form: &[(&str, String)]) -> String {
+        if !form.iter().any(|(_, text)| text.contains("kube_pod_owner")) {
+            return r#"{"status":"success","data":[]}"#.to_owned();
+        }
+        self.asked.fetch_add(1, Relaxed);
+        let number = |name| {
+            let of = form.iter().find(|(known, _)| *known == name).expect("it is asked for");
+            of.1.parse::<f64>().expect("seconds") as i64
+        };
         let more = "what nobody asked for ".repeat(20);
         let mut body = String::new();
-        for job in 0..self.jobs {
-            let comma = if job == 0 { "" } else { "," };
+        let mut tell = |pod: String, kind: &str, name: String| {
+            let comma = if body.is_empty() { "" } else { "," };
             let _ = write!(
                 body,
-                r#"{comma}{{"pod":"tick-{job}-x2x4z","owner_kind":"Job","owner_name":"tick-{job}","uid":"{more}"}}"#
+                r#"{comma}{{"pod":"{pod}","owner_kind":"{kind}","owner_name":"{name}","uid":"{more}"}}"#
             );
+        };
+        match &self.owned {
+            Owned::None => {}
+            Owned::Jobs(jobs) => (0..*jobs).for_each(|job| {
+                let job = format!("tick-{}", 28_000_000 + job);
+                tell(format!("{job}-x2x4z"), "Job", job);
+            }),
+            Owned::Strangers(times) => {
+                let (start, end) = (number("start"), number("end"));
+                for (pod, at) in times.iter().enumerate() {
+                    if (start..=end).contains(at) {
+                        tell(format!("web-{}", 1000 + pod), "StatefulSet", "web-else".to_owned());
+                    }
+                }
+            }
         }
         format!(r#"{{"status":"success","data":[{body}]}}"#)
     }
@@ -89,6 +131,23 @@ impl Crowd {
 
 fn client(crowd: Crowd) -> Client {
     Client::new(Arc::new(crowd), Limits { attempts: 1, ..Limits::default() })
+}
+
+/// So many pods before a time, and so many from then on; nothing is said of owners.
+fn crowd(before: usize, since: usize, turn: i64) -> Crowd {
+    Crowd { before, since, turn, owned: Owned::None, asked: AtomicUsize::new(0) }
+}
+
+/// With a kube-state-metrics that says who owns pods.
+fn with_owners(schema: Schema) -> Schema {
+    let states = States {
+        job: None,
+        namespace: "namespace".to_owned(),
+        pod: "pod".to_owned(),
+        container: "container".to_owned(),
+        families: ["kube_pod_owner".to_owned()].into(),
+    };
+    Schema { states: Some(states), ..schema }
 }
 
 /// Counts samples, and how many there were when a VPA was whole.
@@ -117,7 +176,7 @@ async fn a_slice_holds_what_it_may_however_many_pods_there_are_or_come_to_be() {
     let schema = Arc::new(schema(60, 60));
     let plan = Plan::new(Weighting::default(), &schema);
     for (before, since) in [(40, 40), (1, 40), (40, 1), (4, 6)] {
-        let client = client(Crowd { before, since, turn: DAY / 2 + 60, jobs: 0 });
+        let client = client(crowd(before, since, DAY / 2 + 60));
         let way = Way { client, schema: Arc::clone(&schema), plan: plan.clone(), budget };
         let (mut batches, _) = Batch::all(&wanted);
         let span = (Time::from_secs(0), Time::from_secs(DAY));
@@ -141,7 +200,7 @@ async fn few_batches_are_begun_at_a_time_and_the_last_ones_end_together() {
     let wanted = (0..20).map(|index| (vpa(index), Some("apps/StatefulSet/web".into())));
     let schema = Arc::new(schema(60, 60));
     let plan = Plan::new(Weighting::default(), &schema);
-    let client = client(Crowd { before: 2, since: 2, turn: 0, jobs: 0 });
+    let client = client(crowd(2, 2, 0));
     let (batches, _) = Batch::all(&wanted.collect());
     let span = (Time::from_secs(0), Time::from_secs(86_400));
     let mut loading = Loading::new(client, schema, plan, 1_000, batches, span);
@@ -161,7 +220,7 @@ async fn what_comes_in_one_step_is_read_whatever_it_is() {
     let wanted = [(VpaKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
     let schema = Arc::new(schema(60, 60));
     let plan = Plan::new(Weighting::default(), &schema);
-    let client = client(Crowd { before: 10, since: 10, turn: 0, jobs: 0 });
+    let client = client(crowd(10, 10, 0));
     let way = Way { client, schema, plan, budget: 1 };
     let (mut batches, _) = Batch::all(&wanted);
     let mut part = Part::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(600)));
@@ -170,21 +229,57 @@ async fn what_comes_in_one_step_is_read_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn owners_of_more_pods_than_anybody_would_hold_are_known() {
+async fn owners_of_more_pods_than_anybody_would_hold_are_known_by_their_names() {
     // 40 MB of labels.
     const JOBS: usize = 80_000;
-    let states = States {
-        job: None,
-        namespace: "namespace".to_owned(),
-        pod: "pod".to_owned(),
-        container: "container".to_owned(),
-        families: ["kube_pod_owner".to_owned()].into(),
-    };
-    let schema = Schema { states: Some(states), ..schema(60, 60) };
-    let client = client(Crowd { before: 0, since: 0, turn: 0, jobs: JOBS });
+    let schema = with_owners(schema(60, 60));
+    let client = client(Crowd { owned: Owned::Jobs(JOBS), ..crowd(0, 0, 0) });
     let tick = Owner::parse("batch/CronJob/tick").expect("an owner");
     let span = (Time::from_secs(0), Time::from_secs(600));
-    let proof = Proof::ask(&client, &schema, "shop", &[&tick], span).await.expect("it is answered");
-    assert_eq!(proof.pods(), JOBS);
-    assert_eq!(proof.says("tick-28000000-x2x4z", &tick), None, "nothing was said of it");
+    let asked = Proof::ask(&client, &schema, "shop", &[&tick], span, 100).await;
+    let proof = asked.expect("nothing of it has to be held");
+    assert_eq!((proof.pods(), proof.held()), (JOBS, 0));
+    let pod = "tick-28000000-x2x4z";
+    assert_eq!(proof.says(pod, &tick), None, "its name says it");
+    assert!(tick.fits(pod));
+}
+
+/// Reads a day of a workload of two pods; answers what that came to and how often owners were asked about.
+async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, Report, usize) {
+    const DAY: i64 = 86_400;
+    let wanted = [(VpaKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
+    let schema = Arc::new(with_owners(schema(60, 60)));
+    let plan = Plan::new(Weighting::default(), &schema);
+    let crowd = Arc::new(Crowd { owned: Owned::Strangers(strangers), ..crowd(2, 2, 0) });
+    let limits = Limits { attempts: 1, ..Limits::default() };
+    let client = Client::new(crowd.clone(), limits);
+    let way = Way { client, schema, plan, budget };
+    let (mut batches, _) = Batch::all(&wanted);
+    let mut part = Part::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(DAY)));
+    let (mut count, mut report) = (Count::default(), Report::default());
+    while !part.is_done() {
+        let slice = part.next(&way).await.expect("it is answered");
+        let held = part.batch.proof.held();
+        assert!(held <= budget / 2, "{held} of {budget}");
+        assert!(held + slice.held() <= budget, "{held} and {} of {budget}", slice.held());
+        part.hand_on(slice, &way, &mut count, &mut report);
+    }
+    (count.0, report, crowd.asked.load(Relaxed))
+}
+
+#[tokio::test]
+async fn what_is_known_of_owners_is_part_of_the_budget_and_asked_for_in_slices_of_time() {
+    let budget = 20_000;
+    let samples = 2 * CONTAINERS.len() as u64 * (1440 + 288);
+    // Few fit in at once.
+    let (count, report, asked) = read_beside((0..100).map(|pod| pod * 800).collect(), budget).await;
+    assert_eq!((count, report.unproven, asked), (samples, 0, 1));
+    // Of many only those of some hours do.
+    let (count, report, asked) = read_beside((0..5000).map(|pod| pod * 17).collect(), budget).await;
+    assert_eq!((count, report.unproven), (samples, 0));
+    assert!((5..100).contains(&asked), "asked {asked} times");
+    // Of those of one moment names decide, as if the server did not say.
+    let (count, report, asked) = read_beside(vec![40_000; 5000], budget).await;
+    assert_eq!(count, samples);
+    assert!(report.unproven > 0 && asked < 100, "{report:?}, asked {asked} times");
 }

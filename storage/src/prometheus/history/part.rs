@@ -1,12 +1,12 @@
 //! One batch on its way through time: a slice is asked, handed on, and the next one begins where it ended.
 
-use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{
     batch::{Batch, LONGEST_PATTERN},
     kills::{Counted, Kill, Question},
+    names::Names,
     plan::{Plan, impossible},
-    proof::{self, Proof},
     report::Report,
     slice::{Passed, Points, Taker},
 };
@@ -19,11 +19,8 @@ use crate::{
 
 /// Containers that a workload is taken to have at a time until it is known better.
 const LIKELY: usize = 4;
-/// What it means that a server does not say who owns pods, or who was killed.
-const UNTOLD_OWNERS: &str = "owners of pods cannot be asked about: names of pods decide alone";
-const UNTOLD_KILLS: &str = "kills for lack of memory cannot be asked about, and do not count";
 /// How much longer a slice may be than the one before: what is known of its density is from there.
-const GROWTH: u64 = 4;
+pub(super) const GROWTH: u64 = 4;
 
 /// A batch and how far it is. Whoever asks has a copy, so that nothing is lost when the asking is given up.
 #[derive(Clone, Debug)]
@@ -33,20 +30,13 @@ pub(super) struct Part {
     after: Time,
     to: Time,
     names: Option<Arc<Names>>,
+    /// For how many steps they are asked for at most.
+    named: u32,
     counted: Counted,
     /// Steps of the next slice.
     steps: u64,
     /// Whether the sink knows that it has all of it.
     is_closed: bool,
-}
-
-/// What was asked about pods before their usage is.
-#[derive(Debug)]
-struct Names {
-    pattern: Pattern,
-    killed: HashSet<Box<str>>,
-    /// What the server does not say, and why.
-    untold: Option<(&'static str, Failure)>,
 }
 
 /// A slice of a history, whole.
@@ -82,7 +72,8 @@ impl Part {
     pub(super) fn new(batch: Batch, (after, to): (Time, Time)) -> Self {
         let batch = Arc::new(batch);
         let counted = Counted::new();
-        Self { batch, after, to, names: None, counted, steps: 0, is_closed: false }
+        let named = u32::MAX;
+        Self { batch, after, to, names: None, named, counted, steps: 0, is_closed: false }
     }
 
     /// Whether all of it has been handed on.
@@ -123,7 +114,7 @@ impl Part {
     /// Asks for the next slice. Nothing of it counts before it is handed on.
     pub(super) async fn next(&mut self, way: &Way) -> Result<Slice, Failure> {
         let report = Report::default();
-        if let Some(names) = &self.names {
+        if let Some(names) = self.names.as_ref().filter(|names| self.after < names.until) {
             let names = Arc::clone(names);
             return self.read(way, &names, report).await;
         }
@@ -162,7 +153,7 @@ impl Part {
         loop {
             let steps = self.next_steps(&way.plan);
             // There is nothing shorter to ask for than a step.
-            let most = if steps > 1 { way.budget } else { u64::MAX };
+            let most = if steps > 1 { room(way, names) } else { u64::MAX };
             match self.read_once(way, names, most, report.clone()).await {
                 Err(Failure::Full) => {}
                 read => return read,
@@ -187,7 +178,7 @@ impl Part {
         let Names { pattern, killed, .. } = names;
         let Way { client, schema, plan, .. } = way;
         let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
-        let span = (self.after, self.after.later(length).min(self.to));
+        let span = (self.after, self.after.later(length).min(names.until));
         let batch = &*self.batch;
         let cpu = plan.cpu(schema, batch, pattern.clone());
         let cpu = self.points(way, &cpu, (plan.cpu, span), most, &mut report).await?;
@@ -226,7 +217,8 @@ impl Part {
         if !slice.counted.is_empty() {
             self.counted = slice.counted;
         }
-        let fitting = aim(way.budget).saturating_mul(self.steps) / held.max(1);
+        let room = self.names.as_ref().map_or(way.budget, |names| room(way, names));
+        let fitting = aim(room).saturating_mul(self.steps) / held.max(1);
         self.steps = fitting.clamp(1, self.steps.saturating_mul(GROWTH)).min(longest(way));
     }
 
@@ -320,38 +312,12 @@ impl Part {
         Ok(points)
     }
 
-    /// Who owns what, and which pods were ever killed.
     async fn ask_names(&mut self, way: &Way) -> Result<Names, Failure> {
-        let Way { client, schema, plan, .. } = way;
-        let span = (self.after, self.to);
         let mut batch = Batch::clone(&self.batch);
-        let mut untold = None;
-        let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-        if batch.labelled.is_none() {
-            batch.proof = match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
-                Ok(proof) => proof,
-                Err(failure) if failure.is_passing() => return Err(failure),
-                Err(failure) => {
-                    untold = Some((UNTOLD_OWNERS, failure));
-                    Proof::default()
-                }
-            };
-        }
-        let pattern = batch.pattern();
-        let mut killed = HashSet::new();
-        if plan.has_kills() {
-            let pods = pattern.clone();
-            match proof::killed(client, schema, &batch.namespace, pods, span).await {
-                Ok(pods) => killed = pods,
-                Err(failure) if failure.is_passing() => return Err(failure),
-                Err(failure) => {
-                    untold.get_or_insert((UNTOLD_KILLS, failure));
-                }
-            }
-        }
-        killed.retain(|pod| batch.claim_of(pod).is_some());
+        let span = (self.after, self.to);
+        let names = Names::ask(&mut batch, way, span, &mut self.named).await?;
         self.batch = Arc::new(batch);
-        Ok(Names { pattern, killed, untold })
+        Ok(names)
     }
 
     /// Steps of the first slice, when nothing is known of the density but how many pods there may be. It is half of what
@@ -362,6 +328,11 @@ impl Part {
         let each = 1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
         (way.budget / 2 / (containers * each).max(1)).clamp(1, longest(way))
     }
+}
+
+/// What a slice may have of the budget besides the names, which have no more than half of it.
+fn room(way: &Way, names: &Names) -> u64 {
+    way.budget.saturating_sub(names.held)
 }
 
 /// What a slice should have of what it may have: a few pods more are not yet too many.

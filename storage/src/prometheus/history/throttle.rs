@@ -6,7 +6,7 @@
 //! which of them have periods: one that runs without has no limit, whatever was measured of it before.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -49,18 +49,26 @@ impl Throttles {
         client: &Client,
         schema: &Schema,
         batches: Vec<Batch>,
-        over: Duration,
+        (over, budget): (Duration, u64),
         now: impl Fn() -> Time,
     ) -> Self {
         let mut all = Self::default();
         let mut in_a_row = 0;
-        for batch in batches {
+        let mut left = VecDeque::from(batches);
+        while let Some(batch) = left.pop_front() {
             if in_a_row >= ENOUGH {
                 all.unanswered.extend(batch.vpas().cloned());
                 continue;
             }
-            let question = Question { client, schema, over, now: now() };
-            match question.ask(batch.clone()).await {
+            let question = Question { client, schema, over, budget, now: now() };
+            let asked = question.ask(batch.clone()).await;
+            // More pods than may be held are asked about in smaller parts.
+            if let (Err(Failure::Full), Some([first, second])) = (&asked, batch.halves()) {
+                left.push_front(second);
+                left.push_front(first);
+                continue;
+            }
+            match asked {
                 Ok((measured, unlimited)) => {
                     in_a_row = 0;
                     all.measured.extend(measured);
@@ -83,6 +91,8 @@ struct Question<'a> {
     client: &'a Client,
     schema: &'a Schema,
     over: Duration,
+    /// Points that may be held of a batch.
+    budget: u64,
     now: Time,
 }
 
@@ -93,13 +103,15 @@ impl Question<'_> {
         &self,
         mut batch: Batch,
     ) -> Result<(HashMap<Key, Throttling>, HashSet<Key>), Failure> {
-        let Self { client, schema, over, now } = *self;
+        let Self { client, schema, over, budget, now } = *self;
         let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
         let span = (now.earlier(over), now);
         if batch.labelled.is_none() {
-            match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
+            let asked = Proof::ask(client, schema, &batch.namespace, &owners, span, budget / 2);
+            match asked.await {
                 Ok(proof) => batch.proof = proof,
                 Err(failure) if failure.is_passing() => return Err(failure),
+                Err(Failure::Full) if batch.claims.len() > 1 => return Err(Failure::Full),
                 // Names of pods decide alone, as they do for their usage.
                 Err(failure) => tracing::debug!(%failure, "owners of pods cannot be asked about"),
             }
@@ -137,7 +149,8 @@ impl Question<'_> {
     ) -> Result<HashMap<Key, f64>, Failure> {
         let identity = self.schema.usage.identity();
         let query = query.fold(fold, Along::By(&identity));
-        let mut taker = Taker::new(batch, identity, u64::MAX);
+        let most = self.budget.saturating_sub(batch.proof.held());
+        let mut taker = Taker::new(batch, identity, most);
         self.client.instant(&query, self.now, &mut taker).await?;
         let (mut points, _) = taker.done();
         points.sort();

@@ -1,0 +1,43 @@
+//! Checkpoints of VPAs that come and go, as others delete their objects.
+
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams},
+};
+use plimsoll_storage::{
+    Checkpoints, Record, Time, Writer, checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint,
+};
+
+use super::place::{Granted, records};
+use crate::support::memory_api::MemoryApi;
+
+const VPAS: usize = 50;
+
+#[tokio::test]
+async fn what_is_known_of_objects_of_vpas_that_are_gone_is_forgotten() {
+    let api = MemoryApi::new();
+    let now = || Time::from_secs(1_790_100_000);
+    let store =
+        Checkpoints::new(api.client(), now, plimsoll_storage::checkpoint::Options::default());
+    let save = async |batch: &[Record]| {
+        let before = api.requests().len();
+        let report = store.save(batch, &Granted).await.expect("the server is there");
+        assert_eq!(report.written, batch.len());
+        let methods = api.requests().into_iter().skip(before).map(|request| request.method);
+        methods.filter(|method| *method == http::Method::POST).count()
+    };
+    let saved = records(VPAS, 1);
+    assert_eq!(save(&saved).await, VPAS, "each is created");
+    // Another replica collects them, as their VPAs are gone.
+    let objects = Api::<Checkpoint>::namespaced(api.client(), "shop");
+    for object in objects.list(&ListParams::default()).await.expect("is listed").items {
+        objects.delete(&object.name_any(), &DeleteParams::default()).await.expect("is there");
+    }
+    let of_none = |_: &_| true;
+    store.collect_garbage(&of_none, &Granted).await.expect("the server is there");
+    assert_eq!(store.known(), 0);
+    assert_eq!(save(&records(VPAS, 2)).await, VPAS, "each is created, and at once");
+    // Those of others stay known.
+    store.collect_garbage(&|_: &_| false, &Granted).await.expect("the server is there");
+    assert_eq!(store.known(), VPAS);
+}
