@@ -3,4 +3,5 @@
 //! Nothing in this crate talks to a cluster, reads a clock or is `async`; the compiler sees to it, because the crates for
 //! that are not among its dependencies.
 
+pub mod hpa;
 pub mod types;
