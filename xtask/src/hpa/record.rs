@@ -1,12 +1,16 @@
 //! Runs upstream's controller on scenarios, and keeps what it did for the gate.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use plimsoll_core::hpa::Fixes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::compare::{Difference, compare};
@@ -16,10 +20,10 @@ use super::scenario::Scenario;
 use crate::parts;
 
 /// The recording, below the root of the workspace.
-pub const RECORDING: &str = "tests/golden/hpa/upstream-1.36.3.jsonl";
+pub const RECORDING: &str = "tests/golden/hpa/upstream-1.36.3.jsonl.gz";
 
 /// Of which seed the recording is, and how many scenarios of it.
-const RECORDED: (u64, usize) = (20_261_127, 120);
+const RECORDED: (u64, usize) = (20_261_127, 150);
 
 /// Scenarios of a seed.
 pub fn scenarios(seed: u64, count: usize) -> Result<Vec<Scenario>> {
@@ -115,20 +119,79 @@ pub fn record(root: &Path) -> Result<PathBuf> {
     }
     let path = root.join(RECORDING);
     std::fs::create_dir_all(path.parent().context("a folder")?)?;
-    std::fs::write(&path, text)?;
+    let mut file = GzEncoder::new(std::fs::File::create(&path)?, Compression::best());
+    file.write_all(text.as_bytes())?;
+    file.finish()?;
     Ok(path)
+}
+
+/// What is recorded.
+pub fn recording(root: &Path) -> Result<String> {
+    let path = root.join(RECORDING);
+    let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
+    let mut text = String::new();
+    GzDecoder::new(file).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Plays a recording: all fields that are not the same, and how many passes there were.
 pub fn replay_recording(text: &str) -> Result<(Vec<Difference>, usize)> {
+    let (seed, _) = RECORDED;
     let mut found = Vec::new();
     let mut count = 0;
-    for line in text.lines().skip(1) {
-        let mut recorded: Value = serde_json::from_str(line)?;
-        let scenario: Scenario = serde_json::from_value(recorded["scenario"].take())?;
-        let passes = recorded["passes"].as_array().context("passes")?;
-        count += passes.len();
-        found.extend(compare(&ours(&scenario)?, passes));
+    for (index, line) in text.lines().skip(1).enumerate() {
+        let recorded: Recorded = serde_json::from_str(line)?;
+        let drawn = serde_json::to_string(&scenario(seed, index)?)?;
+        ensure!(
+            serde_json::to_string(&recorded.scenario)? == drawn,
+            "scenario {index} is drawn otherwise than when it was recorded: run cargo xtask hpa-record"
+        );
+        count += recorded.passes.len();
+        found.extend(compare(&ours(&recorded.scenario)?, &recorded.passes));
     }
     Ok((found, count))
+}
+
+/// A line of a recording.
+#[derive(Deserialize)]
+struct Recorded {
+    scenario: Scenario,
+    passes: Vec<Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    #[test]
+    fn passes_are_those_that_upstream_made_when_it_was_recorded() {
+        let text = recording(&root()).expect("a recording");
+        let header: Value =
+            serde_json::from_str(text.lines().next().expect("a header")).expect("JSON");
+        let (seed, count) = RECORDED;
+        assert_eq!(
+            header,
+            json!({"upstream": "k8s.io/kubernetes v1.36.3", "seed": seed, "scenarios": count})
+        );
+        let (found, passes) = replay_recording(&text).expect("scenarios");
+        assert!(found.is_empty(), "\n{}", summary(&found).join("\n"));
+        assert!(passes > 1500, "only {passes} passes are recorded");
+    }
+
+    mod deep {
+        use super::*;
+
+        #[test]
+        fn fresh_scenarios_are_decided_as_upstream_decides_them() {
+            let seed = std::env::var("PLIMSOLL_SEED").ok().and_then(|seed| seed.parse().ok());
+            let (found, passes) =
+                differences(seed.unwrap_or(1), 3000).expect("upstream's controller");
+            assert!(found.is_empty(), "\n{}", summary(&found).join("\n"));
+            assert!(passes > 30_000, "only {passes} passes");
+        }
+    }
 }
