@@ -21,12 +21,12 @@ pub mod fit;
 pub mod look;
 pub mod metrics;
 pub mod observe;
-pub mod quantity;
 pub mod recommend;
 pub mod replicas;
 pub mod run;
 pub mod serve;
 pub mod sim;
-pub mod units;
 pub mod update;
 pub mod watermark;
+
+pub use plimsoll_core::types::{quantity, units};

@@ -32,8 +32,9 @@ fn threats() -> Vec<(String, String, Vec<String>)> {
 
 /// Where all tests in the sources are: the file and the name.
 fn tests() -> Vec<(String, String)> {
-    let mut pending: Vec<PathBuf> =
-        ["src", "tests", "storage", "xtask"].map(|folder| Path::new(ROOT).join(folder)).into();
+    let mut pending: Vec<PathBuf> = ["core", "src", "tests", "storage", "xtask"]
+        .map(|folder| Path::new(ROOT).join(folder))
+        .into();
     let mut found = Vec::new();
     while let Some(folder) = pending.pop() {
         for path in fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path()) {

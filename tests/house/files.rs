@@ -38,7 +38,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn every_file_says_what_it_owns_and_is_one_idea() {
-    let files = sources(&["src", "storage", "tests", "benches", "xtask"]);
+    let files = sources(&["core", "src", "storage", "tests", "benches", "xtask"]);
     assert!(files.len() > 30, "only {} files were found", files.len());
     assert_clean(&files, findings);
 }

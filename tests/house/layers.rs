@@ -166,6 +166,20 @@ fn words(path: &str, code: &Code, forbidden: &[&str], why: &str) -> Vec<String> 
     used.map(|(line, word)| format!("{path}:{line}: {word} {why}")).collect()
 }
 
+/// The rules for one file of the crate of decisions. What its dependencies do not have, the compiler refuses already.
+fn core_findings(path: &str, text: &str) -> Vec<String> {
+    let code = read(text, &[]);
+    let mut findings = world(path, &code, &WORLD);
+    findings.extend(world(path, &code, &["std::fs"]));
+    findings.extend(words(
+        path,
+        &code,
+        &["async", "await", "Instant", "SystemTime", "plimsoll", "plimsoll_storage"],
+        "is not for the crate of pure decisions",
+    ));
+    findings
+}
+
 /// The rule for one file of the storage crate.
 fn storage_findings(path: &str, text: &str) -> Vec<String> {
     words(path, &read(text, &[]), &["plimsoll"], "is the crate above: storage knows nothing of it")
@@ -184,6 +198,13 @@ fn storage_knows_nothing_of_the_rest() {
     let files = sources(&["storage"]);
     assert!(files.len() > 5, "only {} files were found", files.len());
     assert_clean(&files, storage_findings);
+}
+
+#[test]
+fn decisions_read_no_clock_and_know_nothing_of_the_crates_above() {
+    let files = sources(&["core"]);
+    assert!(files.len() > 5, "only {} files were found", files.len());
+    assert_clean(&files, core_findings);
 }
 
 #[test]
@@ -238,6 +259,11 @@ fn a_source_that_breaks_a_rule_is_found() {
         ("src/main.rs", "use plimsoll::cli; async fn f() { tokio::spawn(g()).await; }"),
     ] {
         assert_eq!(findings(path, text), Vec::<String>::new(), "{path}: {text}");
+    }
+    for text in
+        ["use kube::Client;", "async fn f() {}", "use std::fs;", "use plimsoll::units::Bytes;"]
+    {
+        assert_eq!(core_findings("core/src/bad.rs", text).len(), 1, "{text}");
     }
     assert_eq!(storage_findings("storage/src/bad.rs", "use plimsoll::units::Bytes;").len(), 1);
     assert_eq!(

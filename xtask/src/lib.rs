@@ -8,6 +8,7 @@ pub mod boards;
 pub mod cache;
 pub mod debian;
 pub mod go;
+pub mod hpa;
 pub mod parts;
 pub mod pictures;
 pub mod say;

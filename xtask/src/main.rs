@@ -9,10 +9,10 @@ mod workspace;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use xtask::pictures::{self, Prometheus};
-use xtask::{boards, cache, parts, say};
+use xtask::{boards, cache, hpa, parts, say};
 
 use crate::suite::Options;
 
@@ -130,6 +130,27 @@ enum Task {
         /// Which boards, by the names of their files [default: all]
         boards: Vec<String>,
     },
+    /// Run HorizontalPodAutoscaler scenarios, one JSON a line, through our decisions with --compat=upstream, and print passes as
+    /// tests/cluster/hpa-oracle does
+    HpaReplay {
+        /// A file of scenarios
+        file: PathBuf,
+    },
+    /// Draw HorizontalPodAutoscaler scenarios, run them through upstream's controller and through ours, and print each field
+    /// that differs
+    HpaCompare {
+        /// How many
+        #[arg(long, default_value_t = 3000)]
+        count: usize,
+        /// What they are drawn from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Only draw them, and print them
+        #[arg(long)]
+        print: bool,
+    },
+    /// Record what upstream's HorizontalPodAutoscaler controller does, for the gate to compare ours with
+    HpaRecord,
     /// Remove all built and fetched parts from the user's cache folder
     Clean,
 }
@@ -182,6 +203,37 @@ fn perform(task: Task) -> Result<bool> {
             let drawn = draw(&prometheus, &options, &out, &boards)?;
             Ok(drawn || !complete)
         }
+        Task::HpaReplay { file } => {
+            let text =
+                std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                for pass in hpa::record::ours(&serde_json::from_str(line)?)? {
+                    say::print(pass);
+                }
+            }
+            Ok(true)
+        }
+        Task::HpaCompare { count, seed, print } => {
+            if print {
+                let scenarios = hpa::record::scenarios(seed, count)?;
+                say::print(hpa::record::lines(&scenarios)?.trim_end());
+                return Ok(true);
+            }
+            let (found, passes) = hpa::record::differences(seed, count)?;
+            for line in hpa::record::summary(&found) {
+                say::print(line);
+            }
+            let differ = found.len();
+            say::print(format_args!(
+                "{count} scenarios of seed {seed}, {passes} passes, {differ} fields differ"
+            ));
+            Ok(found.is_empty())
+        }
+        Task::HpaRecord => {
+            let path = hpa::record::record(&workspace::root())?;
+            say::say(format_args!("written: {}", path.display()));
+            Ok(true)
+        }
         Task::Clean => {
             let megabytes = cache::clean()? / 1_000_000;
             say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));
@@ -228,6 +280,7 @@ fn set_up() -> Vec<(&'static str, Option<String>)> {
     let outcomes = [
         ("control plane", parts::control_plane().map(|_| ())),
         ("upstream's autoscaler", parts::autoscaler().map(|_| ())),
+        ("upstream's HPA controller", parts::hpa_oracle().map(|_| ())),
         ("upstream's CRDs", parts::autoscaler_crds().map(|_| ())),
         ("Prometheus 3", release(parts::Release::Three)),
         ("Prometheus 2", release(parts::Release::Two)),

@@ -68,6 +68,13 @@ const KUSTOMIZE: Module = Module {
     flags: &[],
     link: "",
 };
+/// Upstream's own HorizontalPodAutoscaler controller behind a pipe.
+const HPA_ORACLE: Module = Module {
+    folder: "hpa-oracle",
+    targets: &[Target { name: "hpa-oracle", package: "." }],
+    flags: &[],
+    link: "",
+};
 /// Nothing of it is built: it has the definitions of its kinds.
 const OPERATOR: Module = Module { folder: "operator", targets: &[], flags: &[], link: "" };
 /// Nor of this: its dependencies are not to be had. It has the manifests and the chart of the original.
@@ -194,6 +201,11 @@ pub fn autoscaler() -> Result<Autoscaler> {
 /// Upstream's own model behind a pipe: `model replay` and `model bench`.
 pub fn autoscaler_model() -> Result<PathBuf> {
     Ok(built(&AUTOSCALER)?.join("model"))
+}
+
+/// Upstream's own HorizontalPodAutoscaler controller, release 1.36.3, on scenarios: `hpa-oracle run < SCENARIOS`.
+pub fn hpa_oracle() -> Result<PathBuf> {
+    Ok(built(&HPA_ORACLE)?.join("hpa-oracle"))
 }
 
 /// Upstream's definitions of VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.

@@ -10,6 +10,12 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Prints one line on stdout.
+pub fn print(line: impl Display) {
+    // Whoever closes it has read enough.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
 /// Says what is going on, does it, and says how long it took.
 pub fn timed<T>(what: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     say(format_args!("{what} ..."));

@@ -102,6 +102,7 @@ fn packages(changed: &[String]) -> BTreeSet<&'static str> {
     let sources = changed.iter().filter(is_source);
     sources
         .filter_map(|path| match path.split('/').next()? {
+            "core" => Some("plimsoll-core"),
             "storage" => Some("plimsoll-storage"),
             "xtask" => Some("xtask"),
             "benches" => None,

@@ -17,7 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use self::reading::ParseError;
-use crate::units::{Bytes, MilliCpu};
+use crate::types::units::{Bytes, MilliCpu};
 
 /// Billionths in one.
 const ONE: i128 = 1_000_000_000;

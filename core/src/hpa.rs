@@ -1,0 +1,54 @@
+//! The HorizontalPodAutoscaler: how many replicas a target gets, and why not more or fewer.
+//!
+//! ```text
+//!   Observed (HPA, scale, pods, memory, config, now)
+//!        │ metric_requests ──▶ what has to be fetched, one entry per metric
+//!        ▼
+//!   decide(observed, answers) ──▶ Decision: evaluations, window, limits, conditions, events, status, memory
+//!        │ the caller updates /scale if the decision says so
+//!        ▼
+//!   Decision::record_write(outcome, now)
+//! ```
+//!
+//! With [`Fixes::UPSTREAM`] every field is what kube-controller-manager 1.36.3 produces, to the letter; each [`Fix`] changes
+//! one decision that upstream makes otherwise.
+
+pub mod bounds;
+pub mod calculator;
+pub mod combine;
+pub mod conditions;
+pub mod config;
+pub mod decide;
+pub mod decision;
+pub mod defaults;
+pub mod error;
+pub mod evaluation;
+pub mod fixes;
+pub mod labels;
+pub mod memory;
+pub mod numbers;
+pub mod observed;
+pub mod pod;
+pub mod pod_groups;
+pub mod requests;
+pub mod samples;
+pub mod scale_rate;
+pub mod selector;
+pub mod spec;
+pub mod stabilization;
+pub mod status;
+pub mod target_value;
+
+pub use config::{Config, Tolerance};
+pub use decide::{decide, metric_requests};
+pub use decision::{Decision, Event, EventStage, EventType, Restriction, Zone};
+pub use fixes::{Fix, Fixes};
+pub use memory::Memory;
+pub use observed::{Observed, ScaleError, ScaleValues};
+pub use pod::Pod;
+pub use samples::{Answer, Fetched, MetricRequest};
+pub use selector::Selector;
+pub use spec::Spec;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+//! One pass over one object: from what was observed to a decision.
+
+use super::{
+    bounds::{self, LimitedBy},
+    calculator::{Calculator, Kept},
+    combine::combine,
+    conditions::{
+        ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
+    },
+    decision::{Decision, EventStage, EventType, Restriction, Zone},
+    evaluation::{Context, evaluate, request},
+    fixes::Fix,
+    labels::{Action, Failure},
+    observed::{Observed, ScaleError, ScaleValues},
+    pod::Pod,
+    pod_groups::ReadinessRules,
+    samples::{Answer, Fetched, MetricRequest},
+    scale_rate::Rates,
+    selector::Selector,
+    stabilization::{self, Direction},
+};
+
+/// What has to be fetched: one entry per metric, `None` where nothing is needed. Empty if metrics do not decide.
+pub fn metric_requests(observed: &Observed<'_>) -> Vec<Option<MetricRequest>> {
+    let Ok(scale) = observed.scale else { return Vec::new() };
+    if observed.zone(scale) != Zone::Metrics {
+        return Vec::new();
+    }
+    let Ok(selector) = observed.select(scale) else { return Vec::new() };
+    let metrics = observed.spec.metrics.iter();
+    metrics.map(|metric| request(metric, &selector, observed.namespace)).collect()
+}
+
+/// Decides how many replicas the target gets. `answers` are those to [`metric_requests`], in the same order.
+pub fn decide(observed: &Observed<'_>, answers: &[Option<Fetched>]) -> Decision {
+    let mut decision = undecided(observed);
+    let scale = match observed.scale {
+        Ok(scale) => scale,
+        Err(error) => {
+            let message =
+                format!("the HPA controller was unable to get the target's current scale: {error}");
+            decision.emit(
+                EventType::Warning,
+                "FailedGetScale",
+                error.to_string(),
+                EventStage::Target,
+            );
+            decision.set_condition(Condition::new(ABLE_TO_SCALE, false, "FailedGetScale", message));
+            decision.restrict(Restriction::NoScale);
+            decision.failure = match error {
+                ScaleError::InvalidApiVersion(_) => Failure::Spec,
+                ScaleError::Failed(_) => Failure::Internal,
+            };
+            decision.error = Some(error.to_string());
+            decision.show_conditions();
+            return decision;
+        }
+    };
+    let message = "the HPA controller was able to get the target's current scale";
+    decision.set_condition(Condition::new(ABLE_TO_SCALE, true, "SucceededGetScale", message));
+    decision.current = Some(scale.replicas);
+    decision.memory.seed(scale.replicas, observed.now);
+    decision.zone = observed.zone(scale);
+    let desired = match decision.zone {
+        Zone::AboveMax => {
+            "Current number of replicas above Spec.MaxReplicas"
+                .clone_into(&mut decision.rescale_reason);
+            decision.restrict(Restriction::Max);
+            Some(observed.spec.max_replicas)
+        }
+        Zone::BelowMin => {
+            "Current number of replicas below Spec.MinReplicas"
+                .clone_into(&mut decision.rescale_reason);
+            decision.restrict(Restriction::Min);
+            Some(observed.spec.min_replicas)
+        }
+        Zone::Disabled | Zone::NoScale => {
+            let message = "scaling is disabled since the replica count of the target is zero";
+            decision.set_condition(Condition::new(
+                SCALING_ACTIVE,
+                false,
+                "ScalingDisabled",
+                message,
+            ));
+            if !observed.config.scale_to_zero {
+                decision.conditions.remove(SCALED_TO_ZERO);
+            }
+            decision.restrict(Restriction::Disabled);
+            Some(scale.replicas)
+        }
+        Zone::Metrics => by_metrics(observed, scale, answers, &mut decision),
+    };
+    let Some(desired) = desired else {
+        decision.failure = Failure::Internal;
+        let message = decision.error.clone().unwrap_or_default();
+        decision.emit(
+            EventType::Warning,
+            "FailedComputeMetricsReplicas",
+            message,
+            EventStage::AfterStatus,
+        );
+        decision.fill_status(None, false);
+        return decision;
+    };
+    decision.desired = Some(desired);
+    decision.write = (desired != scale.replicas).then_some(desired);
+    if decision.error.is_some() {
+        decision.failure = Failure::Internal;
+    }
+    decision.scaled_to_zero = observed.config.scale_to_zero.then(|| {
+        let is_podless = observed.spec.has_object_or_external_metric();
+        scale.replicas > 0 && desired == 0 && observed.spec.min_replicas == 0 && is_podless
+    });
+    if decision.write.is_none() {
+        decision.fill_status(Some(desired), false);
+    }
+    decision
+}
+
+fn undecided(observed: &Observed<'_>) -> Decision {
+    Decision {
+        at: observed.now,
+        zone: Zone::NoScale,
+        current: None,
+        bounds: (observed.spec.min_replicas, observed.spec.max_replicas),
+        evaluations: Vec::new(),
+        winner: None,
+        stabilization: None,
+        limited: None,
+        restrictions: Vec::new(),
+        desired: None,
+        write: None,
+        rescale_reason: String::new(),
+        error: None,
+        events: Vec::new(),
+        status: observed.status.clone(),
+        memory: observed.memory.clone().of_object(observed.uid, observed.fixes),
+        action: Action::None,
+        failure: Failure::None,
+        conditions: Conditions(observed.status.conditions.clone().unwrap_or_default()),
+        behavior: observed.spec.behavior.clone(),
+        scaled_to_zero: None,
+    }
+}
+
+/// What metrics, windows, rates and bounds make of the current number; `None` if nothing may be done.
+fn by_metrics(
+    observed: &Observed<'_>,
+    scale: &ScaleValues,
+    answers: &[Option<Fetched>],
+    decision: &mut Decision,
+) -> Option<i32> {
+    let selector = match observed.select(scale) {
+        Ok(selector) => selector,
+        Err(unselected) => {
+            let (reason, message) = unselected.event;
+            let condition = unselected.condition;
+            decision.error = Some(message.clone());
+            decision.emit(EventType::Warning, reason, message, EventStage::Target);
+            decision.set_condition(Condition::new(
+                SCALING_ACTIVE,
+                false,
+                unselected.reason,
+                condition,
+            ));
+            decision.restrict(unselected.restriction);
+            return None;
+        }
+    };
+    evaluate_metrics(observed, &selector, scale, answers, decision);
+    let combined = combine(&decision.evaluations, scale.replicas);
+    decision.winner = combined.winner;
+    decision.error = combined.error;
+    decision.set_condition(combined.condition);
+    let all_failed = decision.evaluations.iter().all(|one| one.outcome.is_err());
+    if all_failed || decision.error.is_some() {
+        decision.restrict(if all_failed {
+            Restriction::MetricUnknown
+        } else {
+            Restriction::PartialMetrics
+        });
+    }
+    let recommended = match combined.replicas {
+        Some(replicas) => replicas.max(0),
+        // Without any metric there is no error either, and upstream goes on with nothing.
+        None if decision.error.is_none() && observed.fixes.has(Fix::NoMetricHolds) => {
+            decision.error = Some("the HorizontalPodAutoscaler has no metrics".to_owned());
+            return None;
+        }
+        None if decision.error.is_none() => 0,
+        None => return None,
+    };
+    let current = scale.replicas;
+    if recommended > current {
+        let winner = combined.winner.and_then(|index| decision.evaluations.get(index));
+        decision.rescale_reason =
+            format!("{} above target", winner.map_or("", |one| one.name.as_str()));
+    } else if recommended < current {
+        "All metrics below target".clone_into(&mut decision.rescale_reason);
+    }
+    if let Some(kept) = combined
+        .winner
+        .and_then(|index| decision.evaluations.get(index)?.outcome.as_ref().ok()?.kept)
+    {
+        decision.restrict(match kept {
+            Kept::WithinTolerance => Restriction::WithinTolerance,
+            _ => Restriction::Padding,
+        });
+    }
+    let mut desired = normalize(observed, current, recommended, decision);
+    if current == 0 && observed.spec.min_replicas != 0 && desired < observed.spec.min_replicas {
+        // It was brought to zero when that was the minimum.
+        desired = observed.spec.min_replicas;
+        if decision.rescale_reason.is_empty() {
+            "Current number of replicas below Spec.MinReplicas"
+                .clone_into(&mut decision.rescale_reason);
+        }
+    }
+    Some(desired)
+}
+
+fn evaluate_metrics(
+    observed: &Observed<'_>,
+    selector: &Selector,
+    scale: &ScaleValues,
+    answers: &[Option<Fetched>],
+    decision: &mut Decision,
+) {
+    let selected = observed.pods.iter().filter(|pod| selector.matches(&pod.labels));
+    let (foreign, own): (Vec<&Pod>, Vec<&Pod>) =
+        selected.partition(|pod| pod.is_foreign && observed.fixes.has(Fix::OnlyOwnPodsCount));
+    let context = Context {
+        namespace: observed.namespace,
+        previous_replicas: observed.status.current_replicas.unwrap_or(0),
+        calculator: Calculator {
+            replicas: scale.replicas,
+            status_replicas: scale.status_replicas,
+            pods: &own,
+            tolerance: observed.config.tolerances(observed.spec.behavior.as_ref()),
+            readiness: ReadinessRules::new(observed.config, observed.now),
+            fixes: observed.fixes,
+        },
+        pod_level_resources: observed.config.pod_level_resources,
+    };
+    for (index, metric) in observed.spec.metrics.iter().enumerate() {
+        let fetched = answers.get(index).and_then(Option::as_ref);
+        let without_foreign =
+            fetched.filter(|_| !foreign.is_empty()).map(|one| without(one, &foreign));
+        let evaluation = evaluate(metric, without_foreign.as_ref().or(fetched), &context);
+        if let Err(failed) = &evaluation.outcome {
+            let message = failed.error.to_string();
+            decision.emit(EventType::Warning, failed.reason, message, EventStage::Metric(index));
+        }
+        decision.evaluations.push(evaluation);
+    }
+}
+
+/// Windows, then rates and bounds.
+fn normalize(
+    observed: &Observed<'_>,
+    current: i32,
+    recommended: i32,
+    decision: &mut Decision,
+) -> i32 {
+    let window = observed.config.downscale_stabilization;
+    let memory = &mut decision.memory;
+    let behavior = observed.spec.behavior.as_ref();
+    let stabilization = match behavior {
+        None => stabilization::without_behavior(
+            memory,
+            recommended,
+            current,
+            window,
+            observed.now,
+            observed.fixes,
+        ),
+        Some(behavior) => stabilization::with_behavior(
+            memory,
+            recommended,
+            current,
+            behavior,
+            window,
+            observed.now,
+        ),
+    };
+    let (reason, message) = match stabilization.held.map(|held| held.direction) {
+        None => ("ReadyForNewScale", "recommended size matches current size"),
+        Some(Direction::Down) => (
+            "ScaleDownStabilized",
+            "recent recommendations were higher than current one, applying the highest recent recommendation",
+        ),
+        Some(Direction::Up) => (
+            "ScaleUpStabilized",
+            "recent recommendations were lower than current one, applying the lowest recent recommendation",
+        ),
+    };
+    decision.set_condition(Condition::new(ABLE_TO_SCALE, true, reason, message));
+    match stabilization.held.map(|held| held.direction) {
+        None => {}
+        Some(Direction::Down) => decision.restrict(Restriction::StabilizedDown),
+        Some(Direction::Up) => decision.restrict(Restriction::StabilizedUp),
+    }
+    let (min, max) = (observed.spec.min_replicas, observed.spec.max_replicas);
+    let wanted = stabilization.stabilized;
+    let limited = match behavior {
+        None => bounds::without_behavior(current, wanted, min, max),
+        Some(behavior) => {
+            let rates = Rates {
+                behavior,
+                memory: &decision.memory,
+                now: observed.now,
+                fixes: observed.fixes,
+            };
+            rates.limit(current, wanted, min, max)
+        }
+    };
+    let (reason, message) = limited.by.condition();
+    let is_limited = limited.replicas != wanted;
+    decision.set_condition(Condition::new(SCALING_LIMITED, is_limited, reason, message));
+    match limited.by {
+        LimitedBy::Nothing => {}
+        LimitedBy::Min => decision.restrict(Restriction::Min),
+        LimitedBy::Max => decision.restrict(Restriction::Max),
+        LimitedBy::ScaleUpRate => decision.restrict(Restriction::ScaleUpLimit),
+        LimitedBy::ScaleDownRate => decision.restrict(Restriction::ScaleDownLimit),
+    }
+    let replicas = limited.replicas;
+    decision.stabilization = Some(stabilization);
+    decision.limited = Some(limited);
+    replicas
+}
+
+/// An answer without the samples of some pods.
+fn without(fetched: &Fetched, pods: &[&Pod]) -> Fetched {
+    let is_listed = |name: &str| pods.iter().any(|pod| pod.name == name);
+    let mut answer = fetched.clone()?;
+    match &mut answer {
+        Answer::Resource(all) => all.retain(|one| !is_listed(&one.pod)),
+        Answer::Pods(all) => all.retain(|one| !is_listed(&one.pod)),
+        Answer::Object(_) | Answer::External(_) => {}
+    }
+    Ok(answer)
+}

@@ -1,0 +1,334 @@
+//! One entry of `spec.metrics`: what has to be fetched for it, and what it proposes.
+
+use k8s_openapi::api::autoscaling::v2::MetricStatus;
+
+use super::{
+    calculator::{Calculator, Proposal},
+    error::{Cause, MetricError},
+    labels::{Action, Computed, Failure},
+    requests::RequestRules,
+    samples::{self, Fetched, MetricRequest},
+    selector::{Selector, as_in_messages},
+    spec::{Metric, MetricId, Source, Target},
+    status,
+    target_value::Origin,
+};
+
+/// What evaluations of one object have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The namespace of the object.
+    pub namespace: &'a str,
+    /// `status.currentReplicas` of the pass before: what the labels of an evaluation are relative to.
+    pub previous_replicas: i32,
+    /// Pods, replicas and tolerance.
+    pub calculator: Calculator<'a>,
+    /// Feature gate `PodLevelResources`.
+    pub pod_level_resources: bool,
+}
+
+/// What one metric proposes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// What it is called in reasons and messages.
+    pub name: String,
+    /// The proposal, or why there is none.
+    pub outcome: Result<Proposal, Failed>,
+    /// What the status says of it.
+    pub status: MetricStatus,
+    /// How it is counted.
+    pub computed: Computed,
+}
+
+/// Why a metric has no proposal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The cause, as the metric's own event and condition word it.
+    pub error: MetricError,
+    /// The reason of that event and condition.
+    pub reason: &'static str,
+    /// The text with the kind of source around it, as the pass reports it.
+    pub in_pass: String,
+}
+
+/// What a source is held to.
+enum Goal {
+    Value(i64),
+    Average(i64),
+    Utilization(i32),
+}
+
+/// What has to be fetched for a metric; `None` if it fails without.
+pub fn request(metric: &Metric, selector: &Selector, namespace: &str) -> Option<MetricRequest> {
+    goal(metric).ok()?;
+    let of_metric = |metric: &MetricId| Selector::of_metric(metric.selector.as_ref()).ok();
+    Some(match &metric.source {
+        Source::Resource { .. } | Source::ContainerResource { .. } => {
+            MetricRequest::Resource { selector: selector.clone() }
+        }
+        Source::Pods { metric, .. } => MetricRequest::Pods {
+            selector: selector.clone(),
+            metric: metric.name.clone(),
+            metric_selector: of_metric(metric)?,
+        },
+        Source::Object { described, metric, .. } => {
+            let version = described.api_version.as_deref().unwrap_or_default();
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            let is_namespace = described.kind == "Namespace" && group.is_empty();
+            let name = if is_namespace { namespace } else { &described.name };
+            MetricRequest::Object {
+                group: group.to_owned(),
+                kind: described.kind.clone(),
+                name: name.to_owned(),
+                is_namespaced: !is_namespace,
+                metric: metric.name.clone(),
+                metric_selector: of_metric(metric)?,
+            }
+        }
+        Source::External { metric, .. } => MetricRequest::External {
+            metric: metric.name.clone(),
+            metric_selector: of_metric(metric)?,
+        },
+        Source::Unknown => return None,
+    })
+}
+
+/// What a metric proposes, given what its request was answered with.
+pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_>) -> Evaluation {
+    let outcome = propose(metric, fetched, context);
+    let failure = match &outcome {
+        Ok(_) => Failure::None,
+        Err(failed) if failed.error.cause == Cause::UnknownType => Failure::Spec,
+        Err(_) => Failure::Internal,
+    };
+    let action = outcome.as_ref().map_or(Action::None, |proposal| {
+        Action::between(context.previous_replicas, proposal.replicas)
+    });
+    Evaluation {
+        name: name(metric),
+        status: status::of_metric(metric, outcome.as_ref().ok()),
+        computed: Computed { metric_type: metric.type_name.clone(), action, error: failure },
+        outcome,
+    }
+}
+
+/// What a metric is called.
+fn name(metric: &Metric) -> String {
+    let is_utilization = matches!(goal(metric), Ok(Goal::Utilization(_)));
+    match &metric.source {
+        Source::Resource { resource, .. } if is_utilization => {
+            format!("{resource} resource utilization (percentage of request)")
+        }
+        Source::ContainerResource { resource, .. } if is_utilization => {
+            format!("{resource} container resource utilization (percentage of request)")
+        }
+        Source::Resource { resource, .. } | Source::ContainerResource { resource, .. } => {
+            format!("{resource} resource")
+        }
+        Source::Pods { metric, .. } => format!("pods metric {}", metric.name),
+        Source::Object { described, metric, target } if target.type_name == "Value" => {
+            format!("{} metric {}", described.kind, metric.name)
+        }
+        Source::Object { metric, .. } | Source::External { metric, .. } => {
+            format!("external metric {}({})", metric.name, as_in_messages(metric.selector.as_ref()))
+        }
+        Source::Unknown => metric.type_name.clone(),
+    }
+}
+
+/// Which part of the target a source goes by.
+fn goal(metric: &Metric) -> Result<Goal, MetricError> {
+    let average = |target: &Target| target.average_value.map(Goal::Average);
+    match &metric.source {
+        Source::Resource { target, .. } => average(target)
+            .or(target.average_utilization.map(Goal::Utilization))
+            .ok_or_else(|| no_target("resource")),
+        Source::ContainerResource { target, .. } => average(target)
+            .or(target.average_utilization.map(Goal::Utilization))
+            .ok_or_else(|| no_target("resource")),
+        Source::Pods { target, .. } => average(target).ok_or_else(|| no_target("pods")),
+        Source::Object { target, .. } => match target.type_name.as_str() {
+            "Value" => target.value.map(Goal::Value),
+            "AverageValue" => average(target),
+            _ => None,
+        }
+        .ok_or_else(|| no_target("object")),
+        Source::External { target, .. } => {
+            average(target).or(target.value.map(Goal::Value)).ok_or_else(|| no_target("external"))
+        }
+        Source::Unknown => Err(unknown_type(metric)),
+    }
+}
+
+fn propose(
+    metric: &Metric,
+    fetched: Option<&Fetched>,
+    context: &Context<'_>,
+) -> Result<Proposal, Failed> {
+    let not_fetched = Err("it was not asked for a value".to_owned());
+    let fetched = fetched.unwrap_or(&not_fetched);
+    let (reason, proposal) = match &metric.source {
+        Source::Resource { resource, .. } => {
+            ("FailedGetResourceMetric", of_resource(metric, resource, None, fetched, context))
+        }
+        Source::ContainerResource { resource, container, .. } => (
+            "FailedGetContainerResourceMetric",
+            of_resource(metric, resource, Some(container), fetched, context),
+        ),
+        Source::Pods { metric: id, .. } => {
+            ("FailedGetPodsMetric", of_pods(metric, id, fetched, context))
+        }
+        Source::Object { described, metric: id, .. } => {
+            let wrap = |cause: &str| {
+                let namespace = context.namespace;
+                format!(
+                    "unable to get metric {}: {} on {namespace} {}/{cause}",
+                    id.name, described.kind, described.name
+                )
+            };
+            let value = samples::of_object(fetched, context.calculator.fixes);
+            let value = value.map_err(|error| error.within(wrap));
+            ("FailedGetObjectMetric", of_value(metric, id, value, Origin::Object, context))
+        }
+        Source::External { metric: id, .. } => {
+            let wrap = |cause: &str| {
+                let selector = as_in_messages(id.selector.as_ref());
+                format!(
+                    "unable to get external metric {}/{}/{selector}: {cause}",
+                    context.namespace, id.name
+                )
+            };
+            let is_average = matches!(goal(metric), Ok(Goal::Average(_)));
+            let value = samples::of_external(fetched, is_average, context.calculator.fixes);
+            let value = value.map_err(|error| error.within(wrap));
+            ("FailedGetExternalMetric", of_value(metric, id, value, Origin::External, context))
+        }
+        Source::Unknown => ("InvalidMetricSourceType", Err(unknown_type(metric))),
+    };
+    proposal.map_err(|error| Failed { in_pass: in_pass(metric, &error), error, reason })
+}
+
+fn of_resource(
+    metric: &Metric,
+    resource: &str,
+    container: Option<&str>,
+    fetched: &Fetched,
+    context: &Context<'_>,
+) -> Result<Proposal, MetricError> {
+    let goal = goal(metric)?;
+    let fixes = context.calculator.fixes;
+    let of_goal = if matches!(goal, Goal::Utilization(_)) { "utilization" } else { "usage" };
+    let wrap = |error: MetricError| {
+        error.within(|cause| format!("failed to get {resource} {of_goal}: {cause}"))
+    };
+    let samples = samples::of_resource(fetched, resource, container, fixes)
+        .map_err(|error| {
+            error.within(|cause| format!("unable to get metrics for resource {resource}: {cause}"))
+        })
+        .map_err(wrap)?;
+    let proposal = match goal {
+        Goal::Utilization(target) => {
+            let pod_level_resources = context.pod_level_resources;
+            let rules = RequestRules { resource, container, pod_level_resources, fixes };
+            context.calculator.utilization(samples, target, rules)
+        }
+        Goal::Average(target) | Goal::Value(target) => {
+            context.calculator.average(samples, target, resource == "cpu")
+        }
+    };
+    proposal.map_err(wrap)
+}
+
+fn of_pods(
+    metric: &Metric,
+    id: &MetricId,
+    fetched: &Fetched,
+    context: &Context<'_>,
+) -> Result<Proposal, MetricError> {
+    check_selector(id)?;
+    let Goal::Average(target) = goal(metric)? else { return Err(no_target("pods")) };
+    let samples = samples::of_pods(fetched, context.calculator.fixes).map_err(|error| {
+        error.within(|cause| format!("unable to get metric {}: {cause}", id.name))
+    })?;
+    context.calculator.average(samples, target, false)
+}
+
+fn of_value(
+    metric: &Metric,
+    id: &MetricId,
+    value: Result<i64, MetricError>,
+    origin: Origin,
+    context: &Context<'_>,
+) -> Result<Proposal, MetricError> {
+    let goal = match origin {
+        Origin::Object => check_selector(id).and_then(|()| goal(metric))?,
+        Origin::External => goal(metric).and_then(|goal| check_selector(id).map(|()| goal))?,
+    };
+    match goal {
+        Goal::Value(target) => context.calculator.value(value?, target),
+        Goal::Average(target) => Ok(context.calculator.value_per_pod(value?, target, origin)),
+        Goal::Utilization(_) => Err(no_target("object")),
+    }
+}
+
+fn check_selector(id: &MetricId) -> Result<(), MetricError> {
+    let checked = Selector::of_metric(id.selector.as_ref());
+    checked.map(drop).map_err(|error| MetricError::new(Cause::InvalidSelector, error.to_string()))
+}
+
+fn unknown_type(metric: &Metric) -> MetricError {
+    MetricError::new(
+        Cause::UnknownType,
+        format!("unknown metric source type {:?}", metric.type_name),
+    )
+}
+
+fn no_target(kind: &str) -> MetricError {
+    let (first, second) = if kind == "resource" {
+        ("an average utilization target", "an average value (usage) target")
+    } else {
+        ("a value target", "an average value target")
+    };
+    MetricError::new(
+        Cause::NoTarget,
+        format!("invalid {kind} metric source: neither {first} nor {second} was set"),
+    )
+}
+
+/// The cause with the kind of source around it.
+fn in_pass(metric: &Metric, error: &MetricError) -> String {
+    match &metric.source {
+        Source::Resource { resource, .. } => {
+            format!("failed to get {resource} resource metric value: {error}")
+        }
+        // Upstream names the container here, not the resource.
+        Source::ContainerResource { container, .. } => {
+            format!("failed to get {container} container metric value: {error}")
+        }
+        Source::Pods { .. } => format!("failed to get pods metric value: {error}"),
+        Source::Object { metric, target, .. } if is_average_of_object(target, error) => {
+            let name = &metric.name;
+            format!(
+                "failed to get object metric value: failed to get {name} object metric: {error}"
+            )
+        }
+        Source::Object { .. } => format!("failed to get object metric value: {error}"),
+        Source::External { metric, .. } if error.cause == Cause::NoTarget => {
+            format!("failed to get {} external metric value: {error}", metric.name)
+        }
+        Source::External { metric: MetricId { name, .. }, target } => {
+            let what = match target.average_value {
+                Some(_) => format!("{name} external metric"),
+                None => format!("external metric {name}"),
+            };
+            format!("failed to get {name} external metric value: failed to get {what}: {error}")
+        }
+        Source::Unknown => error.message.clone(),
+    }
+}
+
+/// Upstream words it differently once the average was to be calculated.
+fn is_average_of_object(target: &Target, error: &MetricError) -> bool {
+    let is_average = target.type_name == "AverageValue" && target.average_value.is_some();
+    is_average && error.cause != Cause::InvalidSelector
+}

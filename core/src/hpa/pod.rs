@@ -1,0 +1,166 @@
+//! What a decision knows of a pod.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+
+use super::selector::Labels;
+use crate::types::{Quantity, Time};
+
+/// Amounts by resource.
+pub type Resources = BTreeMap<String, Quantity>;
+
+/// A pod that the scale's selector may match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether it is known that the target does not own it, neither directly nor through its controllers.
+    pub is_foreign: bool,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Whether it is being deleted.
+    pub is_terminating: bool,
+    /// When the kubelet took it.
+    pub start_time: Option<Time>,
+    /// Its condition `Ready`.
+    pub ready: Option<ReadyCondition>,
+    /// Its containers; restartable init containers are among [`Self::init_containers`].
+    pub containers: Vec<Container>,
+    /// Its init containers.
+    pub init_containers: Vec<Container>,
+    /// Requests of the pod itself.
+    pub requests: Resources,
+    /// What its runtime class adds.
+    pub overhead: Resources,
+}
+
+/// Where a pod is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Not yet running.
+    Pending,
+    /// Running.
+    #[default]
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, not all of them well.
+    Failed,
+    /// Unknown, or not said.
+    Unknown,
+}
+
+/// The condition `Ready` of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyCondition {
+    /// Its status.
+    pub status: ReadyStatus,
+    /// When the status changed last. Without a time it counts as long ago.
+    pub since: Option<Time>,
+}
+
+/// A status in three values: a node that is lost says `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyStatus {
+    /// Ready.
+    True,
+    /// Not ready.
+    False,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// What it asks for.
+    pub requests: Resources,
+    /// What it runs with, where the kubelet says so: a resize may be pending.
+    pub actuated: Option<Resources>,
+    /// Whether it is an init container that goes on running.
+    pub is_restartable: bool,
+}
+
+impl Pod {
+    /// Reads a pod of the API. Amounts that are no quantities count as missing.
+    pub fn read(pod: &api::Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let status = pod.status.as_ref();
+        let ready = status.and_then(|status| {
+            status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready")
+        });
+        let statuses = |status: &api::PodStatus| {
+            let all = [&status.container_statuses, &status.init_container_statuses];
+            all.into_iter().flatten().flatten().cloned().collect::<Vec<_>>()
+        };
+        let statuses = status.map(statuses).unwrap_or_default();
+        let container = |container: &api::Container| Container::read(container, &statuses);
+        Self {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            labels: pod.metadata.labels.clone().unwrap_or_default(),
+            is_foreign: false,
+            phase: match status.and_then(|status| status.phase.as_deref()) {
+                Some("Pending") => Phase::Pending,
+                Some("Running") => Phase::Running,
+                Some("Succeeded") => Phase::Succeeded,
+                Some("Failed") => Phase::Failed,
+                _ => Phase::Unknown,
+            },
+            is_terminating: pod.metadata.deletion_timestamp.is_some(),
+            start_time: status
+                .and_then(|status| status.start_time.as_ref())
+                .map(|time| time.0.into()),
+            ready: ready.map(|condition| ReadyCondition {
+                status: match condition.status.as_str() {
+                    "True" => ReadyStatus::True,
+                    "False" => ReadyStatus::False,
+                    _ => ReadyStatus::Unknown,
+                },
+                since: condition.last_transition_time.as_ref().map(|time| time.0.into()),
+            }),
+            containers: spec.iter().flat_map(|spec| &spec.containers).map(container).collect(),
+            init_containers: spec
+                .and_then(|spec| spec.init_containers.as_ref())
+                .into_iter()
+                .flatten()
+                .map(container)
+                .collect(),
+            requests: resources(spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref())),
+            overhead: resources(spec.and_then(|spec| spec.overhead.as_ref())),
+        }
+    }
+
+    /// Whether it is running and ready.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Running
+            && self.ready.is_some_and(|condition| condition.status == ReadyStatus::True)
+    }
+}
+
+impl Container {
+    fn read(container: &api::Container, statuses: &[api::ContainerStatus]) -> Self {
+        let status = statuses.iter().find(|status| status.name == container.name);
+        let actuated = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        Self {
+            name: container.name.clone(),
+            requests: resources(
+                container.resources.as_ref().and_then(|resources| resources.requests.as_ref()),
+            ),
+            actuated: actuated.map(|requests| resources(Some(requests))),
+            is_restartable: container.restart_policy.as_deref() == Some("Always"),
+        }
+    }
+}
+
+fn resources(amounts: Option<&BTreeMap<String, ApiQuantity>>) -> Resources {
+    let parsed = |(name, amount): (&String, &ApiQuantity)| {
+        Some((name.clone(), amount.0.trim().parse().ok()?))
+    };
+    amounts.into_iter().flatten().filter_map(parsed).collect()
+}

@@ -1,0 +1,13 @@
+//! Golden vectors, properties and the two sides of each fix.
+
+mod averages;
+mod fixes;
+mod fixture;
+mod passes;
+mod pods;
+mod properties;
+mod quirks;
+mod rates;
+mod texts;
+mod utilization;
+mod windows;

@@ -1,0 +1,7 @@
+//! The decisions of Plimsoll as pure functions: plain data and `now` in, a decision with its reasons out.
+//!
+//! Nothing in this crate talks to a cluster, reads a clock or is `async`; the compiler sees to it, because the crates for
+//! that are not among its dependencies.
+
+pub mod hpa;
+pub mod types;

@@ -1,0 +1,9 @@
+//! Types that every decision speaks in: amounts with their unit, Kubernetes quantities, points in time.
+
+pub mod quantity;
+pub mod time;
+pub mod units;
+
+pub use quantity::Quantity;
+pub use time::Time;
+pub use units::{Bytes, MilliCpu};
