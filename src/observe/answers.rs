@@ -16,8 +16,10 @@ use tokio::time::Instant;
 const IDLE: Duration = Duration::from_hours(1);
 /// The part of its lifetime after which an answer is asked for anew when somebody needs it.
 const FRESH: f64 = 0.7;
-/// So many questions are asked ahead of time at once. The others are asked when their turn comes up again.
+/// So many questions are asked ahead of time at once, and so many more wait for it. The others are asked when their turn comes
+/// up again.
 const AHEAD: usize = 10;
+const WAITING: usize = 1_000;
 /// A doubt about an answer that has always been the same is looked into at least this often.
 const LONGEST_YOUTH: Duration = Duration::from_mins(20);
 
@@ -26,6 +28,7 @@ pub struct Answers<K, V> {
     kept: Cache<K, Arc<Kept<V>>>,
     spread: RandomState,
     ahead: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     growth: u32,
 }
 
@@ -70,9 +73,13 @@ impl<K, V> fmt::Debug for Answers<K, V> {
 
 impl<K, V> Clone for Answers<K, V> {
     fn clone(&self) -> Self {
-        let Self { kept, spread, ahead, growth } = self;
-        let (kept, spread, ahead) = (kept.clone(), spread.clone(), Arc::clone(ahead));
-        Self { kept, spread, ahead, growth: *growth }
+        Self {
+            kept: self.kept.clone(),
+            spread: self.spread.clone(),
+            ahead: Arc::clone(&self.ahead),
+            waiting: Arc::clone(&self.waiting),
+            growth: self.growth,
+        }
     }
 }
 
@@ -84,7 +91,8 @@ where
     /// Keeps at most that many.
     pub fn new(capacity: u64) -> Self {
         let kept = Cache::builder().max_capacity(capacity).time_to_idle(IDLE).build();
-        Self { kept, spread: RandomState::new(), ahead: Arc::new(Semaphore::new(AHEAD)), growth: 1 }
+        let [ahead, waiting] = [AHEAD, WAITING].map(|most| Arc::new(Semaphore::new(most)));
+        Self { kept, spread: RandomState::new(), ahead, waiting, growth: 1 }
     }
 
     /// Has the lifetime of an answer grow, up to so many times, each time that it stays the same.
@@ -162,13 +170,14 @@ where
         if older.asking.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Ok(turn) = Arc::clone(&self.ahead).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.waiting).try_acquire_owned() else {
             older.asking.store(false, Ordering::Relaxed);
             return;
         };
         let (this, key, older) = (self.clone(), key.clone(), Arc::clone(older));
         tokio::spawn(async move {
-            let _turn = turn;
+            // Both are given back when the answer is there; nobody closes them.
+            let (_place, _turn) = (place, this.ahead.acquire().await);
             let answer = ask(Asks::Ahead).await;
             let kept = if answer.definite {
                 this.keep(&key, answer, Some(&*older))

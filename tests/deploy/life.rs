@@ -175,7 +175,7 @@ pub async fn begin(stage: &Stage) {
     // Whether its pod belongs to what is scaled by the same label, only its owner tells.
     let mut stray = set("ReplicaSet", "apps/v1", "stray", labels("scaled-set"));
     for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
-        stray.pointer_mut(place).expect("labels")["of"] = json!("others");
+        *stray.pointer_mut(place).expect("labels") = json!({"app": "scaled-set", "of": "others"});
     }
     sets.push(stray);
     stage.apply(&sets).await;

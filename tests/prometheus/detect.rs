@@ -211,7 +211,7 @@ fn renamed(mut history: History, end: Timestamp) -> History {
 #[tokio::test]
 async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_hour() {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
-    let begin = end - SignedDuration::from_hours(2);
+    let begin = end - SignedDuration::from_hours(4);
     let history = renamed(History::new(begin, end, SignedDuration::from_secs(30)), end);
     let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
     let way = Way::to(&server.url()).await;
@@ -243,7 +243,7 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     }
     assert_eq!((job(&storage).await, way.asked().len()), ("node-agent".to_owned(), 0), "too soon");
 
-    let (clock, storage) = from(100);
+    let (clock, storage) = from(170);
     assert_eq!(job(&storage).await, "kubelet");
     clock.step(Duration::from_mins(59));
     way.asked();
@@ -252,6 +252,6 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     way.always(Fault::Instead(400, "text/plain", "no"));
     assert_eq!(job(&storage).await, "kubelet", "a server that refuses changes nothing");
     way.always(Fault::None);
-    clock.step(Duration::from_hours(1));
+    clock.step(Duration::from_mins(70));
     assert_eq!(job(&storage).await, "node-agent");
 }

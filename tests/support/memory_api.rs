@@ -256,7 +256,9 @@ impl Watching {
                     std::future::pending::<()>().await;
                 }
                 if let Some(event) = watching.ready.pop_front() {
-                    let line = format!("{event}\n");
+                    // A real one writes the type first, and readers of raw objects count on it.
+                    let (kind, object) = (&event["type"], &event["object"]);
+                    let line = format!("{{\"type\":{kind},\"object\":{object}}}\n");
                     return Some((Ok(Frame::data(Bytes::from(line))), watching));
                 }
                 watching.changed.mark_unchanged();
@@ -270,7 +272,7 @@ impl Watching {
                 if !watching.ready.is_empty() {
                     continue;
                 }
-                let end = watching.end;
+                let (end, next_mark) = (watching.end, Instant::now() + BETWEEN_BOOKMARKS);
                 let is_over = async move {
                     match end {
                         Some(end) => tokio::time::sleep_until(end).await,
@@ -281,7 +283,7 @@ impl Watching {
                     changed = watching.changed.changed() => changed.ok()?,
                     changed = watching.server.changed() => changed.ok()?,
                     () = is_over => return None,
-                    () = tokio::time::sleep(BETWEEN_BOOKMARKS), if watching.has_bookmarks => {
+                    () = tokio::time::sleep_until(next_mark), if watching.has_bookmarks => {
                         let mark = watching.api.store().bookmark(&watching.place, false);
                         watching.ready.extend(mark);
                     }

@@ -87,13 +87,15 @@ async fn targets_without_pods_are_asked_ever_more_rarely_and_in_nobodys_way() {
     let all: Vec<TargetRef> =
         (0..TARGETS).map(|number| target("x.io/v1", "Rollout", &format!("r{number}"))).collect();
     look(&targets, &all).await;
+    // What that took of the rate limit is there again.
+    tokio::time::sleep(Duration::from_secs(10)).await;
 
     // Something is to be written all the time.
     let writer = tokio::spawn({
         let limiter = limiter.clone();
         async move {
             let mut longest = Duration::ZERO;
-            let end = Instant::now() + Duration::from_mins(90);
+            let end = Instant::now() + Duration::from_hours(1);
             while Instant::now() < end {
                 let start = Instant::now();
                 limiter.acquire().await;
@@ -104,18 +106,18 @@ async fn targets_without_pods_are_asked_ever_more_rarely_and_in_nobodys_way() {
         }
     });
     let mut asked = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..2 {
         let (before, end) = (api.requests().len(), Instant::now() + Duration::from_mins(30));
         while Instant::now() < end {
             look(&targets, &all).await;
-            tokio::time::sleep(Duration::from_secs(20)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
         }
         asked.push(api.requests().len() - before);
     }
     assert_eq!(writer.await.expect("no panic"), Duration::ZERO, "no write waits for a question");
     // Once a minute would be 90,000.
-    assert!(asked[2] < 5 * TARGETS, "{asked:?} questions in each half hour");
-    assert!(asked[2] > TARGETS / 2, "{asked:?}: and they are asked about");
+    assert!(asked[1] < 5 * TARGETS, "{asked:?} questions in each half hour");
+    assert!(asked[1] > TARGETS / 2, "{asked:?}: and they are asked about");
 }
 
 #[tokio::test(start_paused = true)]
