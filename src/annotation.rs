@@ -41,8 +41,20 @@ impl Key {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, BadAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let bad = || BadAnnotation { key: self.name, value: value.clone(), wanted: self.wanted };
+        let bad = || BadAnnotation { key: self.name, value: shortened(value), wanted: self.wanted };
         parse(value.trim()).map(Some).ok_or_else(bad)
+    }
+}
+
+/// Characters of a value that are repeated where it is refused: an annotation may have 256 KiB, a line that somebody reads
+/// may not.
+const MOST_REPEATED: usize = 120;
+
+/// The beginning of a text that somebody else wrote, for one line.
+pub fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_REPEATED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -126,7 +138,7 @@ pub const LIMIT_POLICY: Key = Key {
 /// When pods may be changed.
 pub const CHANGE_WINDOW: Key = Key {
     name: "plimsoll.dev/change-window",
-    wanted: "change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`",
+    wanted: "at most 32 change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`, in at most 4 KiB",
     effect: "when running pods may be changed",
     flags: &["change-window"],
     readers: &["updater"],

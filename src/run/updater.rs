@@ -14,6 +14,7 @@ pub mod config;
 mod events;
 mod explained;
 mod feeds;
+mod ground;
 mod heartbeats;
 mod matching;
 mod pass;

@@ -32,7 +32,7 @@ pub use guard::{GuardSettings, Ledger, Memory};
 pub use in_place::InPlace;
 pub use life::{Life, Owner, Phase, Readiness};
 pub use observed::Observed;
-pub use pass::{Decision, Pass, Pod, Recall, Subject, Told, World, decide};
+pub use pass::{Decision, Next, Pass, Pod, Recall, Subject, Told, World, decide};
 pub use priority::Priority;
 pub use resize::{ResizePhase, ResizeStatus};
 pub use rests::Rests;

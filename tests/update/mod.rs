@@ -10,6 +10,7 @@ mod priorities;
 mod requirements;
 mod rests;
 mod storms;
+mod windows;
 mod worlds;
 
 use std::time::Duration;
@@ -151,7 +152,7 @@ impl Case {
             vpa: &key,
             generation: Some(1),
             sizing,
-            windows: None,
+            window: self.settings.guards.windows.at(self.now),
             surges: true,
             pods: &self.pods,
         };

@@ -251,7 +251,7 @@ impl Role {
         recall: Recall,
         mut disruptions: Disruptions,
     ) -> Decided {
-        let ground = self.ground(workload);
+        let ground = self.ground(workload, world.now);
         let settings = &self.config.settings;
         let subject = self.subject(workload, &ground);
         let mut pass = Pass::begin(subject, world, settings, recall).without_unboosts();

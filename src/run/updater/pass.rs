@@ -18,13 +18,16 @@ use super::{
 use crate::{
     api::vpa::UpdateMode,
     compat::Compat,
-    fit::{Ranges, Rules, Wishes, quota::Quota},
     metrics::{PassTotals, Tally},
     update::{
-        self, Action, Decision, Outcome, Pass, Recall, Sizing, Subject, Verdict, Wanted, World,
-        guard::{Charge, Heartbeat, Windows, ledger::Sizes},
+        self, Action, Decision, Next, Outcome, Pass, Recall, Verdict, Wanted, World,
+        guard::{Charge, Heartbeat, ledger::Sizes},
     },
 };
+
+/// Pods that are skipped before other tasks of the thread have their turn: the one that renews the Lease, and the server
+/// that answers probes.
+const SKIPPED_AT_ONCE: usize = 64;
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,14 +54,6 @@ pub(super) struct Passes {
     next: Option<VpaKey>,
 }
 
-/// What a decision about a workload stands on, beside the workload itself.
-#[derive(Debug)]
-pub(super) struct Ground {
-    ranges: Ranges,
-    quotas: Vec<Quota>,
-    wishes: Wishes,
-    pub windows: Option<Windows>,
-    pods: Vec<update::Pod>,
 }
 
 /// What holds for all VPAs of a pass.
@@ -148,6 +143,8 @@ impl Role {
             let sizes = Sizes { cluster: common.cluster, namespace };
             let went =
                 self.update(&mut passes.recollection, workload, common, sizes, &mut totals).await;
+            // Most workloads need no step, and then nothing was awaited.
+            tokio::task::yield_now().await;
             summary.vpas += 1;
             summary.pods += workload.pods.len();
             summary.evicted += went.0.evicted;
@@ -181,7 +178,7 @@ impl Role {
         let now = self.clock.now();
         let heartbeat = self.heartbeats.of(&workload.vpa, &workload.key.namespace);
         totals.heartbeat(word(heartbeat));
-        let ground = self.ground(workload);
+        let ground = self.ground(workload, now);
         let wanted =
             |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {
@@ -196,7 +193,21 @@ impl Role {
         let mut pass =
             Pass::begin(subject, world, &self.config.settings, recall).without_unboosts();
         let mut then = Then::Go;
-        while let Some(step) = pass.next() {
+        loop {
+            let step = match pass.next_within(SKIPPED_AT_ONCE) {
+                Next::Step(step) => step,
+                // A pod that is skipped waits for nothing, so the thread would do nothing else meanwhile.
+                Next::More => {
+                    self.pulse.beat();
+                    tokio::task::yield_now().await;
+                    if common.pace.is_over() {
+                        then = Then::Stop;
+                        break;
+                    }
+                    continue;
+                }
+                Next::End => break,
+            };
             let recall: Recall = pass.recall().clone();
             let (outcome, next) =
                 self.make(recollection, workload, &step, &recall, common.pace).await;
@@ -211,40 +222,6 @@ impl Role {
         self.count(workload, &decision, totals, now);
         self.tell_held(workload, &decision, now);
         (tally(workload, &decision), then)
-    }
-
-    /// What a decision about a workload stands on.
-    pub(super) fn ground(&self, workload: &Workload) -> Ground {
-        let windows = match (&workload.vpa.metadata.annotations, self.config.settings.compat) {
-            // One that makes no sense is named by whoever checks VPAs, and the flag holds.
-            (Some(annotations), Compat::Plimsoll) => Windows::of(annotations).ok().flatten(),
-            _ => None,
-        };
-        Ground {
-            ranges: Ranges::merge(&self.seen.limits(&workload.key.namespace)),
-            quotas: self.quotas.of(&workload.key.namespace),
-            wishes: Wishes::of(&workload.vpa, self.config.settings.compat),
-            windows,
-            pods: workload.subjects(),
-        }
-    }
-
-    pub(super) fn subject<'a>(&self, workload: &'a Workload, ground: &'a Ground) -> Subject<'a> {
-        let settings = &self.config.settings;
-        let rules = Rules {
-            compat: settings.compat,
-            fixes: settings.fixes,
-            sidecars: self.config.native_sidecars,
-        };
-        let plan = ground.wishes.plan(&workload.vpa, self.config.limit_policy);
-        Subject {
-            vpa: &workload.key,
-            generation: workload.vpa.metadata.generation,
-            sizing: Sizing { plan, ranges: Some(&ground.ranges), quotas: &ground.quotas, rules },
-            windows: ground.windows.as_ref(),
-            surges: &*workload.target.0 == "Deployment" && self.may_scale(),
-            pods: &ground.pods,
-        }
     }
 
     /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.
@@ -320,17 +297,6 @@ impl Role {
         let mut vitals = self.condition.lock();
         (vitals.last_pass, vitals.objects) = (Some(now), self.seen.counts().0 as u64);
         (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
-    }
-}
-
-impl Workload {
-    /// Its pods as decisions see them.
-    pub fn subjects(&self) -> Vec<update::Pod> {
-        let pod = |pod: &Arc<crate::observe::running::RunningPod>| update::Pod {
-            size: pod.sizes.clone(),
-            life: pod.life.clone(),
-        };
-        self.pods.iter().map(pod).collect()
     }
 }
 

@@ -23,4 +23,4 @@ pub use memory::{Memory, Touch, Touched};
 pub use refusals::{Refusals, RefusedBy};
 pub use rollout::Rollout;
 pub use settings::{Allowance, BreakerSettings, CanarySettings, CoolDown, GuardSettings};
-pub use window::Windows;
+pub use window::{WindowState, Windows};

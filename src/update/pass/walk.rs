@@ -30,14 +30,34 @@ pub(super) enum Turn {
     Evict,
 }
 
+/// How a pass goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// With this step.
+    Step(Step),
+    /// With more pods: as many were skipped as the caller wanted to wait for.
+    More,
+    /// It does not.
+    End,
+}
+
 impl Pass<'_> {
     /// The next step. It counts as booked: what is to be remembered is in [`Pass::recall`] already.
     #[expect(clippy::should_implement_trait, reason = "what came of a step has to be noted first")]
     pub fn next(&mut self) -> Option<Step> {
+        match self.next_within(usize::MAX) {
+            Next::Step(step) => Some(step),
+            Next::More | Next::End => None,
+        }
+    }
+
+    /// The same, for a caller whose thread has other work to do: returns after so many pods that were skipped.
+    pub fn next_within(&mut self, most: usize) -> Next {
         if self.current.is_some() {
             self.note(Outcome::Failed);
         }
-        while let Some(queued) = self.queue.pop_front() {
+        for _ in 0..most {
+            let Some(queued) = self.queue.pop_front() else { return Next::End };
             let (pod, turn) = match queued {
                 Queued::EndSurge if self.end_surge_rests() => continue,
                 Queued::EndSurge => (0, Ok(Turn::Take(Action::EndSurge))),
@@ -50,12 +70,12 @@ impl Pass<'_> {
                 Queued::Evict(pod) => (pod, self.evict(pod)),
             };
             match turn {
-                Ok(Turn::Take(action)) => return Some(self.take(pod, action)),
+                Ok(Turn::Take(action)) => return Next::Step(self.take(pod, action)),
                 Ok(Turn::Evict) => self.queue.push_back(Queued::Evict(pod)),
                 Err(skip) => self.skip(pod, skip),
             }
         }
-        None
+        Next::More
     }
 
     /// Notes what came of the step under way.
