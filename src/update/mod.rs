@@ -24,6 +24,7 @@ pub mod rests;
 pub mod settings;
 pub mod sizing;
 pub mod skip;
+pub mod turns;
 
 pub use acceptance::Need;
 pub use action::{Action, Outcome, Step, Verdict};

@@ -20,8 +20,9 @@ use crate::{
     compat::Compat,
     metrics::{PassTotals, Tally},
     update::{
-        self, Action, Decision, Next, Outcome, Pass, Recall, Verdict, Wanted, World,
+        self, Action, Decision, Next, Outcome, Pass, Recall, Skip, Verdict, Wanted, World,
         guard::{Charge, Heartbeat, ledger::Sizes},
+        turns::{self, Waiting},
     },
 };
 
@@ -50,10 +51,16 @@ pub struct Summary {
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     pub recollection: Recollection,
-    /// The VPA that the next pass begins with: there was no time left for it in this one.
-    next: Option<VpaKey>,
+    /// Whose turn it is first in the next pass.
+    waiting: Waiting,
 }
 
+/// What came of one VPA in a pass.
+struct Went {
+    tally: Tally,
+    then: Then,
+    /// Whether a pod was left alone because the cluster's budget was spent.
+    waits_for_budget: bool,
 }
 
 /// What holds for all VPAs of a pass.
@@ -109,10 +116,10 @@ impl Role {
         self.told.retain(|key| known.contains(key));
         self.tell_released(&known).await;
         observe("FilterPods");
-        let first = passes.next.take();
-        if let Some(at) = workloads.iter().position(|one| Some(&one.key) == first.as_ref()) {
-            workloads.rotate_left(at);
-        }
+        let waiting = std::mem::take(&mut passes.waiting);
+        let guards = &self.config.settings.guards;
+        let trials = passes.recollection.ledger().trials(guards, self.clock.now());
+        turns::arrange(&mut workloads, |one| &one.key, &waiting, trials);
         // A pod that may be resizable must not be evicted because nobody knows.
         let Some(can_resize) = self.resizes_are_served().await else {
             tracing::warn!(
@@ -136,7 +143,7 @@ impl Role {
         for workload in &workloads {
             if summary.is_cut_off || common.pace.is_over() {
                 summary.is_cut_off = true;
-                passes.next.get_or_insert_with(|| workload.key.clone());
+                passes.waiting.for_time.get_or_insert_with(|| workload.key.clone());
                 break;
             }
             let namespace = pods_of.get(&workload.key.namespace).copied().unwrap_or_default();
@@ -147,11 +154,14 @@ impl Role {
             tokio::task::yield_now().await;
             summary.vpas += 1;
             summary.pods += workload.pods.len();
-            summary.evicted += went.0.evicted;
-            summary.resized += went.0.resized;
-            if went.1 == Then::Stop {
+            summary.evicted += went.tally.evicted;
+            summary.resized += went.tally.resized;
+            if went.waits_for_budget {
+                passes.waiting.for_budget.get_or_insert_with(|| workload.key.clone());
+            }
+            if went.then == Then::Stop {
                 summary.is_cut_off = true;
-                passes.next = Some(workload.key.clone());
+                passes.waiting.for_time = Some(workload.key.clone());
             }
         }
         observe("EvictPods");
@@ -168,7 +178,7 @@ impl Role {
         common: Common<'_>,
         sizes: Sizes,
         totals: &mut PassTotals,
-    ) -> (Tally, Then) {
+    ) -> Went {
         let (recall, ignored) = recollection.of(workload);
         if let Some(why) = ignored {
             self.metrics.count_unreadable();
@@ -221,7 +231,9 @@ impl Role {
         self.remember(recollection, workload, &decision, now).await;
         self.count(workload, &decision, totals, now);
         self.tell_held(workload, &decision, now);
-        (tally(workload, &decision), then)
+        let no_budget = Verdict::Skipped(Skip::ClusterBudget);
+        let waits_for_budget = decision.verdicts.contains(&no_budget);
+        Went { tally: tally(workload, &decision), then, waits_for_budget }
     }
 
     /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.

@@ -331,6 +331,9 @@ impl Pass<'_> {
         let guards = &self.settings.guards;
         memory.begin(entry, is_eviction, condition, target.unwrap_or_default(), guards, now);
         memory.note(Touch { uid, at: now, what, wrote, generation, restarts });
+        if is_eviction {
+            ledger.try_out(self.subject.vpa, guards, now);
+        }
         ledger.book(&self.subject.vpa.namespace, charge, is_eviction, now);
     }
 

@@ -46,10 +46,8 @@ impl Pass<'_> {
             Some((harm, settings))
         });
         if let Some((harm, settings)) = harm {
-            let vpa = self.subject.vpa;
-            let workload = format!("{}/{}", vpa.namespace, vpa.name);
             self.recall.memory.open(harm, &settings, now);
-            self.recall.ledger.trip(&workload, &settings, now);
+            self.recall.ledger.trip(self.subject.vpa, &settings, now);
             self.harm = Some(harm);
         }
         if self.settings.guards.rewritten.is_some() {
@@ -158,7 +156,7 @@ impl Pass<'_> {
             }
         }
         if let Some(made) = proven {
-            self.recall.ledger.prove(made);
+            self.recall.ledger.prove_by(self.subject.vpa, made);
         }
         let is_told = self.recall.memory.breaker.is_some_and(|it| it.since >= rollout.wave);
         (failed && !is_told).then_some(Harm::NotApplied)
