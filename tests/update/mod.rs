@@ -7,6 +7,7 @@ mod in_place;
 mod lives;
 mod passes;
 mod priorities;
+mod quotas;
 mod requirements;
 mod rests;
 mod storms;

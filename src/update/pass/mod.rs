@@ -116,6 +116,8 @@ pub struct Pass<'a> {
     known_infeasible: usize,
     /// Owners whose pods the server does not let go.
     held: BTreeSet<Owner>,
+    /// Whether a second replica is taken back though no pod went: none goes then, or both might.
+    ends_surge: bool,
     current: Option<Current>,
     steps: Vec<(Step, Outcome)>,
     harm: Option<Harm>,
@@ -171,6 +173,7 @@ impl<'a> Pass<'a> {
             candidates: 0,
             known_infeasible: 0,
             held: BTreeSet::new(),
+            ends_surge: false,
             current: None,
             steps: Vec::new(),
             harm: None,

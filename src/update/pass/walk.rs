@@ -19,6 +19,7 @@ use crate::{
         },
         life::{Owner, Phase},
         rests::Asked,
+        sizing::Replacement,
         skip::Skip,
     },
 };
@@ -194,15 +195,31 @@ impl Pass<'_> {
         for asked in asked_of(&view.pod.size.uid, view.pod.life.owner.as_ref()) {
             self.rests(&asked)?;
         }
-        if let Some(action) = self.surge(pod)? {
-            return Ok(Turn::Take(action));
+        if self.ends_surge {
+            return Err(Skip::Surging);
         }
-        self.may_evict(pod)?;
+        let surge = self.surge(pod)?;
+        if surge.is_none() {
+            self.may_evict(pod)?;
+        }
         if ours {
-            self.subject.sizing.replaces(&self.views[pod].pod.size)?;
+            let replacement = self.replacement(pod);
+            self.subject.sizing.replaces(&self.views[pod].pod.size, replacement)?;
+        }
+        if let Some(action) = surge {
+            return Ok(Turn::Take(action));
         }
         self.guard(pod, Charge::Disruption, true)?;
         Ok(Turn::Take(Action::Evict { need }))
+    }
+
+    /// When the place of a pod is filled. A StatefulSet needs the name of the old one for the new one; after a surge the
+    /// new one is there already.
+    fn replacement(&self, pod: usize) -> Replacement {
+        let owner = self.views[pod].pod.life.owner.as_ref();
+        let is_stateful = owner.is_some_and(|owner| &*owner.kind == "StatefulSet");
+        let is_there = self.recall.memory.surge.is_some() && self.may_surge(pod);
+        if is_stateful || is_there { Replacement::Afterwards } else { Replacement::Beside }
     }
 
     /// Whether a second pod may be started to take the place of this one.
