@@ -22,6 +22,7 @@ mod probes;
 mod recollection;
 mod rights;
 mod standing;
+mod surges;
 mod telling;
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};

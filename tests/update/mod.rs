@@ -11,6 +11,7 @@ mod quotas;
 mod requirements;
 mod rests;
 mod storms;
+mod surges;
 mod windows;
 mod worlds;
 

@@ -115,6 +115,7 @@ impl Role {
         passes.recollection.retain(|key| there.contains(key));
         self.told.retain(|key| known.contains(key));
         self.tell_released(&known).await;
+        self.end_left_surges(&mut passes.recollection).await;
         observe("FilterPods");
         let waiting = std::mem::take(&mut passes.waiting);
         let guards = &self.config.settings.guards;
