@@ -9,6 +9,7 @@
 //! ```
 
 mod acting;
+mod asking;
 mod boosts;
 pub mod config;
 mod events;
@@ -33,6 +34,7 @@ use plimsoll_storage::Time;
 use tokio::sync::watch;
 
 use self::{
+    asking::Asking,
     boosts::Boosts,
     config::UpdaterConfig,
     feeds::{Feeds, Seen},
@@ -85,6 +87,8 @@ pub struct Role {
     seen: Seen,
     controllers: Arc<Controllers>,
     targets: Targets,
+    asking: Asking,
+    asking_for_boosts: Asking,
     permit: Permit,
     /// None where nothing may ever pass.
     evictions: Option<Limiter>,
@@ -260,6 +264,8 @@ impl Role {
             seen: Seen::default(),
             controllers,
             targets,
+            asking: Asking::default(),
+            asking_for_boosts: Asking::default(),
             permit,
             ledger,
             heartbeats: Heartbeats::default(),

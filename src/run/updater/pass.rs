@@ -11,7 +11,7 @@ use plimsoll_storage::{Time, VpaKey};
 use super::{
     Role, Stop,
     acting::{Pace, Then},
-    matching::Workload,
+    matching::{Found, Workload},
     recollection::Recollection,
     standing::Standing,
 };
@@ -107,14 +107,14 @@ impl Role {
             last = Instant::now();
         };
         observe("ListVPAs");
-        let mut workloads = self.workloads().await;
+        let Found { mut workloads, unavailable } = self.workloads().await;
         observe("ListPods");
         let known: HashSet<&VpaKey> = workloads.iter().map(|one| &one.key).collect();
         // A VPA whose target cannot be read for a moment is still there, and so is what was done to its pods.
         let there = self.seen.keys();
         passes.recollection.retain(|key| there.contains(key));
         self.told.retain(|key| known.contains(key));
-        self.tell_released(&known).await;
+        self.tell_released(&known, &unavailable);
         self.end_left_surges(&mut passes.recollection).await;
         observe("FilterPods");
         let waiting = std::mem::take(&mut passes.waiting);
