@@ -116,6 +116,7 @@ impl Role {
         self.told.retain(|key| known.contains(key));
         self.tell_released(&known, &unavailable);
         self.end_left_surges(&mut passes.recollection).await;
+        self.metrics.retain(&there);
         observe("FilterPods");
         let waiting = std::mem::take(&mut passes.waiting);
         let guards = &self.config.settings.guards;

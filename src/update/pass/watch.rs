@@ -16,6 +16,7 @@ use crate::{
             refusals::Wanted,
             rollout::{Progress, Rollout},
         },
+        in_place,
         priority::Priority,
     },
 };
@@ -60,6 +61,10 @@ impl Pass<'_> {
 
     fn tidy(&mut self) {
         self.recall.rests.tidy(self.world.now);
+        let (live, now) = (self.subject.pods, self.world.now);
+        let names: std::collections::BTreeSet<&str> =
+            live.iter().map(|pod| &*pod.size.name).collect();
+        in_place::tidy(&mut self.recall.first_seen, |name| names.contains(name), now);
         let pods: std::collections::BTreeSet<&str> =
             self.subject.pods.iter().map(|pod| &*pod.size.uid).collect();
         let (expiry, now) = (self.settings.infeasible_expiry, self.world.now);
