@@ -9,24 +9,22 @@ use serde::Serialize;
 use crate::api::message::shorten;
 
 /// Bytes of a value that are quoted.
-const LONGEST_QUOTE: usize = 256;
+pub const LONGEST_QUOTE: usize = 256;
 
 /// An annotation that is ours but makes no sense. It is ignored, and the object says so in a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("annotation {key}: `{}` is not {wanted}; it is ignored", shorten(value, LONGEST_QUOTE))]
+#[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
 pub struct BadAnnotation {
     /// Key of the annotation.
     pub key: &'static str,
-    /// What it says.
+    /// What it says, shortened.
     pub value: String,
     /// What it should say.
     pub wanted: &'static str,
 }
 
-/// The longest value that is read, in bytes. Annotations of an object may have 256 KiB, and it is read again and again.
-pub const LONGEST: usize = 16 * 1024;
-/// As much of a value is shown that makes no sense, in characters.
-const SHOWN: usize = 256;
+/// The longest value that is read. Annotations of an object may have 256 KiB, and are read whenever the object is.
+pub const MAX_VALUE_BYTES: usize = 16 * 1024;
 
 /// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +49,13 @@ impl Key {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, BadAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let bad = || BadAnnotation { key: self.name, value: shown(value), wanted: self.wanted };
-        let parsed = if value.len() > LONGEST { None } else { parse(value.trim()) };
+        let bad = || BadAnnotation {
+            key: self.name,
+            value: shorten(value, LONGEST_QUOTE).into_owned(),
+            wanted: self.wanted,
+        };
+        let parsed = if value.len() > MAX_VALUE_BYTES { None } else { parse(value.trim()) };
         parsed.map(Some).ok_or_else(bad)
-    }
-}
-
-/// The beginning of a text that is too long to be shown.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }
 
@@ -145,7 +139,7 @@ pub const LIMIT_POLICY: Key = Key {
 /// When pods may be changed.
 pub const CHANGE_WINDOW: Key = Key {
     name: "plimsoll.dev/change-window",
-    wanted: "change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`",
+    wanted: "at most 32 change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`, in at most 4 KiB",
     effect: "when running pods may be changed",
     flags: &["change-window"],
     readers: &["updater"],
@@ -314,12 +308,11 @@ mod tests {
     #[test]
     fn a_value_that_is_too_long_is_not_read_and_only_its_beginning_is_shown() {
         let said = |value: String| [(MARGIN.name.to_owned(), value)].into();
-        let long = format!("0.5{}", "0".repeat(LONGEST));
-        let parse = |_: &str| -> Option<f64> { panic!("it is read") };
-        let bad = MARGIN.read(&said(long), parse).expect_err("too long");
-        assert_eq!(bad.value.len(), SHOWN + 3);
-        let bad =
-            MARGIN.read(&said("ü".repeat(LONGEST / 2)), |_| None::<f64>).expect_err("no number");
-        assert!(bad.value.chars().count() == SHOWN + 3 && bad.value.ends_with("ü..."));
+        let parse = |text: &str| Some(text.len());
+        let most = "é".repeat(MAX_VALUE_BYTES / 2);
+        assert_eq!(MARGIN.read(&said(most.clone()), parse), Ok(Some(MAX_VALUE_BYTES)));
+        let bad = MARGIN.read(&said(most + "é"), parse).expect_err("too long");
+        assert!(bad.value.len() <= LONGEST_QUOTE, "{}", bad.value);
+        assert!(bad.value.ends_with("… (16386 bytes)"), "{bad}");
     }
 }

@@ -108,7 +108,7 @@ pub struct GuardArgs {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = value::some_time)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_REST", hide_short_help = true, hide_env = true)]
     circuit_breaker_rest: Duration,
-    /// So many such workloads within an hour stop all changes in the cluster
+    /// So many such workloads within an hour stop all changes in the cluster; of one namespace two count
     #[arg(long, value_name = "COUNT", default_value = "5", value_parser = value::whole(1_u32, u32::MAX))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_WORKLOADS")]

@@ -2,7 +2,7 @@
 
 mod totals;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll_storage::VpaKey;
 
@@ -10,7 +10,7 @@ pub use self::totals::{PassTotals, Sized, Tally};
 use self::totals::{SIZES, log2};
 use super::{
     definition::{Definition, counter, gauge, histogram},
-    family::Family,
+    family::{Family, OVERFLOW},
     labels::{MODES_OR_NONE, known_mode},
     registry::Registry,
     value::{Counter, Gauge, Histogram},
@@ -249,6 +249,20 @@ impl UpdaterMetrics {
         self.set_cluster_open(false);
     }
 
+    /// Ends the series of VPAs that are gone, so that there is room for others.
+    pub fn retain(&self, there: &HashSet<VpaKey>) {
+        let there: HashSet<(&str, &str)> =
+            there.iter().map(|vpa| (&*vpa.namespace, &*vpa.name)).collect();
+        let stays = |name: &str, namespace: &str| {
+            there.contains(&(namespace, name)) || (name == OVERFLOW && namespace == OVERFLOW)
+        };
+        self.evicted.retain(|[_, name, namespace, _]| stays(name, namespace));
+        self.updated.retain(|[name, namespace, _]| stays(name, namespace));
+        self.evictions_failed.retain(|[_, _, name, namespace, _]| stays(name, namespace));
+        self.updates_failed.retain(|[_, name, namespace, _]| stays(name, namespace));
+        self.infeasible.retain(|[name, namespace, _]| stays(name, namespace));
+    }
+
     /// Makes the counters of a VPA visible before anything is counted.
     pub fn show(&self, of: Sized<'_>) {
         let size = log2(of.pods);
@@ -332,5 +346,43 @@ impl UpdaterMetrics {
     /// Whether nothing is changed anywhere.
     pub fn set_cluster_open(&self, open: bool) {
         self.cluster_open.set(f64::from(u8::from(open)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::family::Collected;
+
+    #[test]
+    fn the_series_of_a_vpa_end_when_it_is_gone() {
+        let metrics = UpdaterMetrics::new(&mut Registry::default());
+        let vpa = |name: &str| VpaKey { namespace: "shop".into(), name: name.into() };
+        let count = |name: &str| {
+            let key = vpa(name);
+            let of = Sized { vpa: &key, mode: "Recreate", pods: 3 };
+            metrics.show(of);
+            metrics.count_failed_eviction(of, "EvictionError");
+            metrics.count_failed_resize(of, "InPlaceUpdateError");
+            metrics.count_infeasible(of, 2);
+        };
+        for name in ["gone", "stays", "went"] {
+            count(name);
+        }
+        let series = || {
+            let families: [&dyn Collected; 5] = [
+                &*metrics.evicted,
+                &*metrics.updated,
+                &*metrics.evictions_failed,
+                &*metrics.updates_failed,
+                &*metrics.infeasible,
+            ];
+            families.map(|family| family.series().len())
+        };
+        assert_eq!(series(), [3; 5]);
+        metrics.retain(&HashSet::from([vpa("stays")]));
+        assert_eq!(series(), [1; 5]);
+        count("again");
+        assert_eq!(series(), [2; 5]);
     }
 }

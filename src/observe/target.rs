@@ -87,6 +87,16 @@ impl Targets {
         judge(&self.controllers, &Asked::new(), &key(namespace, target)).ok()
     }
 
+    /// What has to be asked about first to tell where that target of a VPA leads, if anything has.
+    pub fn question_about(&self, namespace: &str, target: &TargetRef) -> Option<ObjectKey> {
+        judge(&self.controllers, &Asked::new(), &key(namespace, target)).err()
+    }
+
+    /// What has to be asked about first to tell the topmost of the controllers above this one, if anything has.
+    pub fn question_above(&self, owner: &ObjectKey) -> Option<ObjectKey> {
+        walk::top(&self.controllers, &Asked::new(), owner).err()
+    }
+
     /// Where that target of a VPA leads. Asks the API server only about kinds that are not well known, and only
     /// if it was not asked lately.
     pub async fn resolve(&self, namespace: &str, target: &TargetRef) -> Outcome {

@@ -9,11 +9,13 @@
 //! ```
 
 mod acting;
+mod asking;
 mod boosts;
 pub mod config;
 mod events;
 mod explained;
 mod feeds;
+mod ground;
 mod heartbeats;
 mod matching;
 mod pass;
@@ -21,6 +23,7 @@ mod probes;
 mod recollection;
 mod rights;
 mod standing;
+mod surges;
 mod telling;
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
@@ -31,6 +34,7 @@ use plimsoll_storage::Time;
 use tokio::sync::watch;
 
 use self::{
+    asking::Asking,
     boosts::Boosts,
     config::UpdaterConfig,
     feeds::{Feeds, Seen},
@@ -83,6 +87,8 @@ pub struct Role {
     seen: Seen,
     controllers: Arc<Controllers>,
     targets: Targets,
+    asking: Asking,
+    asking_for_boosts: Asking,
     permit: Permit,
     /// None where nothing may ever pass.
     evictions: Option<Limiter>,
@@ -258,6 +264,8 @@ impl Role {
             seen: Seen::default(),
             controllers,
             targets,
+            asking: Asking::default(),
+            asking_for_boosts: Asking::default(),
             permit,
             ledger,
             heartbeats: Heartbeats::default(),

@@ -1,6 +1,6 @@
 //! Whether a pod may be resized in place now, has to be waited for, or has to be evicted after all.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use plimsoll_storage::Time;
 
@@ -45,6 +45,14 @@ impl InPlace {
 /// When pods were first seen to be resized, by name: upstream's clock of resizes, which a later pod of the same name
 /// inherits. Nobody else looks at it.
 pub type FirstSeen = BTreeMap<Arc<str>, Time>;
+
+/// How long the clock of a pod that is gone is kept for a later one of its name, as upstream keeps it for ever.
+const KEPT: Duration = Duration::from_hours(24);
+
+/// Forgets pods that are gone for long.
+pub fn tidy(first_seen: &mut FirstSeen, is_there: impl Fn(&str) -> bool, now: Time) {
+    first_seen.retain(|name, since| is_there(name) || since.later(KEPT) > now);
+}
 
 /// A pod that could be resized.
 #[derive(Clone, Copy, Debug)]

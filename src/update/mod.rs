@@ -24,6 +24,7 @@ pub mod rests;
 pub mod settings;
 pub mod sizing;
 pub mod skip;
+pub mod turns;
 
 pub use acceptance::Need;
 pub use action::{Action, Outcome, Step, Verdict};
@@ -32,7 +33,7 @@ pub use guard::{GuardSettings, Ledger, Memory};
 pub use in_place::InPlace;
 pub use life::{Life, Owner, Phase, Readiness};
 pub use observed::Observed;
-pub use pass::{Decision, Pass, Pod, Recall, Subject, Told, World, decide};
+pub use pass::{Decision, Next, Pass, Pod, Recall, Subject, Told, World, decide};
 pub use priority::Priority;
 pub use resize::{ResizePhase, ResizeStatus};
 pub use rests::Rests;

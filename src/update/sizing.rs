@@ -22,6 +22,15 @@ impl From<Refusal> for Skip {
     }
 }
 
+/// When the pod that takes the place of an evicted one is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// At once: the one that still terminates counts in quotas, too.
+    Beside,
+    /// When the other one is gone.
+    Afterwards,
+}
+
 /// By what the pods of one VPA are sized.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing<'a> {
@@ -104,10 +113,17 @@ impl Sizing<'_> {
     }
 
     /// Whether a new pod in place of this one would get what is recommended: admission leaves a pod as it is that would
-    /// be rejected otherwise, and then nothing is won by an eviction.
-    pub fn replaces(&self, pod: &Pod) -> Result<(), Skip> {
+    /// be rejected otherwise, and then nothing is won by an eviction. One that is created before this one is gone has to
+    /// find room beside it; one that finds room for neither its new nor its old size is created when this one is gone.
+    pub fn replaces(&self, pod: &Pod, replacement: Replacement) -> Result<(), Skip> {
         let sizes = fit::sizes(pod, &self.plan, self.ranges, self.rules).map_err(Skip::from)?;
-        self.accepts(pod, &sizes)
+        self.accepts(pod, &sizes)?;
+        match replacement {
+            Replacement::Beside => {
+                quota::acceptable(self.quotas, pod, &sizes, Change::Creation).map_err(Skip::from)
+            }
+            Replacement::Afterwards => Ok(()),
+        }
     }
 
     fn accepts(&self, pod: &Pod, sizes: &[Size]) -> Result<(), Skip> {

@@ -7,9 +7,12 @@ mod in_place;
 mod lives;
 mod passes;
 mod priorities;
+mod quotas;
 mod requirements;
 mod rests;
 mod storms;
+mod surges;
+mod windows;
 mod worlds;
 
 use std::time::Duration;
@@ -151,7 +154,7 @@ impl Case {
             vpa: &key,
             generation: Some(1),
             sizing,
-            windows: None,
+            window: self.settings.guards.windows.at(self.now),
             surges: true,
             pods: &self.pods,
         };

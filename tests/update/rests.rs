@@ -93,7 +93,8 @@ fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
     };
     for mode in ["Recreate", "InPlaceOrRecreate", "InPlace"] {
         let mut case = ours(mode, 4);
-        case.quotas = vec![quota("cpu 9")];
+        // A pod that takes the place of another one needs room beside it.
+        case.quotas = vec![quota(if mode == "Recreate" { "cpu 8" } else { "cpu 9" })];
         assert_eq!(case.why(), None, "{mode}: there is room for one more");
         case.quotas = vec![quota("cpu 9500m")];
         match case.why() {

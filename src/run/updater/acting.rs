@@ -249,12 +249,21 @@ impl Role {
         tracing::warn!(pod = %place, "a resize is not noted on its pod, which changes all the time");
     }
 
-    async fn set_replicas(&self, workload: &Workload, change: (i32, i32)) -> Outcome {
+    pub(super) async fn set_replicas(&self, workload: &Workload, change: (i32, i32)) -> Outcome {
         let (kind, name) = &workload.target;
         if &**kind != "Deployment" {
             return Outcome::Failed;
         }
-        let of = (&*workload.key.namespace, &**name);
+        self.scale_deployment(&workload.key.namespace, name, change).await
+    }
+
+    pub(super) async fn scale_deployment(
+        &self,
+        namespace: &str,
+        name: &str,
+        change: (i32, i32),
+    ) -> Outcome {
+        let of = (namespace, name);
         match scale(&self.client, &self.permit, &self.stats, of, change).await {
             Ok(true) => Outcome::Done,
             Ok(false) => {

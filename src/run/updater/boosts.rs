@@ -96,7 +96,7 @@ impl Role {
     async fn unboost(&self, workload: &Workload, stop: &Stop) -> Duration {
         let now = self.clock.now();
         let mut wait = next_end(workload, now);
-        let ground = self.ground(workload);
+        let ground = self.ground(workload, now);
         let wanted =
             |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {

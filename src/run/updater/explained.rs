@@ -193,7 +193,7 @@ impl Role {
         is_seen: bool,
     ) -> PodReport {
         let now = self.clock.now();
-        let workloads = self.workloads().await;
+        let workloads = self.workloads().await.workloads;
         let place = workloads.iter().find_map(|workload| {
             let is_it = |one: &Arc<RunningPod>| Arc::ptr_eq(one, pod);
             Some((workload, workload.pods.iter().position(is_it)?))
@@ -251,7 +251,7 @@ impl Role {
         recall: Recall,
         mut disruptions: Disruptions,
     ) -> Decided {
-        let ground = self.ground(workload);
+        let ground = self.ground(workload, world.now);
         let settings = &self.config.settings;
         let subject = self.subject(workload, &ground);
         let mut pass = Pass::begin(subject, world, settings, recall).without_unboosts();

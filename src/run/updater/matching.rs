@@ -1,16 +1,19 @@
 //! Which pods belong to which VPA: each pod to the one that names its topmost controller, the older one of several.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, hash_map},
+    sync::Arc,
+};
 
 use kube::ResourceExt as _;
 use plimsoll_storage::VpaKey;
 
-use super::Role;
+use super::{Role, asking::Questions};
 use crate::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
     compat::Compat,
     observe::{
-        controllers::Owner,
+        controllers::{Owner, WellKnown},
         running::RunningPod,
         scale::ObjectKey,
         selector::Selector,
@@ -19,6 +22,9 @@ use crate::{
     run::admission::{goes_before, has_boost, is_off},
     update::{self, Wanted},
 };
+
+/// VPAs and pods that are looked at before other tasks of the thread have their turn.
+const AT_ONCE: usize = 256;
 
 /// A VPA with its pods.
 #[derive(Debug)]
@@ -35,95 +41,212 @@ pub(super) struct Workload {
     pub wanted: HashMap<update::Owner, Wanted>,
 }
 
+/// All VPAs that count, with their pods.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// In order of namespace and name. VPAs without pods are among them.
+    pub workloads: Vec<Workload>,
+    /// VPAs whose target cannot be read at the moment.
+    pub unavailable: HashSet<VpaKey>,
+}
+
 /// A VPA whose target was found.
 struct Candidate {
-    vpa: Arc<VerticalPodAutoscaler>,
+    /// Its place among the workloads.
+    place: usize,
     selector: Selector,
 }
 
 /// Kind and name.
 pub(super) type Target = (Box<str>, Box<str>);
 
+/// VPAs by namespace and target.
+type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
+
 impl Role {
-    /// All VPAs with their pods, in order of namespace and name. VPAs without pods are among them.
-    pub(super) async fn workloads(&self) -> Vec<Workload> {
-        let mut workloads = Vec::new();
-        for namespace in self.seen.namespaces() {
-            if self.config.scope.includes(&namespace) {
-                let counted = |vpa: &VerticalPodAutoscaler| self.is_counted(vpa);
-                workloads.append(&mut self.workloads_of(&namespace, counted).await);
-            }
-        }
-        workloads
+    /// All VPAs with their pods. Whatever the API server does not answer in time is left out.
+    pub(super) async fn workloads(&self) -> Found {
+        let mut namespaces = self.seen.namespaces();
+        namespaces.retain(|namespace| self.config.scope.includes(namespace));
+        let mut questions = self.asking.begin(Some(&self.pulse));
+        self.find(&namespaces, |vpa| self.is_counted(vpa), &mut questions).await
     }
 
     /// Those of one namespace whose pods have a boost. Upstream asks all its VPAs, whatever their mode.
     pub(super) async fn boosted_of(&self, namespace: &str) -> Vec<Workload> {
-        let mut workloads = self.workloads_of(namespace, |_| true).await;
-        workloads.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
-        workloads
+        let mut questions = self.asking_for_boosts.begin(None);
+        let mut found = self.find(&[namespace.into()], |_| true, &mut questions).await.workloads;
+        found.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
+        found
     }
 
-    async fn workloads_of(
+    async fn find(
         &self,
-        namespace: &str,
+        namespaces: &[Box<str>],
         counts: impl Fn(&VerticalPodAutoscaler) -> bool,
-    ) -> Vec<Workload> {
-        let mut candidates: HashMap<Target, Vec<Candidate>> = HashMap::new();
-        let mut workloads: Vec<Workload> = Vec::new();
-        for vpa in self.seen.vpas(namespace) {
-            if !counts(&vpa) {
-                continue;
-            }
-            let target = &vpa.spec.target_ref;
-            match self.targets.resolve(namespace, target).await {
-                Outcome::Found { selector, .. } => {
+        questions: &mut Questions<'_>,
+    ) -> Found {
+        let mut vpas: Vec<Arc<VerticalPodAutoscaler>> = Vec::new();
+        for namespace in namespaces {
+            vpas.extend(self.seen.vpas(namespace).into_iter().filter(|vpa| counts(vpa)));
+        }
+        let outcomes = self.resolve(&vpas, questions).await;
+        let (mut found, mut candidates) = (Found::default(), Candidates::new());
+        for (vpa, outcome) in vpas.into_iter().zip(outcomes) {
+            let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
+            match outcome {
+                Some(Outcome::Found { selector, .. }) => {
                     let target: Target = (target.kind.as_str().into(), target.name.as_str().into());
-                    workloads.push(Workload {
-                        vpa: Arc::clone(&vpa),
-                        key: vpa_key(&vpa),
-                        target: target.clone(),
-                        pods: Vec::new(),
-                        wanted: HashMap::new(),
-                    });
-                    candidates.entry(target).or_default().push(Candidate { vpa, selector });
+                    let of_namespace = candidates.entry((*key.namespace).into()).or_default();
+                    let place = found.workloads.len();
+                    let candidate = Candidate { place, selector };
+                    of_namespace.entry(target.clone()).or_default().push(candidate);
+                    let (pods, wanted) = (Vec::new(), HashMap::new());
+                    found.workloads.push(Workload { vpa, key, target, pods, wanted });
                 }
-                Outcome::Unsupported { message } | Outcome::Unavailable { message } => {
-                    let name = vpa.name_any();
-                    tracing::debug!(namespace, name, %message, "the target of a VPA cannot be followed");
+                Some(Outcome::Unsupported { message }) => Self::tell_unfollowed(&key, &message),
+                Some(Outcome::Unavailable { message }) => {
+                    Self::tell_unfollowed(&key, &message);
+                    found.unavailable.insert(key);
+                }
+                None => {
+                    Self::tell_unfollowed(&key, "the API server did not answer in time");
+                    found.unavailable.insert(key);
                 }
             }
         }
-        if candidates.is_empty() {
-            return workloads;
+        self.assign(&mut found.workloads, &candidates, questions).await;
+        found
+    }
+
+    fn tell_unfollowed(key: &VpaKey, message: &str) {
+        let VpaKey { namespace, name } = key;
+        tracing::debug!(%namespace, %name, message, "the target of a VPA cannot be followed");
+    }
+
+    /// Where the targets of these VPAs lead; nothing of those of which the API server told nothing in time.
+    async fn resolve(
+        &self,
+        vpas: &[Arc<VerticalPodAutoscaler>],
+        questions: &mut Questions<'_>,
+    ) -> Vec<Option<Outcome>> {
+        let resolve = |place: usize| async move {
+            let vpa = &vpas[place];
+            let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
+            (place, self.targets.resolve(namespace, &vpa.spec.target_ref).await)
+        };
+        let (mut outcomes, mut asked) = (vec![None; vpas.len()], Vec::new());
+        for (place, vpa) in vpas.iter().enumerate() {
+            self.take_turns(place).await;
+            let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
+            match self.targets.question_about(namespace, &vpa.spec.target_ref) {
+                Some(question) => asked.push((question, place)),
+                None => outcomes[place] = Some(resolve(place).await.1),
+            }
         }
-        let mut tops: HashMap<ObjectKey, Option<Target>> = HashMap::new();
-        for pod in self.seen.pods(namespace) {
-            let Some(owner) = owner_of(namespace, &pod) else { continue };
-            if pod.is_terminating() {
-                continue;
-            }
-            if !tops.contains_key(&owner) {
-                let top = self.top(&owner).await;
-                tops.insert(owner.clone(), top);
-            }
+        for (place, outcome) in questions.ask(asked, resolve).await {
+            outcomes[place] = Some(outcome);
+        }
+        outcomes
+    }
+
+    /// Gives each pod to its workload.
+    async fn assign(
+        &self,
+        workloads: &mut [Workload],
+        candidates: &Candidates,
+        questions: &mut Questions<'_>,
+    ) {
+        let mut pods: Vec<(ObjectKey, Arc<RunningPod>)> = Vec::new();
+        let mut namespaces: Vec<&str> = candidates.keys().map(|namespace| &**namespace).collect();
+        namespaces.sort_unstable();
+        for namespace in namespaces {
+            let live = self.seen.pods(namespace).into_iter().filter(|pod| !pod.is_terminating());
+            pods.extend(live.filter_map(|pod| Some((owner_of(namespace, &pod)?, pod))));
+        }
+        let tops = self.tops(pods.iter().map(|(owner, _)| owner), questions).await;
+        let mut owners: HashMap<ObjectKey, Vec<(usize, update::Owner)>> = HashMap::new();
+        for (turn, (owner, pod)) in pods.into_iter().enumerate() {
+            self.take_turns(turn).await;
             let Some(Some(top)) = tops.get(&owner) else { continue };
-            let Some(found) = candidates.get(top) else { continue };
-            let matching = found.iter().filter(|one| one.selector.matches(&pod.labels));
+            let found = candidates.get(&owner.namespace).and_then(|targets| targets.get(top));
+            let matching =
+                found.into_iter().flatten().filter(|one| one.selector.matches(&pod.labels));
+            let vpa = |one: &Candidate| &workloads[one.place].vpa;
             let chosen = matching
-                .reduce(|one, other| if goes_before(&other.vpa, &one.vpa) { other } else { one });
-            let Some(chosen) = chosen else { continue };
-            let workload = workloads.iter_mut().find(|one| Arc::ptr_eq(&one.vpa, &chosen.vpa));
-            let Some(workload) = workload else { continue };
-            if let Some(direct) = &pod.life.owner
-                && !workload.wanted.contains_key(direct)
-            {
-                let wanted = self.targets.wanted(&owner).await;
-                workload.wanted.insert(direct.clone(), wanted);
+                .reduce(|one, other| if goes_before(vpa(other), vpa(one)) { other } else { one });
+            let Some(place) = chosen.map(|chosen| chosen.place) else { continue };
+            if let Some(direct) = &pod.life.owner {
+                let of_owner = owners.entry(owner).or_default();
+                if !of_owner.iter().any(|(known, name)| *known == place && name == direct) {
+                    of_owner.push((place, direct.clone()));
+                }
             }
-            workload.pods.push(pod);
+            workloads[place].pods.push(pod);
         }
-        workloads
+        let wanted = self.wanted(owners.keys(), questions).await;
+        for (owner, places) in owners {
+            let Some(wanted) = wanted.get(&owner) else { continue };
+            for (place, direct) in places {
+                workloads[place].wanted.insert(direct, *wanted);
+            }
+        }
+    }
+
+    /// The topmost controllers above these.
+    async fn tops(
+        &self,
+        owners: impl Iterator<Item = &ObjectKey>,
+        questions: &mut Questions<'_>,
+    ) -> HashMap<ObjectKey, Option<Target>> {
+        let (mut tops, mut asked) = (HashMap::new(), Vec::new());
+        for (turn, owner) in owners.enumerate() {
+            self.take_turns(turn).await;
+            let hash_map::Entry::Vacant(top) = tops.entry(owner.clone()) else { continue };
+            match self.targets.question_above(owner) {
+                // Until it is answered.
+                Some(question) if &*owner.kind != "Node" => {
+                    top.insert(None);
+                    asked.push((question, owner.clone()));
+                }
+                _ => {
+                    top.insert(self.top(owner).await);
+                }
+            }
+        }
+        let ask = |owner: ObjectKey| async move { (self.top(&owner).await, owner) };
+        for (top, owner) in questions.ask(asked, ask).await {
+            tops.insert(owner, top);
+        }
+        tops
+    }
+
+    /// How many pods these controllers are to have.
+    async fn wanted(
+        &self,
+        owners: impl Iterator<Item = &ObjectKey>,
+        questions: &mut Questions<'_>,
+    ) -> HashMap<ObjectKey, Wanted> {
+        let (mut wanted, mut asked) = (HashMap::new(), Vec::new());
+        for owner in owners {
+            if WellKnown::of(&owner.kind).is_some() {
+                wanted.insert(owner.clone(), self.targets.wanted(owner).await);
+            } else {
+                asked.push((owner.clone(), owner.clone()));
+            }
+        }
+        let ask = |owner: ObjectKey| async move { (self.targets.wanted(&owner).await, owner) };
+        for (pods, owner) in questions.ask(asked, ask).await {
+            wanted.insert(owner, pods);
+        }
+        wanted
+    }
+
+    /// What is known without asking is found without waiting, so nobody else would have a turn.
+    async fn take_turns(&self, turn: usize) {
+        if turn % AT_ONCE == AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Whether a VPA has a say about running pods. Upstream forgets the older one of two if that one leaves running pods

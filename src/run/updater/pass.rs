@@ -11,20 +11,24 @@ use plimsoll_storage::{Time, VpaKey};
 use super::{
     Role, Stop,
     acting::{Pace, Then},
-    matching::Workload,
+    matching::{Found, Workload},
     recollection::Recollection,
     standing::Standing,
 };
 use crate::{
     api::vpa::UpdateMode,
     compat::Compat,
-    fit::{Ranges, Rules, Wishes, quota::Quota},
     metrics::{PassTotals, Tally},
     update::{
-        self, Action, Decision, Outcome, Pass, Recall, Sizing, Subject, Verdict, Wanted, World,
-        guard::{Charge, Heartbeat, Windows, ledger::Sizes},
+        self, Action, Decision, Next, Outcome, Pass, Recall, Skip, Verdict, Wanted, World,
+        guard::{Charge, Heartbeat, ledger::Sizes},
+        turns::{self, Waiting},
     },
 };
+
+/// Pods that are skipped before other tasks of the thread have their turn: the one that renews the Lease, and the server
+/// that answers probes.
+const SKIPPED_AT_ONCE: usize = 64;
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,18 +51,16 @@ pub struct Summary {
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     pub recollection: Recollection,
-    /// The VPA that the next pass begins with: there was no time left for it in this one.
-    next: Option<VpaKey>,
+    /// Whose turn it is first in the next pass.
+    waiting: Waiting,
 }
 
-/// What a decision about a workload stands on, beside the workload itself.
-#[derive(Debug)]
-pub(super) struct Ground {
-    ranges: Ranges,
-    quotas: Vec<Quota>,
-    wishes: Wishes,
-    pub windows: Option<Windows>,
-    pods: Vec<update::Pod>,
+/// What came of one VPA in a pass.
+struct Went {
+    tally: Tally,
+    then: Then,
+    /// Whether a pod was left alone because the cluster's budget was spent.
+    waits_for_budget: bool,
 }
 
 /// What holds for all VPAs of a pass.
@@ -105,19 +107,21 @@ impl Role {
             last = Instant::now();
         };
         observe("ListVPAs");
-        let mut workloads = self.workloads().await;
+        let Found { mut workloads, unavailable } = self.workloads().await;
         observe("ListPods");
         let known: HashSet<&VpaKey> = workloads.iter().map(|one| &one.key).collect();
         // A VPA whose target cannot be read for a moment is still there, and so is what was done to its pods.
         let there = self.seen.keys();
         passes.recollection.retain(|key| there.contains(key));
         self.told.retain(|key| known.contains(key));
-        self.tell_released(&known).await;
+        self.tell_released(&known, &unavailable);
+        self.end_left_surges(&mut passes.recollection).await;
+        self.metrics.retain(&there);
         observe("FilterPods");
-        let first = passes.next.take();
-        if let Some(at) = workloads.iter().position(|one| Some(&one.key) == first.as_ref()) {
-            workloads.rotate_left(at);
-        }
+        let waiting = std::mem::take(&mut passes.waiting);
+        let guards = &self.config.settings.guards;
+        let trials = passes.recollection.ledger().trials(guards, self.clock.now());
+        turns::arrange(&mut workloads, |one| &one.key, &waiting, trials);
         // A pod that may be resizable must not be evicted because nobody knows.
         let Some(can_resize) = self.resizes_are_served().await else {
             tracing::warn!(
@@ -141,20 +145,25 @@ impl Role {
         for workload in &workloads {
             if summary.is_cut_off || common.pace.is_over() {
                 summary.is_cut_off = true;
-                passes.next.get_or_insert_with(|| workload.key.clone());
+                passes.waiting.for_time.get_or_insert_with(|| workload.key.clone());
                 break;
             }
             let namespace = pods_of.get(&workload.key.namespace).copied().unwrap_or_default();
             let sizes = Sizes { cluster: common.cluster, namespace };
             let went =
                 self.update(&mut passes.recollection, workload, common, sizes, &mut totals).await;
+            // Most workloads need no step, and then nothing was awaited.
+            tokio::task::yield_now().await;
             summary.vpas += 1;
             summary.pods += workload.pods.len();
-            summary.evicted += went.0.evicted;
-            summary.resized += went.0.resized;
-            if went.1 == Then::Stop {
+            summary.evicted += went.tally.evicted;
+            summary.resized += went.tally.resized;
+            if went.waits_for_budget {
+                passes.waiting.for_budget.get_or_insert_with(|| workload.key.clone());
+            }
+            if went.then == Then::Stop {
                 summary.is_cut_off = true;
-                passes.next = Some(workload.key.clone());
+                passes.waiting.for_time = Some(workload.key.clone());
             }
         }
         observe("EvictPods");
@@ -171,7 +180,7 @@ impl Role {
         common: Common<'_>,
         sizes: Sizes,
         totals: &mut PassTotals,
-    ) -> (Tally, Then) {
+    ) -> Went {
         let (recall, ignored) = recollection.of(workload);
         if let Some(why) = ignored {
             self.metrics.count_unreadable();
@@ -181,7 +190,7 @@ impl Role {
         let now = self.clock.now();
         let heartbeat = self.heartbeats.of(&workload.vpa, &workload.key.namespace);
         totals.heartbeat(word(heartbeat));
-        let ground = self.ground(workload);
+        let ground = self.ground(workload, now);
         let wanted =
             |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {
@@ -196,7 +205,21 @@ impl Role {
         let mut pass =
             Pass::begin(subject, world, &self.config.settings, recall).without_unboosts();
         let mut then = Then::Go;
-        while let Some(step) = pass.next() {
+        loop {
+            let step = match pass.next_within(SKIPPED_AT_ONCE) {
+                Next::Step(step) => step,
+                // A pod that is skipped waits for nothing, so the thread would do nothing else meanwhile.
+                Next::More => {
+                    self.pulse.beat();
+                    tokio::task::yield_now().await;
+                    if common.pace.is_over() {
+                        then = Then::Stop;
+                        break;
+                    }
+                    continue;
+                }
+                Next::End => break,
+            };
             let recall: Recall = pass.recall().clone();
             let (outcome, next) =
                 self.make(recollection, workload, &step, &recall, common.pace).await;
@@ -210,41 +233,9 @@ impl Role {
         self.remember(recollection, workload, &decision, now).await;
         self.count(workload, &decision, totals, now);
         self.tell_held(workload, &decision, now);
-        (tally(workload, &decision), then)
-    }
-
-    /// What a decision about a workload stands on.
-    pub(super) fn ground(&self, workload: &Workload) -> Ground {
-        let windows = match (&workload.vpa.metadata.annotations, self.config.settings.compat) {
-            // One that makes no sense is named by whoever checks VPAs, and the flag holds.
-            (Some(annotations), Compat::Plimsoll) => Windows::of(annotations).ok().flatten(),
-            _ => None,
-        };
-        Ground {
-            ranges: Ranges::merge(&self.seen.limits(&workload.key.namespace)),
-            quotas: self.quotas.of(&workload.key.namespace),
-            wishes: Wishes::of(&workload.vpa, self.config.settings.compat),
-            windows,
-            pods: workload.subjects(),
-        }
-    }
-
-    pub(super) fn subject<'a>(&self, workload: &'a Workload, ground: &'a Ground) -> Subject<'a> {
-        let settings = &self.config.settings;
-        let rules = Rules {
-            compat: settings.compat,
-            fixes: settings.fixes,
-            sidecars: self.config.native_sidecars,
-        };
-        let plan = ground.wishes.plan(&workload.vpa, self.config.limit_policy);
-        Subject {
-            vpa: &workload.key,
-            generation: workload.vpa.metadata.generation,
-            sizing: Sizing { plan, ranges: Some(&ground.ranges), quotas: &ground.quotas, rules },
-            windows: ground.windows.as_ref(),
-            surges: &*workload.target.0 == "Deployment" && self.may_scale(),
-            pods: &ground.pods,
-        }
+        let no_budget = Verdict::Skipped(Skip::ClusterBudget);
+        let waits_for_budget = decision.verdicts.contains(&no_budget);
+        Went { tally: tally(workload, &decision), then, waits_for_budget }
     }
 
     /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.
@@ -320,17 +311,6 @@ impl Role {
         let mut vitals = self.condition.lock();
         (vitals.last_pass, vitals.objects) = (Some(now), self.seen.counts().0 as u64);
         (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
-    }
-}
-
-impl Workload {
-    /// Its pods as decisions see them.
-    pub fn subjects(&self) -> Vec<update::Pod> {
-        let pod = |pod: &Arc<crate::observe::running::RunningPod>| update::Pod {
-            size: pod.sizes.clone(),
-            life: pod.life.clone(),
-        };
-        self.pods.iter().map(pod).collect()
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
 
 use plimsoll_storage::VpaKey;
 
-use super::{Role, matching::Workload};
+use super::{
+    Role,
+    matching::{Target, Workload},
+};
 use crate::{
     act::{Kept, Note, Noted, note},
     observe::watch::Change,
@@ -31,11 +34,24 @@ pub(super) struct Recollection {
     ledger_text: Option<String>,
     /// Whether that was taken over since a pass over a workload began, which knows an older one.
     is_adopted: bool,
+    /// Second replicas whose VPA is gone, or is for another workload now.
+    left: Vec<LeftSurge>,
+}
+
+/// A Deployment that was given a second replica, and that no VPA remembers any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeftSurge {
+    pub namespace: Box<str>,
+    pub deployment: Box<str>,
+    /// How often it was tried in vain to take it back.
+    pub failed: u32,
 }
 
 /// What is remembered of one workload.
 #[derive(Debug, Default)]
 struct Entry {
+    /// Which workload it is.
+    target: Option<Target>,
     memory: Memory,
     first_seen: FirstSeen,
     rests: Rests,
@@ -91,6 +107,24 @@ impl Entry {
         Ok(())
     }
 
+    /// Forgets what was done to another workload, and says whether that has a second replica still.
+    fn is_for(&mut self, workload: &Workload) -> Option<LeftSurge> {
+        let is_known = self.target.as_ref().is_none_or(|known| *known == workload.target);
+        let left = if is_known { None } else { self.left_surge(&workload.key) };
+        if !is_known {
+            *self = Self::default();
+        }
+        self.target = Some(workload.target.clone());
+        left
+    }
+
+    fn left_surge(&self, key: &VpaKey) -> Option<LeftSurge> {
+        let (kind, name) = self.target.as_ref()?;
+        let owes = self.memory.surge.is_some() && &**kind == "Deployment";
+        let (namespace, deployment) = ((*key.namespace).into(), name.clone());
+        owes.then_some(LeftSurge { namespace, deployment, failed: 0 })
+    }
+
     fn wrote(&mut self, text: &str, version: Box<str>) {
         if let Some(before) = self.stored.replace(text.into()) {
             self.replaced.push_back(hash(&before));
@@ -108,6 +142,7 @@ impl Recollection {
     pub fn of(&mut self, workload: &Workload) -> (Recall, Option<memory::Ignored>) {
         self.is_adopted = false;
         let entry = self.workloads.entry(workload.key.clone()).or_default();
+        self.left.extend(entry.is_for(workload));
         let ignored = entry.look_at(workload).err();
         let recall = Recall {
             memory: entry.memory.clone(),
@@ -152,13 +187,36 @@ impl Recollection {
         &self.ledger
     }
 
-    /// Forgets VPAs that are gone.
+    /// Forgets VPAs that are gone, but for second replicas that have to be taken back.
     pub fn retain(&mut self, is_there: impl Fn(&VpaKey) -> bool) {
-        self.workloads.retain(|key, _| is_there(key));
+        let left = &mut self.left;
+        self.workloads.retain(|key, entry| {
+            let stays = is_there(key);
+            if !stays {
+                left.extend(entry.left_surge(key));
+            }
+            stays
+        });
+    }
+
+    /// Second replicas that no VPA remembers.
+    pub fn take_left(&mut self) -> Vec<LeftSurge> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// One that could not be taken back yet.
+    pub fn put_back(&mut self, left: LeftSurge) {
+        self.left.push(left);
+    }
+
+    /// Whether a workload is known to have a second replica.
+    pub fn has_surge(&self, key: &VpaKey) -> bool {
+        self.workloads.get(key).is_some_and(|entry| entry.memory.surge.is_some())
     }
 
     /// What others did while this process did not lead is read anew.
     pub fn forget_stored(&mut self) {
+        self.left.clear();
         for entry in self.workloads.values_mut() {
             entry.version = None;
             entry.replaced.clear();
@@ -248,5 +306,55 @@ impl Role {
             }
             Noted::Unwritten(why) => Err(NotBooked::Failed(why)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_storage::Time;
+    use serde_json::json;
+
+    use super::*;
+    use crate::update::guard::memory::Surge;
+
+    fn workload(vpa: &str, deployment: &str) -> Workload {
+        let object = json!({
+            "metadata": {"name": vpa, "namespace": "shop"},
+            "spec": {"targetRef": {"kind": "Deployment", "name": deployment}},
+        });
+        Workload {
+            vpa: Arc::new(serde_json::from_value(object).expect("a VPA")),
+            key: VpaKey { namespace: "shop".into(), name: vpa.into() },
+            target: ("Deployment".into(), deployment.into()),
+            pods: Vec::new(),
+            wanted: HashMap::new(),
+        }
+    }
+
+    fn surged(recollection: &mut Recollection, workload: &Workload) {
+        let (mut recall, _) = recollection.of(workload);
+        recall.memory.surge = Some(Surge { at: Time::EPOCH, evicted: false });
+        recollection.keep(workload, recall);
+    }
+
+    fn left(recollection: &mut Recollection) -> Vec<String> {
+        recollection.take_left().into_iter().map(|left| left.deployment.into()).collect()
+    }
+
+    #[test]
+    fn a_second_replica_is_not_forgotten_with_its_vpa() {
+        let mut recollection = Recollection::default();
+        for name in ["gone", "stays"] {
+            surged(&mut recollection, &workload(name, name));
+        }
+        recollection.of(&workload("plain", "plain"));
+        recollection.retain(|key| *key.name == *"stays");
+        assert_eq!(left(&mut recollection), ["gone"]);
+        assert!(recollection.has_surge(&workload("stays", "stays").key));
+        // The VPA is for another workload now, whose replicas are nobody's debt.
+        let (recall, _) = recollection.of(&workload("stays", "another"));
+        assert_eq!(recall.memory, Memory::default());
+        assert_eq!(left(&mut recollection), ["stays"]);
+        assert!(left(&mut recollection).is_empty(), "each is taken back once");
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     api::{VerticalPodAutoscaler, vpa::Condition},
     compat::Compat,
     metrics::{ContainerRow, Objects, UpdateRow, VpaRow, objects::PAGE},
-    observe::{target::Outcome as Target, watch::Change},
+    observe::watch::Change,
     update::{Decision, Skip, Verdict},
 };
 
@@ -145,7 +145,7 @@ impl Role {
 impl Role {
     /// Takes back what was said of VPAs that this updater has nothing to say about any more: they were switched off, or
     /// what they are for is gone.
-    pub(super) async fn tell_released(&self, known: &HashSet<&VpaKey>) {
+    pub(super) fn tell_released(&self, known: &HashSet<&VpaKey>, unavailable: &HashSet<VpaKey>) {
         if self.config.dry_run.is_some() || !self.keeps_conditions() {
             return;
         }
@@ -155,12 +155,9 @@ impl Role {
             }
             for vpa in self.seen.vpas(&namespace) {
                 let key = vpa_key(&vpa);
-                if held_back(&vpa).is_none() || known.contains(&key) {
-                    continue;
-                }
                 // What cannot be read for a moment is not gone.
-                let target = self.targets.resolve(&namespace, &vpa.spec.target_ref).await;
-                if !matches!(target, Target::Unavailable { .. }) {
+                let is_there = known.contains(&key) || unavailable.contains(&key);
+                if held_back(&vpa).is_some() && !is_there {
                     self.outbox.push(key, None);
                 }
             }

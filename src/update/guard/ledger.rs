@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_storage::{Time, VpaKey};
 use serde::{Deserialize, Serialize};
 
 use super::{
     super::skip::Skip,
+    charged::Charged,
     settings::{Allowance, BreakerSettings, GuardSettings},
+    trials::Trials,
 };
 
 /// Key of the annotation on the Lease.
@@ -20,11 +22,6 @@ pub const LIMIT: usize = plimsoll_storage::checkpoint::annotation::LIMIT;
 /// Number of the format. It changes when old readers would misunderstand.
 const VERSION: u32 = 1;
 
-/// Changes are counted by five minutes. A count is forgotten when all of its five minutes are an hour past, so that no
-/// hour has more than is allowed, wherever it begins.
-const SLOT: i64 = 300;
-const SLOTS: i64 = 12;
-
 /// How long an eviction may take to show an effect, and how long nothing more is tried when it shows none. That doubles
 /// from one to the next.
 const PROOF_WITHIN: Duration = Duration::from_mins(15);
@@ -32,6 +29,16 @@ const MOST_DOUBLINGS: u32 = 4;
 
 /// How long an effect that was seen says that the next evictions will have theirs.
 const PROVES_FOR: Duration = Duration::from_hours(1);
+
+/// How long a trial without effect is remembered.
+const TRIED: Duration = Duration::from_hours(24);
+
+/// Workloads of one namespace that count for the breaker of the cluster: whoever has a namespace must not be able to stop
+/// all others alone.
+const TRIPS_OF_A_NAMESPACE: usize = 2;
+
+/// Workloads that got worse that are remembered in all namespaces together, unless the breaker needs more.
+const MOST_TRIPS: usize = 64;
 
 /// What a change is charged as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,17 +49,14 @@ pub enum Charge {
     Resize,
 }
 
-/// So many changes in one slot.
-type Count = (i64, u32);
-
 /// What was changed in the cluster of late.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    disruptions: BTreeMap<String, Vec<Count>>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    resizes: BTreeMap<String, Vec<Count>>,
-    /// Workloads that got worse, and when.
+    #[serde(default, skip_serializing_if = "Charged::is_empty")]
+    disruptions: Charged,
+    #[serde(default, skip_serializing_if = "Charged::is_empty")]
+    resizes: Charged,
+    /// Workloads that got worse, and when: of each namespace the latest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     trips: BTreeMap<String, Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +68,8 @@ pub struct Ledger {
     last_eviction: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proven: Option<Time>,
+    #[serde(default, skip_serializing_if = "Trials::is_empty")]
+    trials: Trials,
 }
 
 /// How large the cluster and the namespace are: pods that VPAs are for.
@@ -101,10 +107,6 @@ struct Written<'a> {
     ledger: &'a Ledger,
 }
 
-fn slot(at: Time) -> i64 {
-    at.as_secs().div_euclid(SLOT)
-}
-
 impl Ledger {
     /// As it stands in the Lease.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
@@ -117,27 +119,57 @@ impl Ledger {
     }
 
     /// As it is to stand in the Lease. Where the exact times do not fit, each namespace keeps the latest of them for
-    /// all: what was changed then counts longer than it had to.
+    /// all: what was changed then counts longer than it had to. Where the names do not fit either, those that were changed
+    /// the longest ago are counted together. So what is booked always fits, and never counts for less.
     pub fn write(&self) -> Result<String, Unreadable> {
         let text = |ledger: &Self| {
             serde_json::to_string(&Written { v: VERSION, ledger })
                 .map_err(|error| Unreadable::Text(error.to_string()))
         };
-        let exact = text(self)?;
-        if exact.len() <= LIMIT {
-            return Ok(exact);
+        let mut written = text(self)?;
+        if written.len() <= LIMIT {
+            return Ok(written);
         }
         let mut coarse = self.clone();
-        for counts in coarse.disruptions.values_mut().chain(coarse.resizes.values_mut()) {
-            let sum = counts.iter().map(|(_, count)| count).sum();
-            let latest = counts.iter().map(|(slot, _)| *slot).max();
-            *counts = latest.map(|slot| (slot, sum)).into_iter().collect();
+        coarse.disruptions.coarsen();
+        coarse.resizes.coarsen();
+        written = text(&coarse)?;
+        while written.len() > LIMIT {
+            if !coarse.leave_out_some() {
+                return Err(Unreadable::TooLong(written.len()));
+            }
+            written = text(&coarse)?;
         }
-        let coarse = text(&coarse)?;
-        if coarse.len() <= LIMIT { Ok(coarse) } else { Err(Unreadable::TooLong(coarse.len())) }
+        Ok(written)
     }
 
-    fn counts(&self, charge: Charge) -> &BTreeMap<String, Vec<Count>> {
+    /// Says less, beginning with what decides the least. Returns whether there was anything to leave out.
+    fn leave_out_some(&mut self) -> bool {
+        let (disruptions, resizes) = (self.disruptions.fold(), self.resizes.fold());
+        if disruptions || resizes {
+            return true;
+        }
+        if !self.trials.is_empty() {
+            self.trials = Trials::default();
+            return true;
+        }
+        let kept = self.trips.len() / 2;
+        self.keep_latest_trips(kept, |_| true)
+    }
+
+    /// Forgets all of these workloads that got worse but the latest. Returns whether there were more.
+    fn keep_latest_trips(&mut self, most: usize, is_meant: impl Fn(&str) -> bool) -> bool {
+        let meant = self.trips.iter().filter(|(name, _)| is_meant(name));
+        let mut meant: Vec<(Time, String)> = meant.map(|(name, at)| (*at, name.clone())).collect();
+        meant.sort_unstable();
+        let too_many = meant.len().saturating_sub(most);
+        for (_, name) in &meant[..too_many] {
+            self.trips.remove(name);
+        }
+        too_many > 0
+    }
+
+    const fn charged(&self, charge: Charge) -> &Charged {
         match charge {
             Charge::Disruption => &self.disruptions,
             Charge::Resize => &self.resizes,
@@ -146,12 +178,12 @@ impl Ledger {
 
     /// Changes of late in one namespace.
     pub fn in_namespace(&self, namespace: &str, charge: Charge, now: Time) -> u32 {
-        self.counts(charge).get(namespace).map_or(0, |counts| within_an_hour(counts, now))
+        self.charged(charge).in_namespace(namespace, now)
     }
 
     /// Changes of late in the cluster.
     pub fn in_cluster(&self, charge: Charge, now: Time) -> u32 {
-        self.counts(charge).values().map(|counts| within_an_hour(counts, now)).sum()
+        self.charged(charge).in_cluster(now)
     }
 
     /// Whether one more change may be made.
@@ -205,40 +237,35 @@ impl Ledger {
         self.unproven
     }
 
+    /// Whether the next eviction is a trial: no new pod is known to have got what is recommended within the last hour, or
+    /// as many as may be are without a sign of it.
+    fn is_trial(&self, settings: &GuardSettings, now: Time) -> bool {
+        let allowed = self.unproven_allowed(settings, now);
+        allowed.is_some_and(|allowed| allowed <= 1 || self.unproven >= allowed)
+    }
+
+    /// The trials of late, if the next eviction is another one.
+    pub fn trials(&self, settings: &GuardSettings, now: Time) -> Option<&Trials> {
+        self.is_trial(settings, now).then_some(&self.trials)
+    }
+
+    /// Notes whose pod is about to be evicted, if that is a trial.
+    pub fn try_out(&mut self, vpa: &VpaKey, settings: &GuardSettings, now: Time) {
+        if self.is_trial(settings, now) {
+            self.trials.note(vpa, now);
+        }
+    }
+
     /// With one more change.
     pub fn book(&mut self, namespace: &str, charge: Charge, is_eviction: bool, now: Time) {
         self.forget(now);
-        let counts = match charge {
-            Charge::Disruption => &mut self.disruptions,
-            Charge::Resize => &mut self.resizes,
-        };
-        let counts = counts.entry(namespace.to_owned()).or_default();
-        let slot = slot(now);
-        match counts.iter_mut().find(|(known, _)| *known == slot) {
-            Some((_, count)) => *count = count.saturating_add(1),
-            None => counts.push((slot, 1)),
+        match charge {
+            Charge::Disruption => self.disruptions.add(namespace, now),
+            Charge::Resize => self.resizes.add(namespace, now),
         }
         if is_eviction {
             self.unproven = self.unproven.saturating_add(1);
             self.last_eviction = self.last_eviction.max(Some(now));
-        }
-    }
-
-    /// A change that was booked and that nobody made: the server refused it.
-    pub fn refund(&mut self, namespace: &str, charge: Charge, is_eviction: bool, booked: Time) {
-        let counts = match charge {
-            Charge::Disruption => &mut self.disruptions,
-            Charge::Resize => &mut self.resizes,
-        };
-        let slot = slot(booked);
-        if let Some(counts) = counts.get_mut(namespace) {
-            if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == slot) {
-                *count = count.saturating_sub(1);
-            }
-            counts.retain(|(_, count)| *count > 0);
-        }
-        if is_eviction {
-            self.unproven = self.unproven.saturating_sub(1);
         }
     }
 
@@ -250,11 +277,20 @@ impl Ledger {
         }
     }
 
+    /// The same, with whose pod it was: the workload need not wait for its turn any more.
+    pub fn prove_by(&mut self, vpa: &VpaKey, made: Time) {
+        self.trials.forget(vpa);
+        self.prove(made);
+    }
+
     /// A workload got worse. Too many of them, and nothing is changed any more; so the answer says whether this was one
     /// too many.
-    pub fn trip(&mut self, workload: &str, settings: &BreakerSettings, now: Time) -> bool {
+    pub fn trip(&mut self, vpa: &VpaKey, settings: &BreakerSettings, now: Time) -> bool {
         self.forget(now);
-        self.trips.insert(workload.to_owned(), now);
+        let prefix = format!("{}/", vpa.namespace);
+        self.trips.insert(format!("{prefix}{}", vpa.name), now);
+        self.keep_latest_trips(TRIPS_OF_A_NAMESPACE, |name| name.starts_with(&prefix));
+        self.keep_latest_trips(MOST_TRIPS.max(settings.cluster_trips as usize), |_| true);
         let open = self.trips.len() as u32 >= settings.cluster_trips;
         if open {
             self.open_until = self.open_until.max(Some(now.later(settings.open_for)));
@@ -268,21 +304,12 @@ impl Ledger {
     }
 
     fn forget(&mut self, now: Time) {
-        let oldest = slot(now) - SLOTS;
-        for charged in [&mut self.disruptions, &mut self.resizes] {
-            charged.retain(|_, counts| {
-                counts.retain(|(slot, _)| *slot >= oldest);
-                !counts.is_empty()
-            });
-        }
+        self.disruptions.forget(now);
+        self.resizes.forget(now);
         self.trips.retain(|_, at| at.later(Duration::from_hours(1)) > now);
+        self.trials.forget_before(now.earlier(TRIED));
         self.open_until = self.open_until(now);
     }
-}
-
-fn within_an_hour(counts: &[Count], now: Time) -> u32 {
-    let oldest = slot(now) - SLOTS;
-    counts.iter().filter(|(slot, _)| *slot >= oldest).map(|(_, count)| count).sum()
 }
 
 #[cfg(test)]

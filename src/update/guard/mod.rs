@@ -7,6 +7,7 @@
 //!
 //! What has to be remembered is booked before the action that it pays for, so that it survives whoever acts.
 
+mod charged;
 pub mod freshness;
 pub mod harm;
 pub mod ledger;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod refusals;
 pub mod rollout;
 pub mod settings;
+mod trials;
 pub mod window;
 
 pub use freshness::{Admission, Heartbeat, HeartbeatRule};
@@ -23,4 +25,5 @@ pub use memory::{Memory, Touch, Touched};
 pub use refusals::{Refusals, RefusedBy};
 pub use rollout::Rollout;
 pub use settings::{Allowance, BreakerSettings, CanarySettings, CoolDown, GuardSettings};
-pub use window::Windows;
+pub use trials::Trials;
+pub use window::{WindowState, Windows};

@@ -57,6 +57,7 @@ impl Pass<'_> {
     pub(super) fn choose(&mut self) {
         if self.surge_is_over() && !self.views.is_empty() {
             self.queue.push_back(Queued::EndSurge);
+            self.ends_surge = self.recall.memory.surge.is_some_and(|surge| !surge.evicted);
         }
         let spec = self.subject.sizing.plan.spec;
         let keeps_boosts = self.settings.startup_boost && boost::boosts(&self.subject.sizing.plan);

@@ -3,7 +3,7 @@
 use super::Pass;
 use crate::update::{
     acceptance::Need,
-    guard::{Charge, freshness::trust, rollout::Entry},
+    guard::{Charge, WindowState, freshness::trust, rollout::Entry},
     skip::Skip,
 };
 
@@ -41,9 +41,8 @@ impl Pass<'_> {
         {
             return Err(Skip::BreakerOpen { until });
         }
-        let windows = self.subject.windows.unwrap_or(&guards.windows);
-        if !windows.are_open(now) {
-            return Err(Skip::OutsideWindow { until: windows.next(now) });
+        if let WindowState::Closed { next: until } = self.subject.window {
+            return Err(Skip::OutsideWindow { until });
         }
         self.entry(pod)?;
         let namespace = &self.subject.vpa.namespace;

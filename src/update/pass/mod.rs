@@ -17,12 +17,12 @@ use std::collections::{BTreeSet, VecDeque};
 use plimsoll_storage::{Time, VpaKey};
 
 use self::view::View;
-pub use self::{told::Told, view::Pod};
+pub use self::{told::Told, view::Pod, walk::Next};
 use super::{
     acceptance::Need,
     action::{Outcome, Step, Verdict},
     group::{Groups, Wanted},
-    guard::{Harm, Heartbeat, Ledger, Memory, Windows, ledger::Sizes, rollout::Progress},
+    guard::{Harm, Heartbeat, Ledger, Memory, WindowState, ledger::Sizes, rollout::Progress},
     in_place::FirstSeen,
     life::Owner,
     priority::Priority,
@@ -42,8 +42,8 @@ pub struct Subject<'a> {
     pub generation: Option<i64>,
     /// How its pods are sized.
     pub sizing: Sizing<'a>,
-    /// When its pods may be changed, if it says so.
-    pub windows: Option<&'a Windows>,
+    /// Whether its change windows are open at the time of the pass.
+    pub window: WindowState,
     /// Whether it can be given a second replica for a while.
     pub surges: bool,
     /// Its live pods, those that are being deleted left out.
@@ -116,6 +116,8 @@ pub struct Pass<'a> {
     known_infeasible: usize,
     /// Owners whose pods the server does not let go.
     held: BTreeSet<Owner>,
+    /// Whether a second replica is taken back though no pod went: none goes then, or both might.
+    ends_surge: bool,
     current: Option<Current>,
     steps: Vec<(Step, Outcome)>,
     harm: Option<Harm>,
@@ -171,6 +173,7 @@ impl<'a> Pass<'a> {
             candidates: 0,
             known_infeasible: 0,
             held: BTreeSet::new(),
+            ends_surge: false,
             current: None,
             steps: Vec::new(),
             harm: None,

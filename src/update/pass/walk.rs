@@ -19,6 +19,7 @@ use crate::{
         },
         life::{Owner, Phase},
         rests::Asked,
+        sizing::Replacement,
         skip::Skip,
     },
 };
@@ -30,14 +31,34 @@ pub(super) enum Turn {
     Evict,
 }
 
+/// How a pass goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// With this step.
+    Step(Step),
+    /// With more pods: as many were skipped as the caller wanted to wait for.
+    More,
+    /// It does not.
+    End,
+}
+
 impl Pass<'_> {
     /// The next step. It counts as booked: what is to be remembered is in [`Pass::recall`] already.
     #[expect(clippy::should_implement_trait, reason = "what came of a step has to be noted first")]
     pub fn next(&mut self) -> Option<Step> {
+        match self.next_within(usize::MAX) {
+            Next::Step(step) => Some(step),
+            Next::More | Next::End => None,
+        }
+    }
+
+    /// The same, for a caller whose thread has other work to do: returns after so many pods that were skipped.
+    pub fn next_within(&mut self, most: usize) -> Next {
         if self.current.is_some() {
             self.note(Outcome::Failed);
         }
-        while let Some(queued) = self.queue.pop_front() {
+        for _ in 0..most {
+            let Some(queued) = self.queue.pop_front() else { return Next::End };
             let (pod, turn) = match queued {
                 Queued::EndSurge if self.end_surge_rests() => continue,
                 Queued::EndSurge => (0, Ok(Turn::Take(Action::EndSurge))),
@@ -50,12 +71,12 @@ impl Pass<'_> {
                 Queued::Evict(pod) => (pod, self.evict(pod)),
             };
             match turn {
-                Ok(Turn::Take(action)) => return Some(self.take(pod, action)),
+                Ok(Turn::Take(action)) => return Next::Step(self.take(pod, action)),
                 Ok(Turn::Evict) => self.queue.push_back(Queued::Evict(pod)),
                 Err(skip) => self.skip(pod, skip),
             }
         }
-        None
+        Next::More
     }
 
     /// Notes what came of the step under way.
@@ -174,15 +195,31 @@ impl Pass<'_> {
         for asked in asked_of(&view.pod.size.uid, view.pod.life.owner.as_ref()) {
             self.rests(&asked)?;
         }
-        if let Some(action) = self.surge(pod)? {
-            return Ok(Turn::Take(action));
+        if self.ends_surge {
+            return Err(Skip::Surging);
         }
-        self.may_evict(pod)?;
+        let surge = self.surge(pod)?;
+        if surge.is_none() {
+            self.may_evict(pod)?;
+        }
         if ours {
-            self.subject.sizing.replaces(&self.views[pod].pod.size)?;
+            let replacement = self.replacement(pod);
+            self.subject.sizing.replaces(&self.views[pod].pod.size, replacement)?;
+        }
+        if let Some(action) = surge {
+            return Ok(Turn::Take(action));
         }
         self.guard(pod, Charge::Disruption, true)?;
         Ok(Turn::Take(Action::Evict { need }))
+    }
+
+    /// When the place of a pod is filled. A StatefulSet needs the name of the old one for the new one; after a surge the
+    /// new one is there already.
+    fn replacement(&self, pod: usize) -> Replacement {
+        let owner = self.views[pod].pod.life.owner.as_ref();
+        let is_stateful = owner.is_some_and(|owner| &*owner.kind == "StatefulSet");
+        let is_there = self.recall.memory.surge.is_some() && self.may_surge(pod);
+        if is_stateful || is_there { Replacement::Afterwards } else { Replacement::Beside }
     }
 
     /// Whether a second pod may be started to take the place of this one.
@@ -311,6 +348,9 @@ impl Pass<'_> {
         let guards = &self.settings.guards;
         memory.begin(entry, is_eviction, condition, target.unwrap_or_default(), guards, now);
         memory.note(Touch { uid, at: now, what, wrote, generation, restarts });
+        if is_eviction {
+            ledger.try_out(self.subject.vpa, guards, now);
+        }
         ledger.book(&self.subject.vpa.namespace, charge, is_eviction, now);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Pass, view::View};
 use crate::{
-    api::vpa::{ContainerRecommendation, Recommendation},
+    api::vpa::{ContainerRecommendation, Recommendation, UpdateMode},
     compat::Fix,
     fit::{annotations, boost},
     update::{
@@ -16,6 +16,7 @@ use crate::{
             refusals::Wanted,
             rollout::{Progress, Rollout},
         },
+        in_place,
         priority::Priority,
     },
 };
@@ -25,6 +26,9 @@ const BEFORE: Duration = Duration::from_hours(1);
 
 /// How long a second replica may take to be ready.
 const SURGES_WITHIN: Duration = Duration::from_mins(15);
+
+/// How long there may be a second replica, whatever keeps the first one from going.
+const SURGE_LASTS: Duration = Duration::from_hours(1);
 
 /// For a pod that has no recommended amounts any more.
 const NO_TIME: Duration = Duration::ZERO;
@@ -46,10 +50,8 @@ impl Pass<'_> {
             Some((harm, settings))
         });
         if let Some((harm, settings)) = harm {
-            let vpa = self.subject.vpa;
-            let workload = format!("{}/{}", vpa.namespace, vpa.name);
             self.recall.memory.open(harm, &settings, now);
-            self.recall.ledger.trip(&workload, &settings, now);
+            self.recall.ledger.trip(self.subject.vpa, &settings, now);
             self.harm = Some(harm);
         }
         if self.settings.guards.rewritten.is_some() {
@@ -59,6 +61,10 @@ impl Pass<'_> {
 
     fn tidy(&mut self) {
         self.recall.rests.tidy(self.world.now);
+        let (live, now) = (self.subject.pods, self.world.now);
+        let names: std::collections::BTreeSet<&str> =
+            live.iter().map(|pod| &*pod.size.name).collect();
+        in_place::tidy(&mut self.recall.first_seen, |name| names.contains(name), now);
         let pods: std::collections::BTreeSet<&str> =
             self.subject.pods.iter().map(|pod| &*pod.size.uid).collect();
         let (expiry, now) = (self.settings.infeasible_expiry, self.world.now);
@@ -69,20 +75,25 @@ impl Pass<'_> {
         self.recall.memory.tidy(|uid| pods.contains(uid), expiry, now);
     }
 
-    /// Whether a second replica that was asked for has served its turn, or does not get ready.
+    /// Whether a second replica that was asked for has served its turn, does not get ready, or is not needed any more.
     pub(super) fn surge_is_over(&self) -> bool {
         let Some(surge) = self.recall.memory.surge else { return false };
-        let is_late = surge.at.later(SURGES_WITHIN) <= self.world.now;
-        let serves = self.groups.iter().any(|(_, group)| group.budget.running >= 2);
-        surge.evicted || (is_late && !serves)
+        let is_due = surge.at.later(SURGE_LASTS) <= self.world.now;
+        let mode = self.subject.sizing.plan.mode();
+        let nobody_goes = matches!(mode, UpdateMode::Off | UpdateMode::Initial);
+        surge.evicted || is_due || nobody_goes || self.surge_has_failed()
+    }
+
+    fn surge_has_failed(&self) -> bool {
+        let waits = self.recall.memory.surge.filter(|surge| !surge.evicted);
+        let is_late = waits.is_some_and(|it| it.at.later(SURGES_WITHIN) <= self.world.now);
+        is_late && !self.groups.iter().any(|(_, group)| group.budget.running >= 2)
     }
 
     /// A second replica that does not get ready says that the first one would not either.
     fn give_up_surge(&mut self) {
-        let failed = self.recall.memory.surge.is_some_and(|surge| !surge.evicted);
         let Some(settings) = self.settings.guards.breaker else { return };
-        if failed && self.surge_is_over() && self.recall.memory.open_until(self.world.now).is_none()
-        {
+        if self.surge_has_failed() && self.recall.memory.open_until(self.world.now).is_none() {
             self.recall.memory.open(Harm::Unready, &settings, self.world.now);
             self.harm = Some(Harm::Unready);
         }
@@ -158,7 +169,7 @@ impl Pass<'_> {
             }
         }
         if let Some(made) = proven {
-            self.recall.ledger.prove(made);
+            self.recall.ledger.prove_by(self.subject.vpa, made);
         }
         let is_told = self.recall.memory.breaker.is_some_and(|it| it.since >= rollout.wave);
         (failed && !is_told).then_some(Harm::NotApplied)

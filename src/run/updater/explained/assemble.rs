@@ -290,7 +290,7 @@ fn guards_of(
 ) -> Guards {
     let (settings, now) = (&role.config.settings.guards, world.now);
     let memory = &recall.memory;
-    let ground = role.ground(workload);
+    let ground = role.ground(workload, now);
     let windows = ground.windows.as_ref().unwrap_or(&settings.windows);
     let spent = |within: &str, charge: Charge, allowance: Option<Allowance>| {
         let (made, pods) = if within == "namespace" {

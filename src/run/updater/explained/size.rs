@@ -37,7 +37,7 @@ impl Role {
         let mut feeds = Group::new();
         role.start_feeds(&feeds.stop(), feeds.tasks());
         let counted = if role.all_known_in_time().await {
-            Some(role.workloads().await.iter().map(|one| one.pods.len() as u32).sum())
+            Some(role.workloads().await.workloads.iter().map(|one| one.pods.len() as u32).sum())
         } else {
             None
         };

@@ -7,6 +7,11 @@ use super::*;
 const NOW: Time = Time::from_secs(1_800_000_000);
 const SIZES: Sizes = Sizes { cluster: 50, namespace: 10 };
 
+fn vpa(text: &str) -> VpaKey {
+    let (namespace, name) = text.split_once('/').expect("a key");
+    VpaKey { namespace: namespace.into(), name: name.into() }
+}
+
 fn settings(cluster: u32, namespace: u32) -> GuardSettings {
     let of = |at_least| Some(Allowance { at_least, share: 0.0 });
     GuardSettings {
@@ -31,8 +36,6 @@ fn a_namespace_and_the_cluster_run_out_each_by_itself_and_resizes_are_counted_ap
     ledger.book("b", Charge::Disruption, true, NOW);
     assert_eq!(allows(&ledger, "c"), Err(Skip::ClusterBudget));
     assert_eq!(ledger.allows("a", Charge::Resize, SIZES, &settings, NOW), Ok(()));
-    ledger.refund("b", Charge::Disruption, true, NOW);
-    assert_eq!(allows(&ledger, "c"), Ok(()));
     let later = NOW.later(Duration::from_mins(66));
     assert_eq!(ledger.allows("a", Charge::Disruption, SIZES, &settings, later), Ok(()));
 }
@@ -83,14 +86,59 @@ fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
     let settings = GuardSettings::default();
     let breaker = settings.breaker.expect("is on");
     let mut ledger = Ledger::default();
-    for name in ["a", "a", "b", "c", "d"] {
-        assert!(!ledger.trip(name, &breaker, NOW), "{name}");
+    for name in ["a/1", "a/1", "b/1", "b/2", "a/2"] {
+        assert!(!ledger.trip(&vpa(name), &breaker, NOW), "{name}");
     }
-    assert!(ledger.trip("e", &breaker, NOW));
+    assert!(ledger.trip(&vpa("c/1"), &breaker, NOW));
     let until = NOW.later(breaker.open_for);
     let allows = |at| ledger.allows("z", Charge::Resize, SIZES, &settings, at);
     assert_eq!(allows(NOW), Err(Skip::ClusterBreakerOpen { until }));
     assert_eq!(allows(until), Ok(()));
+}
+
+#[test]
+fn one_or_two_namespaces_alone_do_not_stop_the_cluster() {
+    let breaker = GuardSettings::default().breaker.expect("is on");
+    let mut ledger = Ledger::default();
+    for number in 0..1_000 {
+        let name = format!("{}/{number}", if number % 2 == 0 { "a" } else { "b" });
+        assert!(!ledger.trip(&vpa(&name), &breaker, NOW), "{name}");
+    }
+    assert_eq!(ledger.open_until(NOW), None);
+    assert!(ledger.write().expect("fits").len() < 200, "and take no room from others");
+    assert!(ledger.trip(&vpa("c/0"), &breaker, NOW));
+}
+
+#[test]
+fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_less() {
+    let (mut ledger, mut exact) = (Ledger::default(), BTreeMap::<String, u32>::new());
+    for number in 0..4_000_u64 {
+        let name = format!("a-namespace-with-a-rather-long-name-{}", number % 3_000);
+        let at = NOW.later(Duration::from_secs(number / 4));
+        ledger.book(&name, Charge::Disruption, true, at);
+        *exact.entry(name).or_default() += 1;
+    }
+    let now = NOW.later(Duration::from_mins(17));
+    let text = ledger.write().expect("it fits");
+    assert!(text.len() <= LIMIT, "{} bytes", text.len());
+    let mut read = Ledger::read(&text).expect("is read");
+    assert_eq!(read.in_cluster(Charge::Disruption, now), 4_000);
+    for (name, changes) in &exact {
+        assert!(read.in_namespace(name, Charge::Disruption, now) >= *changes, "{name}");
+    }
+    assert!(read.in_namespace("another", Charge::Disruption, now) <= 2);
+    // Whoever reads it books on, and after an hour all of it is forgotten.
+    for number in 0..3_000 {
+        read.book(&format!("the-next-{number}"), Charge::Disruption, true, now);
+        if number % 500 == 0 {
+            read = Ledger::read(&read.write().expect("it fits")).expect("is read");
+        }
+    }
+    assert_eq!(read.in_cluster(Charge::Disruption, now), 7_000);
+    let later = now.later(Duration::from_mins(66));
+    read.book("a", Charge::Disruption, true, later);
+    assert_eq!(read.in_cluster(Charge::Disruption, later), 1);
+    assert!(read.write().expect("it fits").len() < 300);
 }
 
 #[test]
