@@ -108,11 +108,13 @@ pub enum Fix {
     SurgePodsDoNotCount,
     /// What a dry run would have changed uses up no window and is not counted (B34).
     DryRunTakesNoTime,
+    /// A VPA that was stored while it was invalid may be changed as long as its spec stays.
+    UnchangedSpecIsAccepted,
 }
 
 impl Fix {
     /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::MemoryWindowsSurviveRestart,
         Self::ExactWeightsSurviveRestart,
         Self::StaleContainersLeave,
@@ -153,6 +155,7 @@ impl Fix {
         Self::ReplicasAreCountedExactly,
         Self::SurgePodsDoNotCount,
         Self::DryRunTakesNoTime,
+        Self::UnchangedSpecIsAccepted,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -198,6 +201,7 @@ impl Fix {
             Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
             Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
             Self::DryRunTakesNoTime => "dry-run-takes-no-time",
+            Self::UnchangedSpecIsAccepted => "unchanged-spec-is-accepted",
         }
     }
 }

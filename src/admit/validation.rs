@@ -6,11 +6,15 @@ mod rules;
 
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 
 pub use self::doubts::Neighbour;
 use self::object::{Object, Spec};
-use crate::{compat::Compat, fit::Operation};
+use crate::{
+    compat::{Compat, Fix},
+    fit::{Operation, Rules},
+};
 
 /// What VPAs may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +141,37 @@ impl Verdict {
 /// Looks an object over. `old` is what it was, when it is changed rather than created: what an object uses already it
 /// may go on using. `others` are the other VPAs of its namespace and the HPAs, as far as they are known.
 pub fn validate(
+    object: &[u8],
+    old: Option<&[u8]>,
+    gates: Gates,
+    rules: Rules,
+    others: &[Neighbour<'_>],
+) -> Verdict {
+    let verdict = look_over(object, old, gates, rules.compat, others);
+    let accepts = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
+    if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && says_the_same(object, old)) {
+        // It was stored like that. Whoever writes an annotation is not to blame, and the updater has to.
+        let mut warnings = verdict.warnings;
+        let wrong = verdict.errors.iter();
+        warnings
+            .extend(wrong.map(|error| format!("{error}; accepted because the spec is unchanged")));
+        return Verdict { warnings, ..Verdict::default() };
+    }
+    verdict
+}
+
+/// Whether two objects have the same spec, as the API server writes it.
+fn says_the_same(one: &[u8], other: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Bare<'a> {
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    let spec = |object| serde_json::from_slice::<Bare<'_>>(object).ok()?.spec.map(RawValue::get);
+    spec(one).is_some_and(|one| spec(other) == Some(one))
+}
+
+fn look_over(
     object: &[u8],
     old: Option<&[u8]>,
     gates: Gates,

@@ -21,6 +21,14 @@ use crate::{
 pub(super) type Refused = (&'static str, String);
 
 impl Role {
+    fn rules(&self) -> Rules {
+        Rules {
+            compat: self.config.compat,
+            fixes: self.config.fixes,
+            sidecars: self.config.gates.native_sidecars,
+        }
+    }
+
     /// The patch of a new pod.
     pub(super) fn decide_pod(
         &self,
@@ -31,11 +39,7 @@ impl Role {
     ) -> Result<Vec<Operation>, Refused> {
         let gates = self.config.gates;
         let admission = Admission {
-            rules: Rules {
-                compat: self.config.compat,
-                fixes: self.config.fixes,
-                sidecars: gates.native_sidecars,
-            },
+            rules: self.rules(),
             boosts: gates.startup_boost,
             max_boost: self.config.max_boost.unwrap_or(Quantity::ZERO),
         };
@@ -61,7 +65,7 @@ impl Role {
             per_vpa_config: gates.per_vpa_config,
             in_place: gates.in_place,
         };
-        let mut said = validation::validate(object, old, gates, self.config.compat, others);
+        let mut said = validation::validate(object, old, gates, self.rules(), others);
         if self.config.compat == Compat::Plimsoll {
             said.warnings.extend(ignored(object));
         }
