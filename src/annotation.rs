@@ -33,6 +33,12 @@ pub struct Key {
     pub readers: &'static [&'static str],
 }
 
+/// The longest value that is read. Users choose how long it is, and it is read whenever its object is looked at.
+pub const MAX_VALUE_BYTES: usize = 16 << 10;
+
+/// As much of a value is shown where it makes no sense.
+const SHOWN_BYTES: usize = 256;
+
 impl Key {
     /// What an object says, if it says anything that makes sense.
     pub fn read<T>(
@@ -41,9 +47,18 @@ impl Key {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, BadAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let bad = || BadAnnotation { key: self.name, value: value.clone(), wanted: self.wanted };
-        parse(value.trim()).map(Some).ok_or_else(bad)
+        let bad = || BadAnnotation { key: self.name, value: shown(value), wanted: self.wanted };
+        let parsed = if value.len() > MAX_VALUE_BYTES { None } else { parse(value.trim()) };
+        parsed.map(Some).ok_or_else(bad)
     }
+}
+
+fn shown(value: &str) -> String {
+    if value.len() <= SHOWN_BYTES {
+        return value.to_owned();
+    }
+    let begin = &value[..value.floor_char_boundary(SHOWN_BYTES)];
+    format!("{begin}... ({} bytes, and at most {MAX_VALUE_BYTES} are read)", value.len())
 }
 
 const PERCENTILE: &str = "a number from 0 to 1";
@@ -287,5 +302,16 @@ mod tests {
             bad.to_string(),
             "annotation plimsoll.dev/margin: `lots` is not a number from 0 to 10; it is ignored"
         );
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_not_read_and_not_shown_whole() {
+        let said = |value: String| [(MARGIN.name.to_owned(), value)].into();
+        let parse = |text: &str| Some(text.len());
+        let most = "é".repeat(MAX_VALUE_BYTES / 2);
+        assert_eq!(MARGIN.read(&said(most.clone()), parse), Ok(Some(MAX_VALUE_BYTES)));
+        let bad = MARGIN.read(&said(most + "é"), parse).expect_err("too long");
+        assert!(bad.value.len() < 2 * SHOWN_BYTES, "{}", bad.value);
+        assert!(bad.value.ends_with("... (16386 bytes, and at most 16384 are read)"), "{bad}");
     }
 }

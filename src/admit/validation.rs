@@ -1,16 +1,25 @@
 //! What is wrong with a VPA object: errors that keep it out, and warnings that do not.
 
 mod doubts;
+mod messages;
 mod object;
 mod rules;
+mod size;
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-pub use self::doubts::Neighbour;
-use self::object::{Object, Spec};
+pub use self::{
+    doubts::Neighbour,
+    messages::{MAX_BYTES, MAX_MESSAGES, shortened},
+    size::MAX_REQUIREMENTS,
+};
+use self::{
+    messages::{Errors, Warnings},
+    object::{Object, Spec},
+};
 use crate::{
     compat::{Compat, Fix},
     fit::{Operation, Rules},
@@ -113,23 +122,25 @@ pub struct Verdict {
 
 impl Verdict {
     fn unreadable(error: &serde_json::Error) -> Self {
-        let error = FieldError {
-            path: ".".into(),
-            fault: Fault::Internal,
-            value: None,
-            detail: error.to_string(),
-        };
-        Self { errors: vec![error], ..Self::default() }
+        let detail = error.to_string();
+        let error = FieldError { path: ".".into(), fault: Fault::Internal, value: None, detail };
+        Self { errors: vec![error], ..Self::default() }.bounded()
+    }
+
+    /// The same with no more messages, and no longer ones, than a review may have.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
+        self.errors.into_iter().for_each(|error| errors.add(error));
+        self.warnings.iter().for_each(|text| warnings.add(format_args!("{text}")));
+        Self { errors: errors.into_errors(), warnings: warnings.into_texts(), ..self }
     }
 
     /// All errors as the API's message names them.
     pub fn message(&self, kind: &str, group: &str, name: &str) -> String {
-        let mut texts: Vec<String> = Vec::new();
-        for text in self.errors.iter().map(FieldError::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut known = HashSet::new();
+        let mut texts: Vec<String> = self.errors.iter().map(FieldError::to_string).collect();
+        texts.retain(|text| known.insert(text.clone()));
         let texts = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -155,7 +166,7 @@ pub fn validate(
         let wrong = verdict.errors.iter();
         warnings
             .extend(wrong.map(|error| format!("{error}; accepted because the spec is unchanged")));
-        return Verdict { warnings, ..Verdict::default() };
+        return Verdict { warnings, ..Verdict::default() }.bounded();
     }
     verdict
 }
@@ -187,11 +198,16 @@ fn look_over(
         Ok(old) => old.unwrap_or_default(),
         Err(error) => return Verdict::unreadable(&error),
     };
-    let spec: Spec = new.spec.unwrap_or_default();
-    let mut verdict = rules::check(&spec, &old.spec.unwrap_or_default(), gates);
+    let (mut spec, old): (Spec, Spec) =
+        (new.spec.unwrap_or_default(), old.spec.unwrap_or_default());
+    let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
+    size::hold(&mut spec, &old, &mut errors, &mut warnings);
+    rules::check(&spec, &old, gates, &mut errors, &mut warnings);
     if compat == Compat::Plimsoll {
-        verdict.warnings.extend(doubts::find(&spec, &new.metadata.unwrap_or_default(), others));
+        doubts::find(&spec, &new.metadata.unwrap_or_default(), others, &mut warnings);
     }
+    let (errors, warnings) = (errors.into_errors(), warnings.into_texts());
+    let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
     if verdict.errors.is_empty() && spec.update_policy.is_none() {
         let policy: Value = json!({"updateMode": "Recreate"});
         verdict.operations.push(Operation::add("/spec/updatePolicy", policy));

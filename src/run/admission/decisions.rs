@@ -10,15 +10,12 @@ use crate::{
     api::VerticalPodAutoscaler,
     compat::Compat,
     fit::{
-        Operation, Pod, Ranges, Rules, Wishes,
+        Operation, Pod, Ranges, Refusal, Rules, Wishes,
         quota::{self, Change, Quota},
     },
     quantity::Quantity,
     run::annotations::bad,
 };
-
-/// Why a pod is let through as it is: in one word, and in a sentence.
-pub(super) type Refused = (&'static str, String);
 
 impl Role {
     fn rules(&self) -> Rules {
@@ -36,7 +33,7 @@ impl Role {
         vpa: &VerticalPodAutoscaler,
         ranges: &Ranges,
         quotas: &[Quota],
-    ) -> Result<Vec<Operation>, Refused> {
+    ) -> Result<Vec<Operation>, Refusal> {
         let gates = self.config.gates;
         let admission = Admission {
             rules: self.rules(),
@@ -45,11 +42,9 @@ impl Role {
         };
         let wishes = Wishes::of(vpa, self.config.compat);
         let plan = wishes.plan(vpa, self.config.limit_policy);
-        let decided = admit::admit(pod, &plan, Some(ranges), &admission).and_then(|admitted| {
-            quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
-            Ok(admitted.operations)
-        });
-        decided.map_err(|refusal| (refusal.name(), refusal.to_string()))
+        let admitted = admit::admit(pod, &plan, Some(ranges), &admission)?;
+        quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
+        Ok(admitted.operations)
     }
 
     /// What is said about a VPA.
