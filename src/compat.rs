@@ -110,6 +110,8 @@ pub enum Fix {
     SurgePodsDoNotCount,
     /// What a dry run would have changed uses up no window and is not counted (B34).
     DryRunTakesNoTime,
+    /// A VPA that was stored while it was invalid may be changed as long as its spec stays.
+    UnchangedSpecIsAccepted,
 }
 
 impl Fix {
@@ -156,6 +158,7 @@ impl Fix {
         Self::ReplicasAreCountedExactly,
         Self::SurgePodsDoNotCount,
         Self::DryRunTakesNoTime,
+        Self::UnchangedSpecIsAccepted,
     ];
 
     /// The name that `--disable-fix` takes.
@@ -202,6 +205,7 @@ impl Fix {
             Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
             Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
             Self::DryRunTakesNoTime => "dry-run-takes-no-time",
+            Self::UnchangedSpecIsAccepted => "unchanged-spec-is-accepted",
         }
     }
 }

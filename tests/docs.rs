@@ -120,8 +120,14 @@ fn every_annotation_that_is_written_is_documented() {
 
 #[test]
 fn every_fix_has_its_row_and_its_test() {
-    let files =
-        ["model/fixes", "fit/fixes", "update/fixes", "watermark/fixes", "recommender/startup"];
+    let files = [
+        "model/fixes",
+        "fit/fixes",
+        "update/fixes",
+        "watermark/fixes",
+        "recommender/startup",
+        "admit/validation",
+    ];
     let tests = files.map(|file| page(&format!("tests/{file}.rs"))).concat();
     let page = page("docs/compatibility.md");
     for fix in Fix::ALL {

@@ -1,6 +1,6 @@
 //! The patch of a new pod.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use super::boost::Boosting;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     compat::{Compat, Fix},
     fit::{
         Container, Operation, Place, Plan, Pod, Ranges, Reason, Refusal, Resources, Rules, Size,
-        annotations, boost, check, patch, sizes,
+        annotations, boost, capacity, check, patch, sizes,
     },
     quantity::Quantity,
 };
@@ -46,7 +46,9 @@ pub fn admit(
     admission: &Admission,
 ) -> Result<Admitted, Refusal> {
     let rules = admission.rules;
+    capacity::check(pod, plan)?;
     let before = unboosted(pod, rules);
+    let foreign = Foreign::of(pod, plan, rules);
     let mut sizes = sizes(&before, plan, ranges, rules)?;
     let boosting = Boosting {
         plan,
@@ -63,7 +65,7 @@ pub fn admit(
         let (Some(container), Some(now)) = (before.at(size.place), pod.at(size.place)) else {
             continue;
         };
-        let is_foreign = is_foreign(pod, plan, container, rules);
+        let is_foreign = foreign.has(container);
         if plan.mode() == UpdateMode::Off || is_foreign {
             *size = Size::none(size.place);
         }
@@ -99,7 +101,7 @@ pub fn admit(
         let text = format!("Pod resources updated by {}: {}", plan.vpa, updates.join("; "));
         admitted.operations.push(patch::annotate(annotations::UPDATES, text));
     }
-    let observed = observed(pod, plan, rules);
+    let observed = observed(pod, &foreign, rules);
     admitted.operations.push(patch::annotate(annotations::OBSERVED, observed));
     admitted.sizes = sizes;
     Ok(admitted)
@@ -123,18 +125,34 @@ fn is_off(plan: &Plan<'_>, container: &Container) -> bool {
     plan.policy(&container.name).is_some_and(|policy| policy.mode == Some(ContainerMode::Off))
 }
 
-/// Whether another webhook put the container into the pod after ours had seen it, and nobody said that it is to be
-/// sized all the same: then its injector owns its resources, and to change them is to fight. A webhook that is called
-/// again finds in the pod which containers it saw the first time.
-fn is_foreign(pod: &Pod, plan: &Plan<'_>, container: &Container, rules: Rules) -> bool {
-    let late = || annotations::seen(pod).is_some_and(|seen| !seen.contains(&&*container.name));
-    let managed = || plan.injected.iter().any(|name| **name == *container.name);
-    rules.compat == Compat::Plimsoll && late() && !managed()
+/// Which containers another webhook put into the pod after ours had seen it, and nobody said that they are to be sized all
+/// the same: then their injector owns their resources, and to change them is to fight. A webhook that is called again
+/// finds in the pod which containers it saw the first time.
+struct Foreign<'a> {
+    /// Nothing where the pod does not say.
+    seen: Option<HashSet<&'a str>>,
+    managed: HashSet<&'a str>,
+}
+
+impl<'a> Foreign<'a> {
+    fn of(pod: &'a Pod, plan: &Plan<'a>, rules: Rules) -> Self {
+        let is_ours = rules.compat == Compat::Plimsoll;
+        let seen = Some(pod).filter(|_| is_ours).and_then(annotations::seen);
+        let Some(seen) = seen else { return Self { seen: None, managed: HashSet::new() } };
+        let managed = plan.injected.iter().map(|name| &**name).collect();
+        Self { seen: Some(seen.into_iter().collect()), managed }
+    }
+
+    fn has(&self, container: &Container) -> bool {
+        let name = &*container.name;
+        let is_late = self.seen.as_ref().is_some_and(|seen| !seen.contains(name));
+        is_late && !self.managed.contains(name)
+    }
 }
 
 /// The containers that are known to be ours to size.
-fn observed(pod: &Pod, plan: &Plan<'_>, rules: Rules) -> String {
-    let ours = pod.sized(rules.sidecars).filter(|(_, one)| !is_foreign(pod, plan, one, rules));
+fn observed(pod: &Pod, foreign: &Foreign<'_>, rules: Rules) -> String {
+    let ours = pod.sized(rules.sidecars).filter(|(_, one)| !foreign.has(one));
     ours.map(|(_, one)| &*one.name).collect::<Vec<&str>>().join(", ")
 }
 

@@ -1,16 +1,29 @@
 //! What is wrong with a VPA object: errors that keep it out, and warnings that do not.
 
 mod doubts;
+mod messages;
 mod object;
 mod rules;
+mod size;
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 
-pub use self::doubts::Neighbour;
-use self::object::{Object, Spec};
-use crate::{compat::Compat, fit::Operation};
+pub use self::{
+    doubts::Neighbour,
+    messages::{MAX_BYTES, MAX_MESSAGES, shortened},
+    size::MAX_REQUIREMENTS,
+};
+use self::{
+    messages::{Errors, Warnings},
+    object::{Object, Spec},
+};
+use crate::{
+    compat::{Compat, Fix},
+    fit::{Operation, Rules},
+};
 
 /// What VPAs may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,23 +122,25 @@ pub struct Verdict {
 
 impl Verdict {
     fn unreadable(error: &serde_json::Error) -> Self {
-        let error = FieldError {
-            path: ".".into(),
-            fault: Fault::Internal,
-            value: None,
-            detail: error.to_string(),
-        };
-        Self { errors: vec![error], ..Self::default() }
+        let detail = error.to_string();
+        let error = FieldError { path: ".".into(), fault: Fault::Internal, value: None, detail };
+        Self { errors: vec![error], ..Self::default() }.bounded()
+    }
+
+    /// The same with no more messages, and no longer ones, than a review may have.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
+        self.errors.into_iter().for_each(|error| errors.add(error));
+        self.warnings.iter().for_each(|text| warnings.add(format_args!("{text}")));
+        Self { errors: errors.into_errors(), warnings: warnings.into_texts(), ..self }
     }
 
     /// All errors as the API's message names them.
     pub fn message(&self, kind: &str, group: &str, name: &str) -> String {
-        let mut texts: Vec<String> = Vec::new();
-        for text in self.errors.iter().map(FieldError::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut known = HashSet::new();
+        let mut texts: Vec<String> = self.errors.iter().map(FieldError::to_string).collect();
+        texts.retain(|text| known.insert(text.clone()));
         let texts = match &texts[..] {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
@@ -137,6 +152,37 @@ impl Verdict {
 /// Looks an object over. `old` is what it was, when it is changed rather than created: what an object uses already it
 /// may go on using. `others` are the other VPAs of its namespace and the HPAs, as far as they are known.
 pub fn validate(
+    object: &[u8],
+    old: Option<&[u8]>,
+    gates: Gates,
+    rules: Rules,
+    others: &[Neighbour<'_>],
+) -> Verdict {
+    let verdict = look_over(object, old, gates, rules.compat, others);
+    let accepts = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
+    if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && says_the_same(object, old)) {
+        // It was stored like that. Whoever writes an annotation is not to blame, and the updater has to.
+        let mut warnings = verdict.warnings;
+        let wrong = verdict.errors.iter();
+        warnings
+            .extend(wrong.map(|error| format!("{error}; accepted because the spec is unchanged")));
+        return Verdict { warnings, ..Verdict::default() }.bounded();
+    }
+    verdict
+}
+
+/// Whether two objects have the same spec, as the API server writes it.
+fn says_the_same(one: &[u8], other: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Bare<'a> {
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    let spec = |object| serde_json::from_slice::<Bare<'_>>(object).ok()?.spec.map(RawValue::get);
+    spec(one).is_some_and(|one| spec(other) == Some(one))
+}
+
+fn look_over(
     object: &[u8],
     old: Option<&[u8]>,
     gates: Gates,
@@ -152,11 +198,16 @@ pub fn validate(
         Ok(old) => old.unwrap_or_default(),
         Err(error) => return Verdict::unreadable(&error),
     };
-    let spec: Spec = new.spec.unwrap_or_default();
-    let mut verdict = rules::check(&spec, &old.spec.unwrap_or_default(), gates);
+    let (mut spec, old): (Spec, Spec) =
+        (new.spec.unwrap_or_default(), old.spec.unwrap_or_default());
+    let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
+    size::hold(&mut spec, &old, &mut errors, &mut warnings);
+    rules::check(&spec, &old, gates, &mut errors, &mut warnings);
     if compat == Compat::Plimsoll {
-        verdict.warnings.extend(doubts::find(&spec, &new.metadata.unwrap_or_default(), others));
+        doubts::find(&spec, &new.metadata.unwrap_or_default(), others, &mut warnings);
     }
+    let (errors, warnings) = (errors.into_errors(), warnings.into_texts());
+    let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
     if verdict.errors.is_empty() && spec.update_policy.is_none() {
         let policy: Value = json!({"updateMode": "Recreate"});
         verdict.operations.push(Operation::add("/spec/updatePolicy", policy));

@@ -74,6 +74,9 @@ impl JsonSchema for ResourceName {
 /// Nearly every list has CPU and memory.
 const USUAL: usize = 2;
 
+/// As many are inserted in their place when a list is read.
+const INSERTED: usize = 16;
+
 /// Amounts by resource, ordered by name. A plain vector: a map's node would cost ten times the two entries
 /// that it nearly always has, and each container of each autoscaler holds up to six lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +91,14 @@ impl ResourceList {
         let cpu = cpu.map(|amount| (ResourceName::Cpu, amount));
         let memory = memory.map(|amount| (ResourceName::Memory, amount));
         Self(cpu.into_iter().chain(memory).collect())
+    }
+
+    /// Of entries in any order; the last one of a name counts.
+    fn last_of_each(mut all: Vec<(ResourceName, Quantity)>) -> Self {
+        all.reverse();
+        all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        all.dedup_by(|(one, _), (other, _)| one == other);
+        Self(all)
     }
 
     /// The amount of a resource, when the list has it.
@@ -124,6 +135,11 @@ impl ResourceList {
     pub fn remove(&mut self, name: &ResourceName) -> Option<Quantity> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(place).1)
+    }
+
+    /// How many resources the list names.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether the list names no resource.
@@ -187,6 +203,15 @@ impl<'de> Deserialize<'de> for ResourceList {
             ) -> Result<ResourceList, A::Error> {
                 let mut list = ResourceList::default();
                 while let Some((name, amount)) = map.next_entry()? {
+                    // Whoever writes an object chooses how many there are: the rest is sorted once, not inserted.
+                    if list.0.len() >= INSERTED {
+                        let mut all = list.0;
+                        all.push((name, amount));
+                        while let Some(entry) = map.next_entry()? {
+                            all.push(entry);
+                        }
+                        return Ok(ResourceList::last_of_each(all));
+                    }
                     list.insert(name, amount);
                 }
                 Ok(list)
@@ -227,6 +252,15 @@ mod tests {
             serde_json::to_string(&list).expect("serialises"),
             r#"{"cpu":"500m","example.com/gpu":"1","memory":"2Gi"}"#
         );
+    }
+
+    #[test]
+    fn a_long_list_keeps_its_names_in_order_and_its_last_amounts_too() {
+        let entries = |amount: usize| (0..40).rev().map(move |n| format!(r#""r{n:02}":{amount}"#));
+        let json = entries(1).chain(entries(2)).collect::<Vec<_>>().join(",");
+        let list: ResourceList = serde_json::from_str(&format!("{{{json}}}")).expect("a list");
+        let read: Vec<String> = list.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        assert_eq!(read, (0..40).map(|n| format!("r{n:02} 2")).collect::<Vec<_>>());
     }
 
     #[test]

@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     annotations,
-    plan::Plan,
+    plan::{Plan, Policies},
     pod::{Container, Pod, Resources},
     reason::Refusal,
 };
-use crate::api::{ResourceList, ResourceName, vpa::StartupBoost};
+use crate::api::{
+    ResourceList, ResourceName,
+    vpa::{ContainerPolicy, StartupBoost},
+};
 
 /// What a container had before it was boosted, as the annotation says it: both lists are always there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +85,12 @@ pub fn of<'a>(plan: &Plan<'a>, container: &Container) -> Option<&'a StartupBoost
 
 /// How long the boost of a container stays after its pod became ready.
 pub fn duration(plan: &Plan<'_>, container: &str) -> Duration {
+    duration_by(plan, plan.policy(container))
+}
+
+fn duration_by(plan: &Plan<'_>, policy: Option<&ContainerPolicy>) -> Duration {
     let seconds = |boost: Option<&StartupBoost>| boost?.cpu.as_ref()?.duration_seconds;
-    let own = plan.policy(container).and_then(|policy| policy.startup_boost.as_ref());
+    let own = policy.and_then(|policy| policy.startup_boost.as_ref());
     let seconds = seconds(own).or_else(|| seconds(plan.spec.startup_boost.as_ref()));
     Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
 }
@@ -102,8 +109,9 @@ pub fn standing<'a>(pod: &'a Pod, plan: &Plan<'_>, now: Time) -> Standing<'a> {
     let mut standing = Standing::default();
     let Some(ready) = pod.ready_since else { return standing };
     let since = Duration::from_nanos(u64::try_from(now.nanos_since(ready)).unwrap_or(0));
+    let policies = Policies::of(plan);
     for container in boosted(pod) {
-        let lasts = duration(plan, container);
+        let lasts = duration_by(plan, policies.get(container));
         if lasts.is_zero() || since > lasts {
             standing.expired.push(container);
         } else {

@@ -1,6 +1,7 @@
 //! What a pod asks for as a whole, as the API server counts it against quotas and LimitRanges.
 
 use super::{
+    lookup::Lookup,
     pod::{Container, Part, Place, Pod, Resources},
     sizes::Size,
 };
@@ -28,8 +29,10 @@ pub struct Fitted<'a> {
 pub fn fitted<'a>(pod: &'a Pod, sizes: &[Size]) -> Vec<Fitted<'a>> {
     let mains = pod.containers.iter().enumerate().map(|(i, one)| (Place::Main(i), one));
     let inits = pod.init_containers.iter().enumerate().map(|(i, one)| (Place::Init(i), one));
+    let pairs = || sizes.iter().map(|size| (size.place, size));
+    let by_place = Lookup::new(sizes.len(), pairs());
     let resources = |place: Place, container: &Container| {
-        let own = sizes.iter().find(|size| size.place == place);
+        let own = by_place.get(&place, pairs());
         let mut resources =
             own.map_or_else(|| container.spec.clone(), |it| it.applied(&container.spec));
         for (resource, limit) in resources.limits.iter().flat_map(ResourceList::iter) {

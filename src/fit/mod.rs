@@ -12,10 +12,12 @@
 pub mod annotations;
 pub mod boost;
 mod cap;
+pub mod capacity;
 pub mod check;
 pub mod claim;
 pub mod demand;
 pub mod limits;
+mod lookup;
 pub mod patch;
 pub mod plan;
 pub mod pod;

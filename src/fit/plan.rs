@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use super::lookup::Lookup;
 use crate::{
     annotation::LIMIT_POLICY,
     api::vpa::{
@@ -135,10 +136,40 @@ impl<'a> Plan<'a> {
 
     /// What becomes of the limit of a container.
     pub fn limits_of(&self, container: &str) -> LimitPolicy {
-        let values = self.policy(container).and_then(|policy| policy.controlled_values);
-        match values {
+        self.limits_by(self.policy(container))
+    }
+
+    /// What becomes of the limit of a container that this holds for.
+    pub(super) fn limits_by(&self, policy: Option<&ContainerPolicy>) -> LimitPolicy {
+        match policy.and_then(|policy| policy.controlled_values) {
             Some(ControlledValues::RequestsOnly) => LimitPolicy::RequestsOnly,
             Some(ControlledValues::RequestsAndLimits) | None => self.limits,
         }
     }
+}
+
+/// The container policies of a VPA, for who looks up many containers.
+pub(super) struct Policies<'a> {
+    all: &'a [ContainerPolicy],
+    by_name: Lookup<&'a str, &'a ContainerPolicy>,
+    of_others: Option<&'a ContainerPolicy>,
+}
+
+impl<'a> Policies<'a> {
+    /// Those of a plan.
+    pub fn of(plan: &Plan<'a>) -> Self {
+        let all = plan.spec.resource_policy.as_ref();
+        let all = all.map_or(&[][..], |policy| &policy.container_policies);
+        let by_name = Lookup::new(all.len(), named(all));
+        Self { all, by_name, of_others: all.iter().rfind(|policy| policy.container_name == "*") }
+    }
+
+    /// What holds for a container, as [`Plan::policy`] finds it.
+    pub fn get(&self, container: &str) -> Option<&'a ContainerPolicy> {
+        self.by_name.get(container, named(self.all)).or(self.of_others)
+    }
+}
+
+fn named(all: &[ContainerPolicy]) -> impl Iterator<Item = (&str, &ContainerPolicy)> {
+    all.iter().map(|policy| (&*policy.container_name, policy))
 }

@@ -1,9 +1,10 @@
 //! Holds the sums of a pod to the namespace's LimitRange for pods: all recommendations are scaled by one factor.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     limits::{Original, proportional},
+    lookup::Lookup,
     plan::Rules,
     pod::{Container, Pod},
     range::Range,
@@ -59,17 +60,20 @@ pub fn add_unrecommended(said: &mut Vec<ContainerRecommendation>, pod: &Pod, rul
     if rules.fixes.has(Fix::PodRangeSparesOthers) {
         return;
     }
+    let mut known: HashSet<&str> = said.iter().map(|one| &*one.container_name).collect();
+    let mut more = Vec::new();
     for (_, container) in pod.sized(rules.sidecars) {
         let requests = container.actual().requests();
-        if requests.is_empty() || said.iter().any(|one| one.container_name == *container.name) {
+        if requests.is_empty() || !known.insert(&container.name) {
             continue;
         }
-        said.push(ContainerRecommendation {
+        more.push(ContainerRecommendation {
             container_name: container.name.to_string(),
             target: requests.clone(),
             ..ContainerRecommendation::default()
         });
     }
+    said.extend(more);
 }
 
 /// Scales one number of one resource, and says which targets changed.
@@ -82,9 +86,14 @@ pub fn hold(
     rules: Rules,
 ) -> Result<Vec<Told>, Refusal> {
     let spares = rules.fixes.has(Fix::PodRangeSparesOthers);
+    let names = || said.iter().enumerate().map(|(index, one)| (&*one.container_name, index));
+    let by_name = Lookup::new(said.len(), names());
     let parts: Vec<Share> = pod
         .sized(rules.sidecars)
-        .map(|(_, container)| Share::of(container, said, range, resource, number, spares))
+        .map(|(_, container)| {
+            let own = by_name.get(&*container.name, names()).map(|index| (index, &said[index]));
+            Share::of(container, own, range, resource, number, spares)
+        })
         .collect();
     let Some(factor) = Factor::find(&parts, range, resource, spares) else {
         return Ok(Vec::new());
@@ -141,7 +150,7 @@ struct Share {
 impl Share {
     fn of(
         container: &Container,
-        said: &[ContainerRecommendation],
+        said: Option<(usize, &ContainerRecommendation)>,
         range: &Range,
         resource: &ResourceName,
         number: Number,
@@ -153,9 +162,8 @@ impl Share {
             limits: actual.limits(),
             defaults: &range.default,
         };
-        let index = said.iter().position(|one| one.container_name == *container.name);
-        let recommended = index.and_then(|index| number.of(&said[index]).get(resource));
-        let stays = index.is_none() || (spares && recommended.is_none());
+        let recommended = said.and_then(|(_, said)| number.of(said).get(resource));
+        let stays = said.is_none() || (spares && recommended.is_none());
         let request = if stays { original.requests.get(resource) } else { recommended };
         let mut limit = proportional(resource, &original, request).0;
         if spares && stays {
@@ -163,7 +171,7 @@ impl Share {
         }
         Self {
             container: Arc::clone(&container.name),
-            said: index,
+            said: said.map(|(index, _)| index),
             moves: recommended.is_some(),
             request: request.unwrap_or_default(),
             limit,

@@ -1,9 +1,13 @@
 //! The recommendation that one pod can have: held to LimitRanges, to the policy, and to limits that stay.
 
+use std::collections::HashMap;
+
 use super::{
     cap::Bounds,
+    capacity,
     limits::Original,
-    plan::{LimitPolicy, Plan, Rules},
+    lookup::Lookup,
+    plan::{LimitPolicy, Plan, Policies, Rules},
     pod::{Place, Pod},
     pod_range::{self, Number, Told},
     range::Ranges,
@@ -36,6 +40,7 @@ pub fn processed(
     ranges: &Ranges,
     rules: Rules,
 ) -> Result<Option<Vec<Processed>>, Refusal> {
+    capacity::check(pod, plan)?;
     let entries = entries(pod, plan, ranges, rules, Wanted::All)?;
     let processed = |Entry { place, said, reasons, .. }| Processed { place, said, reasons };
     Ok(entries.map(|entries| entries.into_iter().map(processed).collect()))
@@ -75,10 +80,17 @@ pub(super) fn entries<'a>(
     };
     let said = plan.recommendation.map(|it| it.container_recommendations.iter().map(copied));
     let mut said: Vec<ContainerRecommendation> = said.into_iter().flatten().collect();
-    let told = hold_sums(&mut said, pod, plan, ranges, rules)?;
+    let mut told: HashMap<usize, Vec<Reason>> = HashMap::new();
+    for (index, reason) in hold_sums(&mut said, pod, plan, ranges, rules)? {
+        told.entry(index).or_default().push(reason);
+    }
+    let containers = || pod.sized(rules.sidecars).map(|(place, one)| (&*one.name, (place, one)));
+    let count = pod.containers.len() + pod.init_containers.len();
+    let by_name = Lookup::new(count, containers());
+    let policies = Policies::of(plan);
     let mut entries = Vec::with_capacity(said.len());
     for (index, mut said) in said.into_iter().enumerate() {
-        let Some((place, container)) = pod.find(&said.container_name, rules.sidecars) else {
+        let Some((place, container)) = by_name.get(&*said.container_name, containers()) else {
             continue;
         };
         let (actual, range) = (container.actual(), ranges.container.as_ref());
@@ -87,15 +99,9 @@ pub(super) fn entries<'a>(
             limits: actual.limits(),
             defaults: range.map_or(&NO_DEFAULTS, |range| &range.default),
         };
-        let bounds = Bounds {
-            original,
-            range,
-            policy: plan.policy(&said.container_name),
-            limits: plan.limits_of(&said.container_name),
-            rules,
-        };
-        let told = told.iter().filter(|(of, _)| *of == index).map(|(_, reason)| reason.clone());
-        let mut reasons: Vec<Reason> = told.collect();
+        let policy = policies.get(&said.container_name);
+        let bounds = Bounds { original, range, policy, limits: plan.limits_by(policy), rules };
+        let mut reasons = told.remove(&index).unwrap_or_default();
         reasons.extend(bounds.hold(&mut said.target));
         bounds.hold(&mut said.lower_bound);
         bounds.hold(&mut said.upper_bound);

@@ -212,6 +212,16 @@ pub enum Refusal {
         /// What it would have.
         to: QosClass,
     },
+    /// The pod, or what its VPA says, is larger than anybody needs, and sizing it would keep others waiting.
+    #[error("{count} {what}, and at most {most} are sized: the pod is left as it is")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
 }
 
 impl Refusal {
@@ -225,6 +235,7 @@ impl Refusal {
             Self::WouldBeRejected { .. } => "would_be_rejected",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::QosWouldChange { .. } => "qos_would_change",
+            Self::TooLarge { .. } => "too_large",
         }
     }
 }

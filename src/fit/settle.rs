@@ -2,6 +2,7 @@
 
 use super::{
     cap::Bounds,
+    lookup::Lookup,
     plan::{LimitPolicy, Rules},
     pod::{Place, Pod, QosClass, Resources},
     range::Range,
@@ -25,6 +26,11 @@ pub struct Entry<'a> {
     pub said: ContainerRecommendation,
     /// What happened to the target.
     pub reasons: Vec<Reason>,
+}
+
+/// Where each entry stands in the pod, with its index.
+pub fn places(entries: &[Entry<'_>]) -> impl Iterator<Item = (Place, usize)> {
+    entries.iter().enumerate().map(|(index, entry)| (entry.place, index))
 }
 
 impl Entry<'_> {
@@ -91,29 +97,45 @@ impl Part<'_> {
 }
 
 /// The sums of a pod.
+#[derive(Clone, Copy)]
 struct Sums {
     requests: i128,
-    limits: Option<i128>,
+    limits: i128,
+    /// How many containers have a limit.
+    limited: usize,
 }
 
 impl Sums {
     fn of(parts: &[Part<'_>], resource: &ResourceName, requests: &[i64]) -> Self {
-        let mut sums = Self { requests: 0, limits: None };
+        let mut sums = Self { requests: 0, limits: 0, limited: 0 };
         for (part, &request) in parts.iter().zip(requests) {
-            sums.requests += i128::from(request);
-            if let Some(limit) = part.limit_at(resource, request) {
-                *sums.limits.get_or_insert(0) += i128::from(limit);
-            }
+            sums.add(part, resource, request);
         }
         sums
     }
 
+    fn add(&mut self, part: &Part<'_>, resource: &ResourceName, request: i64) {
+        self.requests += i128::from(request);
+        if let Some(limit) = part.limit_at(resource, request) {
+            self.limits += i128::from(limit);
+            self.limited += 1;
+        }
+    }
+
+    fn remove(&mut self, part: &Part<'_>, resource: &ResourceName, request: i64) {
+        self.requests -= i128::from(request);
+        if let Some(limit) = part.limit_at(resource, request) {
+            self.limits -= i128::from(limit);
+            self.limited -= 1;
+        }
+    }
+
     fn is_within(&self, max: i128) -> bool {
-        self.requests <= max && self.limits.is_none_or(|limits| limits <= max)
+        self.requests <= max && (self.limited == 0 || self.limits <= max)
     }
 
     fn reaches(&self, min: i128) -> bool {
-        self.requests >= min && self.limits.is_none_or(|limits| limits >= min)
+        self.requests >= min && (self.limited == 0 || self.limits >= min)
     }
 }
 
@@ -141,10 +163,11 @@ fn settled(
     (min, max): (Option<i128>, Option<i128>),
     sidecars: bool,
 ) -> Option<Settled> {
+    let by_place = Lookup::new(entries.len(), places(entries));
     let parts: Vec<Part<'_>> = pod
         .sized(sidecars)
         .map(|(place, container)| {
-            let index = entries.iter().position(|entry| entry.place == place);
+            let index = by_place.get(&place, places(entries));
             let actual = container.actual();
             let count = |list: &ResourceList| list.get(resource).map(|it| units(resource, it));
             let entry = index.and_then(|index| Some((index, entries.get(index)?)));
@@ -189,12 +212,19 @@ fn settled(
         (at(share), Rule::PodRangeMax)
     };
     if rule == Rule::PodRangeMax {
-        // What was lost by cutting off goes to whoever still can have it.
-        for (index, part) in parts.iter().enumerate() {
+        // What was lost by cutting off goes to whoever still can have it. The sums are kept, not taken anew for each.
+        let mut kept = sums(&requests);
+        for (part, request) in parts.iter().zip(&mut requests) {
             let Some((_, now, _, most)) = part.moves else { continue };
-            requests[index] += 1;
-            if requests[index] > now.min(most) || !within(&requests) {
-                requests[index] -= 1;
+            if *request >= now.min(most) {
+                continue;
+            }
+            let mut raised = kept;
+            raised.remove(part, resource, *request);
+            raised.add(part, resource, *request + 1);
+            if max.is_none_or(|max| raised.is_within(max)) {
+                *request += 1;
+                kept = raised;
             }
         }
     }
@@ -229,8 +259,9 @@ pub fn keep_burstable(entries: &mut [Entry<'_>], pod: &Pod) {
         .iter()
         .filter_map(|entry| Some((entry.place, entry.resources(&pod.at(entry.place)?.spec))))
         .collect();
-    let instead = |place| wanted.iter().find(|(at, _)| *at == place).map(|(_, it)| it);
-    if pod.qos_with(instead) != QosClass::Guaranteed {
+    let pairs = || wanted.iter().map(|(place, resources)| (*place, resources));
+    let by_place = Lookup::new(wanted.len(), pairs());
+    if pod.qos_with(|place| by_place.get(&place, pairs())) != QosClass::Guaranteed {
         return;
     }
     for resource in [ResourceName::Cpu, ResourceName::Memory] {

@@ -1,11 +1,14 @@
 //! Requests and limits that a pod gets.
 
 use super::{
+    capacity,
+    lookup::Lookup,
     plan::{Plan, Rules},
     pod::{Place, Pod, QosClass, Resources},
     processed::{Wanted, entries},
     range::Ranges,
     reason::{Reason, Refusal},
+    settle::places,
 };
 use crate::api::{ResourceList, ResourceName, vpa::UpdateMode};
 
@@ -67,6 +70,7 @@ pub fn sizes(
     rules: Rules,
 ) -> Result<Vec<Size>, Refusal> {
     let ranges = ranges.ok_or(Refusal::RangesUnknown)?;
+    capacity::check(pod, plan)?;
     let mut sizes: Vec<Size> =
         pod.sized(rules.sidecars).map(|(place, _)| Size::none(place)).collect();
     if plan.recommendation.is_none() {
@@ -74,10 +78,10 @@ pub fn sizes(
     }
     let entries = entries(pod, plan, ranges, rules, Wanted::Targets)?;
     let mut entries = entries.unwrap_or_default();
+    let by_place = Lookup::new(entries.len(), places(&entries));
     for size in &mut sizes {
-        let Some(entry) = entries.iter_mut().find(|entry| entry.place == size.place) else {
-            continue;
-        };
+        let Some(index) = by_place.get(&size.place, places(&entries)) else { continue };
+        let entry = &mut entries[index];
         if plan.mode() == UpdateMode::Off {
             // Upstream forgets the policy here, so that limits are worked out even for RequestsOnly.
             entry.bounds.limits = plan.limits;
@@ -109,5 +113,7 @@ pub fn qos_with(pod: &Pod, sizes: &[Size]) -> QosClass {
         .iter()
         .filter_map(|size| Some((size.place, size.applied(&pod.at(size.place)?.spec))))
         .collect();
-    pod.qos_with(|place| wanted.iter().find(|(at, _)| *at == place).map(|(_, it)| it))
+    let pairs = || wanted.iter().map(|(place, resources)| (*place, resources));
+    let by_place = Lookup::new(wanted.len(), pairs());
+    pod.qos_with(|place| by_place.get(&place, pairs()))
 }

@@ -6,6 +6,9 @@
 //! ```
 
 mod answer;
+mod apart;
+mod body;
+mod budget;
 mod connections;
 mod exact;
 mod loops;
@@ -30,14 +33,16 @@ use tokio::{io::BufReader, net::TcpStream, sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::{
-    answer::{BodyLimits, answer},
-    connections::{Activity, Connections},
+    answer::answer,
+    budget::{BodyTimes, Share},
+    connections::{Activity, Connections, Most},
     loops::Loops,
 };
 use super::socket::{ServeError, Socket, finish};
 
 pub use self::{
     answer::Reviews,
+    budget::BodyBudget,
     observer::{Answered, Observer, ReviewStatus},
     reach::{Trust, Unreached, reach},
     review::{GroupVersionKind, GroupVersionResource, Request, Reviewer, Verdict},
@@ -50,11 +55,21 @@ const MOST_BYTES: usize = 5 << 20;
 /// How much of a connection is read at once: most reviews are shorter.
 const READ_AT_ONCE: usize = 16 << 10;
 
+/// What a peer may send of one request, and of all on its connection, before anybody has read it. Data that nobody has
+/// read are not part of the budget of bodies.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 128 << 10;
+
+/// What HTTP/1.1 reads ahead.
+const MOST_READ_AHEAD: usize = 64 << 10;
+
 /// How much one connection, and all of them, may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
     /// How many may be connected.
     pub connections: usize,
+    /// How many of them from one address.
+    pub connections_per_peer: usize,
     /// How many requests may be under way on one of them.
     pub streams: u32,
     /// TLS must stand by then.
@@ -65,6 +80,12 @@ pub struct WebhookLimits {
     pub body: Duration,
     /// How long the body may be.
     pub body_bytes: usize,
+    /// How many bytes of bodies may be in memory, of all requests together.
+    pub body_memory: usize,
+    /// How many of them from one address.
+    pub body_memory_per_peer: usize,
+    /// A body that is still arriving after so long gives its memory to others that wait for some.
+    pub slow_body: Duration,
     /// A connection that asks nothing for so long is closed.
     pub idle: Duration,
     /// A connection that is closed has so long for the answers under way.
@@ -76,11 +97,16 @@ impl Default for WebhookLimits {
         Self {
             // Each API server keeps one or two.
             connections: 512,
-            streams: 250,
+            connections_per_peer: 64,
+            streams: 64,
             handshake: Duration::from_secs(10),
             to_ask: Duration::from_secs(30),
             body: Duration::from_secs(10),
             body_bytes: MOST_BYTES,
+            // Of the 256 MiB that a container has where nobody says otherwise.
+            body_memory: 64 << 20,
+            body_memory_per_peer: 16 << 20,
+            slow_body: Duration::from_secs(1),
             idle: Duration::from_mins(5),
             to_leave: Duration::from_secs(15),
         }
@@ -92,19 +118,26 @@ impl Default for WebhookLimits {
 pub struct Webhook {
     socket: Socket,
     limits: WebhookLimits,
+    budget: Arc<BodyBudget>,
 }
 
 impl Webhook {
     /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
         let socket = Socket::bind(address, "--port").await?;
-        Ok(Self { socket, limits: WebhookLimits::default() })
+        let limits = WebhookLimits::default();
+        Ok(Self { socket, limits, budget: budget(&limits) })
     }
 
     /// The same with other limits.
     #[must_use]
     pub fn with_limits(self, limits: WebhookLimits) -> Self {
-        Self { limits, ..self }
+        Self { limits, budget: budget(&limits), ..self }
+    }
+
+    /// The memory that bodies of requests take.
+    pub fn body_budget(&self) -> Arc<BodyBudget> {
+        Arc::clone(&self.budget)
     }
 
     /// What it listens on, with the port that was picked.
@@ -121,21 +154,28 @@ impl Webhook {
     ) {
         let (leave, left) = watch::channel(());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let mut connections = Connections::new(self.limits.connections);
+        let most =
+            Most { all: self.limits.connections, per_peer: self.limits.connections_per_peer };
+        let mut connections = Connections::new(most, self.budget);
         let mut loops = Loops::start();
         let attend = |stream: TcpStream| {
             // It moves from the loop that listens to the one that it will live on.
             let Ok(stream) = stream.into_std() else { return };
+            // One that has no address any more is gone already.
+            let Ok(peer) = stream.peer_addr().map(|peer| peer.ip().to_canonical()) else { return };
+            let Some(share) = connections.make_room(peer) else {
+                return reviews.observer().turned_away("crowded");
+            };
             let activity = Arc::new(Activity::default());
             let connection = Connection {
                 acceptor: acceptor.clone(),
                 reviews: Arc::clone(&reviews),
                 activity: Arc::clone(&activity),
+                share: share.clone(),
                 limits: self.limits,
             };
-            if !connections.add(&activity, loops.next(), connection.attend(stream, left.clone())) {
-                reviews.observer().turned_away("crowded");
-            }
+            let task = connection.attend(stream, left.clone());
+            connections.add(peer, share, &activity, loops.next(), task);
         };
         self.socket.accept_until(shutdown, attend).await;
         drop(leave);
@@ -143,16 +183,21 @@ impl Webhook {
     }
 }
 
+fn budget(limits: &WebhookLimits) -> Arc<BodyBudget> {
+    BodyBudget::new(limits.body_memory, limits.body_memory_per_peer)
+}
+
 struct Connection {
     acceptor: TlsAcceptor,
     reviews: Arc<Reviews>,
     activity: Arc<Activity>,
+    share: Share,
     limits: WebhookLimits,
 }
 
 impl Connection {
     async fn attend(self, stream: std::net::TcpStream, mut left: watch::Receiver<()>) {
-        let Self { acceptor, reviews, activity, limits } = self;
+        let Self { acceptor, reviews, activity, share, limits } = self;
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         // Answers are small, and nobody should wait for them to be filled up.
         let _ = stream.set_nodelay(true);
@@ -167,18 +212,25 @@ impl Connection {
             Err(_) => return reviews.observer().turned_away("slow_handshake"),
         };
         let speaks_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let body = BodyLimits { bytes: limits.body_bytes, time: limits.body };
+        let times = BodyTimes { patience: limits.slow_body, limit: limits.body };
         let asked = Arc::clone(&activity);
         let service = service_fn(move |request| {
-            let response = answer(request, Arc::clone(&reviews), body, Arc::clone(&asked).begin());
+            let (busy, lease) = (Arc::clone(&asked).begin(), share.lease(times));
+            let response = answer(request, Arc::clone(&reviews), limits.body_bytes, lease, busy);
             async { Ok::<_, Infallible>(response.await) }
         });
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.to_ask);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.to_ask)
+            .max_buf_size(MOST_READ_AHEAD);
         builder
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             // A peer that is gone without a word is noticed, and room is made.
             .keep_alive_interval(limits.to_ask)
             .keep_alive_timeout(limits.handshake);

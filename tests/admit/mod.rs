@@ -2,6 +2,7 @@
 
 mod boost;
 mod patches;
+mod size;
 mod validation;
 
 use plimsoll::{

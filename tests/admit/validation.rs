@@ -2,13 +2,14 @@
 
 use plimsoll::{
     admit::validation::{Gates, Neighbour, Verdict, validate},
-    compat::Compat,
+    compat::{Compat, Fix, Fixes},
+    fit::Rules,
 };
 use serde_json::{Value, json};
 
-const ALL: Gates = Gates { startup_boost: true, per_vpa_config: true, in_place: true };
+pub const ALL: Gates = Gates { startup_boost: true, per_vpa_config: true, in_place: true };
 
-fn object(spec: &Value) -> Vec<u8> {
+pub fn object(spec: &Value) -> Vec<u8> {
     let mut spec = spec.clone();
     if spec.get("targetRef").is_none() {
         spec["targetRef"] = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
@@ -18,7 +19,7 @@ fn object(spec: &Value) -> Vec<u8> {
 }
 
 fn verdict(spec: &Value, old: Option<&Value>, gates: Gates) -> Verdict {
-    validate(&object(spec), old.map(object).as_deref(), gates, Compat::Upstream, &[])
+    validate(&object(spec), old.map(object).as_deref(), gates, Rules::of(Compat::Upstream), &[])
 }
 
 /// `path cause value` of each error.
@@ -247,7 +248,7 @@ fn all_faults_are_named_at_once_and_in_the_words_of_the_api() {
         message.ends_with("spec.recommenders: Too many: 2: must have at most 1 item]"),
         "{message}"
     );
-    let broken = validate(b"{", None, ALL, Compat::Upstream, &[]);
+    let broken = validate(b"{", None, ALL, Rules::of(Compat::Upstream), &[]);
     assert_eq!(errors(&broken).len(), 1);
     assert!(broken.message("V", "g", "n").contains("is invalid: .: Internal error: "), "297");
 }
@@ -301,7 +302,7 @@ fn doubts_are_warnings_and_only_ours() {
         ),
     ];
     for (spec, expected) in rows {
-        let ours = validate(&object(&spec), None, ALL, Compat::Plimsoll, &[]);
+        let ours = validate(&object(&spec), None, ALL, Rules::of(Compat::Plimsoll), &[]);
         assert_eq!(ours.errors, [], "{spec}");
         assert_eq!(ours.warnings.len(), 1, "{:?}", ours.warnings);
         assert!(ours.warnings[0].contains(expected), "{:?}", ours.warnings);
@@ -318,6 +319,42 @@ fn doubts_are_warnings_and_only_ours() {
         neighbour("HorizontalPodAutoscaler", "by-queue", false),
         Neighbour { target_name: "other", ..neighbour("HorizontalPodAutoscaler", "x", true) },
     ];
-    let found = validate(&object(&json!({})), None, ALL, Compat::Plimsoll, &others);
+    let found = validate(&object(&json!({})), None, ALL, Rules::of(Compat::Plimsoll), &others);
     assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
+}
+
+#[test]
+fn unchanged_spec_is_accepted() {
+    let annotated = |spec: &Value, value: &str| {
+        let annotations = json!({"example.com/note": value});
+        let metadata = json!({"name": "web", "annotations": annotations});
+        serde_json::to_vec(&json!({"metadata": metadata, "spec": spec})).expect("is written")
+    };
+    let stored = json!({"updatePolicy": {"updateMode": "bad", "minReplicas": 0}});
+    let other = json!({"updatePolicy": {"updateMode": "bad", "minReplicas": -1}});
+    let valid = json!({"updatePolicy": {"updateMode": "Off"}});
+    let unreadable =
+        json!({"resourcePolicy": {"containerPolicies": [{"minAllowed": {"cpu": "x"}}]}});
+    let ours = Rules::of(Compat::Plimsoll);
+    let without =
+        Rules { fixes: Fixes::of(Compat::Plimsoll).without(Fix::UnchangedSpecIsAccepted), ..ours };
+    for (old, new, errors) in [
+        (&stored, &stored, [2, 2, 0]),
+        (&unreadable, &unreadable, [1, 1, 0]),
+        (&stored, &other, [2, 2, 2]),
+        (&stored, &valid, [0, 0, 0]),
+        (&valid, &stored, [2, 2, 2]),
+    ] {
+        let found = [Rules::of(Compat::Upstream), without, ours].map(|rules| {
+            let (old, new) = (annotated(old, "before"), annotated(new, "after"));
+            validate(&new, Some(&old), Gates::default(), rules, &[])
+        });
+        assert_eq!(found.each_ref().map(|it| it.errors.len()), errors, "{old} -> {new}");
+        let [.., last] = found;
+        let told = last.warnings.iter().filter(|text| text.contains("the spec is unchanged"));
+        assert_eq!(told.count(), errors[0] - errors[2], "{:?}", last.warnings);
+        assert!(last.errors.is_empty() || last.operations.is_empty());
+    }
+    let created = validate(&annotated(&stored, "new"), None, Gates::default(), ours, &[]);
+    assert_eq!(created.errors.len(), 2, "what was not stored before is refused");
 }

@@ -7,6 +7,19 @@ use std::time::Duration;
 /// How the kernel counts CPU time: Linux shows hundredths of a second to everybody.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Does some work on this thread, and answers with the CPU time that the thread used for it.
+pub fn on_thread<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = of_thread();
+    let done = work();
+    (done, of_thread().saturating_sub(before))
+}
+
+fn of_thread() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says so");
+    let spent = stat.split_whitespace().next().expect("nanoseconds");
+    Duration::from_nanos(spent.parse().expect("a number"))
+}
+
 /// Runs a program to its end, and answers what it said and the CPU time that it used.
 pub fn run(command: &mut Command) -> (Output, Duration) {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

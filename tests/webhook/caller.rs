@@ -1,6 +1,6 @@
 //! Owns connections to a webhook: TLS under a name and a trust, and reviews over HTTP/2 or HTTP/1.1.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll::certificate::Bundle;
 use rustls::{ClientConfig, SupportedProtocolVersion, crypto::ring, pki_types::ServerName};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// The name by which the webhooks of these tests are called.
@@ -28,12 +28,24 @@ pub async fn connect(
     protocols: &[&[u8]],
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<TlsStream<TcpStream>, String> {
-    connect_as(NAME, port, trusts, protocols, versions).await
+    connect_from(Ipv4Addr::LOCALHOST, port, trusts, protocols, versions).await
+}
+
+/// The same from another address of this machine.
+pub async fn connect_from(
+    from: Ipv4Addr,
+    port: u16,
+    trusts: &Bundle,
+    protocols: &[&[u8]],
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<TlsStream<TcpStream>, String> {
+    connect_as(NAME, from, port, trusts, protocols, versions).await
 }
 
 /// The same under another name.
 async fn connect_as(
     name: &'static str,
+    from: Ipv4Addr,
     port: u16,
     trusts: &Bundle,
     protocols: &[&[u8]],
@@ -45,8 +57,12 @@ async fn connect_as(
         .with_root_certificates(trusts.roots())
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    let stream =
-        TcpStream::connect(("127.0.0.1", port)).await.map_err(|why| format!("tcp: {why}"))?;
+    let stream = async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
+    };
+    let stream = stream.await.map_err(|why: std::io::Error| format!("tcp: {why}"))?;
     let name = ServerName::try_from(name).expect("a name");
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
     let done = tokio::time::timeout(LIMIT, handshake).await.map_err(|_| "late".to_owned())?;
@@ -81,7 +97,8 @@ impl Caller {
 
     /// The same under another name.
     pub async fn one_as(name: &'static str, port: u16, trusts: &Bundle) -> Result<Self, String> {
-        let stream = connect_as(name, port, trusts, &[], rustls::ALL_VERSIONS).await?;
+        let from = Ipv4Addr::LOCALHOST;
+        let stream = connect_as(name, from, port, trusts, &[], rustls::ALL_VERSIONS).await?;
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|why| why.to_string())?;
         tokio::spawn(connection);

@@ -4,6 +4,7 @@ mod annotated;
 pub mod caller;
 mod calls;
 mod cluster;
+mod crowd;
 mod differential;
 mod limits;
 mod quotas;

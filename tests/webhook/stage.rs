@@ -12,8 +12,8 @@ use plimsoll::{
     serve::{
         Webhook,
         webhook::{
-            Answered, Ciphers, Keyring, MinVersion, Observer, Request, Reviewer, Reviews, Verdict,
-            WebhookLimits, certified, server_config,
+            Answered, BodyBudget, Ciphers, Keyring, MinVersion, Observer, Request, Reviewer,
+            Reviews, Verdict, WebhookLimits, certified, server_config,
         },
     },
 };
@@ -86,6 +86,8 @@ pub struct Served {
     pub keyring: Arc<Keyring>,
     /// What was counted.
     pub counts: Arc<Counts>,
+    /// The memory that bodies take.
+    pub budget: Arc<BodyBudget>,
     /// Where slow reviews wait.
     pub gate: Arc<Gate>,
     stop: oneshot::Sender<()>,
@@ -133,14 +135,14 @@ pub async fn serve_reviewer(
     reviewer: Arc<dyn Reviewer>,
 ) -> Served {
     let webhook = Webhook::bind("127.0.0.1:0").await.expect("a free port").with_limits(limits);
-    let port = webhook.address().port();
+    let (port, budget) = (webhook.address().port(), webhook.body_budget());
     let (keyring, counts) = (Arc::new(Keyring::default()), Arc::new(Counts::default()));
     let tls = server_config(minimum, &Ciphers::default(), Arc::clone(&keyring)).expect("settings");
     let reviews = Reviews::new(Arc::clone(&counts) as _).route("", "pods", reviewer);
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { stopped.await.unwrap_or(()) };
     let done = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));
-    let served = Served { port, keyring, counts, gate: Arc::default(), stop, done };
+    let served = Served { port, keyring, counts, budget, gate: Arc::default(), stop, done };
     served.show(pair);
     served
 }

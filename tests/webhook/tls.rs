@@ -47,16 +47,17 @@ async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
         assert_eq!(answer["patchType"], "JSONPatch");
         assert!(answer["patch"].is_string(), "base64: {answer}");
     }
-    let Ok(Caller::Two(sender)) = Caller::two(served.port, &trusts).await else {
-        panic!("it speaks HTTP/2")
-    };
+    let mut two = Caller::two(served.port, &trusts).await.expect("connects");
+    // From now on the caller knows how many may be under way at once, and has the others wait.
+    two.review("c").await.expect("an answer");
+    let Caller::Two(sender) = two else { panic!("it speaks HTTP/2") };
     let asks = (0..200).map(|number| {
         let mut caller = Caller::Two(sender.clone());
         async move { caller.review(&format!("pod-{number}")).await.map(drop) }
     });
     let answers = futures::future::join_all(asks).await;
     assert_eq!(answers.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.len()), Ok(200));
-    assert_eq!(served.counts.of("patched"), 202);
+    assert_eq!(served.counts.of("patched"), 203);
     served.stop().await;
 }
 

@@ -1,6 +1,11 @@
 //! What is let in although it will hardly do what its author meant: one warning each.
 
-use super::object::{ContainerPolicy, Metadata, Spec, TargetRef, policy_path};
+use std::collections::HashMap;
+
+use super::{
+    messages::Warnings,
+    object::{ContainerPolicy, Metadata, Spec, TargetRef, policy_path},
+};
 use crate::quantity::Quantity;
 
 /// Another autoscaler in the same namespace.
@@ -30,114 +35,107 @@ const WELL_KNOWN: [(&str, &str); 7] = [
 ];
 
 /// All doubts about a VPA.
-pub(super) fn find(spec: &Spec, own: &Metadata, others: &[Neighbour<'_>]) -> Vec<String> {
-    let mut doubts = Vec::new();
-    doubts.extend(spec.target_ref.iter().filter_map(group));
-    doubts.extend(duplicates(spec));
-    doubts.extend(
-        spec.policies()
-            .iter()
-            .enumerate()
-            .flat_map(|(index, policy)| negatives(&policy_path(index), policy)),
-    );
-    doubts.extend(boosts(spec));
-    doubts.extend(requirements(spec));
-    doubts.extend(spec.target_ref.iter().flat_map(|target| neighbours(target, own, others)));
-    doubts
+pub(super) fn find(spec: &Spec, own: &Metadata, others: &[Neighbour<'_>], doubts: &mut Warnings) {
+    if let Some(target) = &spec.target_ref {
+        group(target, doubts);
+    }
+    duplicates(spec, doubts);
+    for (index, policy) in spec.policies().iter().enumerate() {
+        negatives(&policy_path(index), policy, doubts);
+    }
+    boosts(spec, doubts);
+    requirements(spec, doubts);
+    if let Some(target) = &spec.target_ref {
+        neighbours(target, own, others, doubts);
+    }
 }
 
-fn group(target: &TargetRef) -> Option<String> {
-    let (kind, version) = (target.kind.as_deref()?, target.api_version.as_deref()?);
+fn group(target: &TargetRef, doubts: &mut Warnings) {
+    let (Some(kind), Some(version)) = (&target.kind, &target.api_version) else { return };
     let group = version.split_once('/').map_or("", |(group, _)| group);
-    let (_, known) = WELL_KNOWN.iter().find(|(known, _)| *known == kind)?;
-    (group != *known).then(|| {
-        format!(
+    let Some((_, known)) = WELL_KNOWN.iter().find(|(known, _)| *known == kind) else { return };
+    if group != *known {
+        doubts.add(format_args!(
             "spec.targetRef.apiVersion: a {kind} is looked for in group \"{known}\", whatever is written here, and \
              this is \"{group}\""
-        )
-    })
+        ));
+    }
 }
 
-fn duplicates(spec: &Spec) -> Vec<String> {
-    let name = |policy: &ContainerPolicy| policy.container_name.clone().unwrap_or_default();
-    let policies = spec.policies();
-    let repeated = policies.iter().enumerate().filter_map(|(index, policy)| {
-        let first = policies[..index].iter().position(|other| name(other) == name(policy))?;
+fn duplicates(spec: &Spec, doubts: &mut Warnings) {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (index, policy) in spec.policies().iter().enumerate() {
+        let name = policy.container_name.as_deref().unwrap_or_default();
+        let first = *known.entry(name).or_insert(index);
+        if first == index {
+            continue;
+        }
         // Of several entries for all others, the last one holds; of several of one name, the first.
-        let (idle, holds) = if name(policy) == "*" { (first, index) } else { (index, first) };
-        let (path, name) = (policy_path(idle), name(policy));
-        Some(format!("{path}: has no effect: entry {holds} is for container \"{name}\" too"))
-    });
-    repeated.collect()
+        let (idle, holds) = if name == "*" { (first, index) } else { (index, first) };
+        let path = policy_path(idle);
+        doubts.add(format_args!(
+            "{path}: has no effect: entry {holds} is for container \"{name}\" too"
+        ));
+    }
 }
 
-fn negatives(path: &str, policy: &ContainerPolicy) -> Vec<String> {
-    let mut doubts = Vec::new();
+fn negatives(path: &str, policy: &ContainerPolicy, doubts: &mut Warnings) {
     for (field, list) in [("minAllowed", &policy.min_allowed), ("maxAllowed", &policy.max_allowed)]
     {
         for (resource, amount) in list.iter().flatten() {
             if amount.is_negative() {
-                doubts.push(format!("{path}.{field}[{resource}]: {amount} is below 0"));
+                doubts.add(format_args!("{path}.{field}[{resource}]: {amount} is below 0"));
             }
             if !["cpu", "memory"].contains(&&**resource) {
-                doubts.push(format!(
+                doubts.add(format_args!(
                     "{path}.{field}[{resource}]: has no effect: only cpu and memory are recommended"
                 ));
             }
         }
     }
-    doubts
 }
 
-fn boosts(spec: &Spec) -> Vec<String> {
-    let mut doubts = Vec::new();
+fn boosts(spec: &Spec, doubts: &mut Warnings) {
     for (path, boost) in spec.boosts() {
         let Some(cpu) = &boost.cpu else {
-            doubts.push(format!("{path}: has no effect: it says nothing about cpu"));
+            doubts.add(format_args!("{path}: has no effect: it says nothing about cpu"));
             continue;
         };
         if let Some(seconds) = cpu.duration_seconds.filter(|seconds| *seconds < 0) {
-            doubts.push(format!("{path}.cpu.durationSeconds: {seconds} is below 0"));
+            doubts.add(format_args!("{path}.cpu.durationSeconds: {seconds} is below 0"));
         }
         if let Some(quantity) = cpu.quantity.filter(|quantity: &Quantity| quantity.is_negative()) {
-            doubts
-                .push(format!("{path}.cpu.quantity: {quantity} is below 0, so CPU would be less"));
+            doubts.add(format_args!(
+                "{path}.cpu.quantity: {quantity} is below 0, so CPU would be less"
+            ));
         }
     }
-    doubts
 }
 
 /// All requirements must hold, so two that want a resource to be both higher and lower keep every pod.
-fn requirements(spec: &Spec) -> Vec<String> {
-    let all =
-        spec.update_policy.iter().flat_map(|policy| policy.eviction_requirements.iter().flatten());
-    let all: Vec<_> = all.collect();
-    let only = |index: usize| match all[index].resources.as_deref() {
-        Some([resource]) => Some(resource.as_str()),
-        _ => None,
-    };
-    let mut doubts = Vec::new();
-    for (index, one) in all.iter().enumerate() {
+fn requirements(spec: &Spec, doubts: &mut Warnings) {
+    // By resource: what the first entry demands of it, and the first entry that demands anything else.
+    let mut known: HashMap<&str, (usize, Option<&str>, Option<usize>)> = HashMap::new();
+    for (index, one) in spec.requirements().iter().enumerate() {
+        let path = format!("spec.updatePolicy.evictionRequirements[{index}]");
         if one.resources.as_ref().is_none_or(Vec::is_empty) {
-            doubts.push(format!(
-                "spec.updatePolicy.evictionRequirements[{index}]: names no resource, so no pod is ever evicted"
-            ));
+            doubts.add(format_args!("{path}: names no resource, so no pod is ever evicted"));
         }
-        let against = (0..index).find(|other| {
-            only(*other).is_some()
-                && only(*other) == only(index)
-                && all[*other].change_requirement != one.change_requirement
-        });
+        let Some([resource]) = one.resources.as_deref() else { continue };
+        let demand = one.change_requirement.as_deref();
+        let (first, demanded, other) = known.entry(resource).or_insert((index, demand, None));
+        let against = if *demanded == demand { *other } else { Some(*first) };
+        if *demanded != demand {
+            other.get_or_insert(index);
+        }
         if let Some(other) = against {
-            doubts.push(format!(
-                "spec.updatePolicy.evictionRequirements[{index}]: contradicts entry {other}, so no pod is ever evicted"
-            ));
+            doubts
+                .add(format_args!("{path}: contradicts entry {other}, so no pod is ever evicted"));
         }
     }
-    doubts
 }
 
-fn neighbours(target: &TargetRef, own: &Metadata, others: &[Neighbour<'_>]) -> Vec<String> {
+fn neighbours(target: &TargetRef, own: &Metadata, others: &[Neighbour<'_>], doubts: &mut Warnings) {
     let same = |other: &&Neighbour<'_>| {
         Some(other.target_kind) == target.kind.as_deref()
             && Some(other.target_name) == target.name.as_deref()
@@ -146,15 +144,13 @@ fn neighbours(target: &TargetRef, own: &Metadata, others: &[Neighbour<'_>]) -> V
     let is_itself = |other: &&Neighbour<'_>| {
         other.kind == "VerticalPodAutoscaler" && Some(other.name) == own.name.as_deref()
     };
-    let others = others.iter().filter(same).filter(|other| !is_itself(other));
-    let doubt = |other: &Neighbour<'_>| {
+    for other in others.iter().filter(same).filter(|other| !is_itself(other)) {
         let what = if other.kind == "VerticalPodAutoscaler" {
             "the older of the two has its pods"
         } else {
             "the two will work against each other where it goes by CPU or memory utilization"
         };
         let Neighbour { kind, name, .. } = other;
-        format!("spec.targetRef: {kind} \"{name}\" has the same target: {what}")
-    };
-    others.map(doubt).collect()
+        doubts.add(format_args!("spec.targetRef: {kind} \"{name}\" has the same target: {what}"));
+    }
 }

@@ -47,7 +47,7 @@ pub(super) struct UpdatePolicy {
     pub eviction_requirements: Option<Vec<EvictionRequirement>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct EvictionRequirement {
     pub resources: Option<Vec<String>>,
@@ -60,7 +60,7 @@ pub(super) struct ResourcePolicy {
     pub container_policies: Option<Vec<ContainerPolicy>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ContainerPolicy {
     pub container_name: Option<String>,
@@ -76,13 +76,13 @@ pub(super) struct ContainerPolicy {
     pub startup_boost: Option<StartupBoost>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct StartupBoost {
     pub cpu: Option<CpuBoost>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct CpuBoost {
     #[serde(rename = "type")]
@@ -98,6 +98,27 @@ impl Spec {
         let policies =
             self.resource_policy.as_ref().and_then(|it| it.container_policies.as_deref());
         policies.unwrap_or_default()
+    }
+
+    /// Its eviction requirements.
+    pub fn requirements(&self) -> &[EvictionRequirement] {
+        let requirements =
+            self.update_policy.as_ref().and_then(|it| it.eviction_requirements.as_deref());
+        requirements.unwrap_or_default()
+    }
+
+    /// Leaves no more than this many container policies and eviction requirements.
+    pub fn truncate(&mut self, policies: usize, requirements: usize) {
+        if let Some(all) =
+            self.resource_policy.as_mut().and_then(|it| it.container_policies.as_mut())
+        {
+            all.truncate(policies);
+        }
+        if let Some(all) =
+            self.update_policy.as_mut().and_then(|it| it.eviction_requirements.as_mut())
+        {
+            all.truncate(requirements);
+        }
     }
 
     /// Its update mode, as far as it says one.

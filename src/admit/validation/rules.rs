@@ -1,9 +1,10 @@
 //! Upstream's rules, in its order and its words.
 
-use std::fmt::Display;
+use std::{collections::HashSet, fmt::Display};
 
 use super::{
-    Fault, FieldError, Gates, Verdict,
+    Fault, FieldError, Gates,
+    messages::{Errors, Warnings},
     object::{ContainerPolicy, CpuBoost, Spec, StartupBoost, UpdatePolicy, policy_path},
 };
 use crate::quantity::Quantity;
@@ -13,13 +14,19 @@ const MODES: [&str; 6] = ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Rec
 const SHOWN_MODES: [&str; 5] = ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
 
 /// Checks what a VPA says, with what it said before.
-pub(super) fn check(spec: &Spec, old: &Spec, gates: Gates) -> Verdict {
-    let mut check = Check { gates: allowed(old, gates), verdict: Verdict::default() };
+pub(super) fn check(
+    spec: &Spec,
+    old: &Spec,
+    gates: Gates,
+    errors: &mut Errors,
+    warnings: &mut Warnings,
+) {
+    let mut check = Check { gates: allowed(old, gates), known: known(old), errors, warnings };
     if let Some(policy) = &spec.update_policy {
         check.update_policy(policy);
     }
     for (index, policy) in spec.policies().iter().enumerate() {
-        check.container_policy(&policy_path(index), policy, old);
+        check.container_policy(&policy_path(index), policy);
     }
     if let Some(boost) = &spec.startup_boost {
         check.boost("spec.startupBoost", boost);
@@ -29,7 +36,17 @@ pub(super) fn check(spec: &Spec, old: &Spec, gates: Gates) -> Verdict {
         let value = recommenders.to_string();
         check.error("spec.recommenders", Fault::TooMany, Some(value), "must have at most 1 item");
     }
-    check.verdict
+}
+
+/// Resources that cannot be controlled, and that the object names already.
+fn known(old: &Spec) -> HashSet<&str> {
+    let named =
+        old.policies().iter().flat_map(|policy| policy.controlled_resources.iter().flatten());
+    named.map(String::as_str).filter(|name| !is_supported(name)).collect()
+}
+
+fn is_supported(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory")
 }
 
 /// What is on, and what the object uses already.
@@ -52,12 +69,14 @@ fn allowed(old: &Spec, gates: Gates) -> Gates {
     }
 }
 
-struct Check {
+struct Check<'a> {
     gates: Gates,
-    verdict: Verdict,
+    known: HashSet<&'a str>,
+    errors: &'a mut Errors,
+    warnings: &'a mut Warnings,
 }
 
-impl Check {
+impl Check<'_> {
     fn error(
         &mut self,
         path: &str,
@@ -66,7 +85,7 @@ impl Check {
         detail: impl Into<String>,
     ) {
         let (path, detail) = (path.to_owned(), detail.into());
-        self.verdict.errors.push(FieldError { path, fault, value, detail });
+        self.errors.add(FieldError { path, fault, value, detail });
     }
 
     fn unsupported(&mut self, path: &str, value: &str, supported: &[&str]) {
@@ -86,7 +105,7 @@ impl Check {
                     self.unsupported(mode_path, mode, &SHOWN_MODES);
                 }
                 if mode == "Auto" {
-                    self.verdict.warnings.push(format!(
+                    self.warnings.add(format_args!(
                         "spec.updatePolicy: \"Auto\" mode is deprecated and will be removed in a future API version. \
                          Use explicit update modes like: [{}]. See \
                          https://github.com/kubernetes/autoscaler/issues/8424 for more details.",
@@ -127,7 +146,7 @@ impl Check {
         }
     }
 
-    fn container_policy(&mut self, path: &str, policy: &ContainerPolicy, old: &Spec) {
+    fn container_policy(&mut self, path: &str, policy: &ContainerPolicy) {
         let at = |field: &str| format!("{path}.{field}");
         if policy.container_name.as_deref().unwrap_or_default().is_empty() {
             self.error(&at("containerName"), Fault::Required, None, "");
@@ -152,7 +171,7 @@ impl Check {
             let detail = "controlledValues shouldn't be specified if container scaling mode is off";
             self.error(&at("controlledValues"), Fault::Forbidden, None, detail);
         }
-        self.controlled_resources(&at("controlledResources"), policy, old);
+        self.controlled_resources(&at("controlledResources"), policy);
         let ratio = policy.oom_bump_up_ratio.map(|ratio| ratio.milli_value() as f64 / 1000.0);
         self.at_least(&at("oomBumpUpRatio"), ratio, 1.0, "1.0");
         self.at_least(&at("oomMinBumpUp"), policy.oom_min_bump_up.map(Quantity::value), 0, "0");
@@ -165,17 +184,12 @@ impl Check {
         }
     }
 
-    fn controlled_resources(&mut self, path: &str, policy: &ContainerPolicy, old: &Spec) {
-        let known: Vec<&String> = old
-            .policies()
-            .iter()
-            .flat_map(|old| old.controlled_resources.iter().flatten())
-            .collect();
+    fn controlled_resources(&mut self, path: &str, policy: &ContainerPolicy) {
         let resources = policy.controlled_resources.iter().flatten().enumerate();
-        for (index, name) in resources.filter(|(_, name)| !["cpu", "memory"].contains(&&***name)) {
+        for (index, name) in resources.filter(|(_, name)| !is_supported(name)) {
             let path = format!("{path}[{index}]");
-            if known.contains(&name) {
-                self.verdict.warnings.push(format!(
+            if self.known.contains(&**name) {
+                self.warnings.add(format_args!(
                     "{path}: unsupported value {} is allowed only because it is present in the existing VPA object; \
                      supported values: \"cpu\", \"memory\"",
                     quote(name)

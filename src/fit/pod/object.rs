@@ -6,7 +6,7 @@ use plimsoll_storage::Time;
 use serde::Deserialize;
 
 use super::{Container, Controller, Part, Pod, Resources, Restarts, Young};
-use crate::api::ResourceList;
+use crate::{api::ResourceList, fit::lookup::Lookup};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -102,8 +102,9 @@ impl From<Object> for Young {
 
 impl From<Object> for Pod {
     fn from(Object { metadata, spec, status }: Object) -> Self {
-        let statuses = status.container_statuses.unwrap_or_default();
-        let init_statuses = status.init_container_statuses.unwrap_or_default();
+        let statuses = Statuses(status.container_statuses.unwrap_or_default());
+        let init_statuses = Statuses(status.init_container_statuses.unwrap_or_default());
+        let (by_name, inits_by_name) = (statuses.by_name(), init_statuses.by_name());
         let conditions = status.conditions.unwrap_or_default();
         let ready = conditions.iter().find(|one| &*one.kind == "Ready" && &*one.status == "True");
         let mains = spec.containers.unwrap_or_default().into_iter();
@@ -115,11 +116,18 @@ impl From<Object> for Pod {
             uid: metadata.uid.unwrap_or_default(),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations,
-            containers: mains.map(|one| container(one, Part::Main, &statuses)).collect(),
+            containers: mains
+                .map(|one| {
+                    let status = statuses.find(&by_name, &one.name);
+                    container(one, Part::Main, status)
+                })
+                .collect(),
             init_containers: inits
                 .map(|one| {
                     let stays = one.restart_policy.as_deref() == Some("Always");
-                    container(one, if stays { Part::Sidecar } else { Part::Init }, &init_statuses)
+                    let part = if stays { Part::Sidecar } else { Part::Init };
+                    let status = init_statuses.find(&inits_by_name, &one.name);
+                    container(one, part, status)
                 })
                 .collect(),
             overhead: spec.overhead.unwrap_or_default(),
@@ -130,8 +138,27 @@ impl From<Object> for Pod {
     }
 }
 
-fn container(one: SpecContainer, part: Part, statuses: &[StatusContainer]) -> Container {
-    let status = statuses.iter().find(|status| status.name == one.name);
+struct Statuses(Vec<StatusContainer>);
+
+impl Statuses {
+    fn pairs(&self) -> impl Iterator<Item = (&str, &StatusContainer)> {
+        self.0.iter().map(|status| (&*status.name, status))
+    }
+
+    fn by_name(&self) -> Lookup<&str, &StatusContainer> {
+        Lookup::new(self.0.len(), self.pairs())
+    }
+
+    fn find<'a>(
+        &'a self,
+        by_name: &Lookup<&'a str, &'a StatusContainer>,
+        name: &str,
+    ) -> Option<&'a StatusContainer> {
+        by_name.get(name, self.pairs())
+    }
+}
+
+fn container(one: SpecContainer, part: Part, status: Option<&StatusContainer>) -> Container {
     let policies = one.resize_policy.unwrap_or_default();
     let restarts = |resource: &str| {
         let restart = |policy: &ResizePolicy| &*policy.restart_policy == "RestartContainer";

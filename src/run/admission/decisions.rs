@@ -10,17 +10,22 @@ use crate::{
     api::VerticalPodAutoscaler,
     compat::Compat,
     fit::{
-        Operation, Pod, Ranges, Rules, Wishes,
+        Operation, Pod, Ranges, Refusal, Rules, Wishes,
         quota::{self, Change, Quota},
     },
     quantity::Quantity,
     run::annotations::bad,
 };
 
-/// Why a pod is let through as it is: in one word, and in a sentence.
-pub(super) type Refused = (&'static str, String);
-
 impl Role {
+    fn rules(&self) -> Rules {
+        Rules {
+            compat: self.config.compat,
+            fixes: self.config.fixes,
+            sidecars: self.config.gates.native_sidecars,
+        }
+    }
+
     /// The patch of a new pod.
     pub(super) fn decide_pod(
         &self,
@@ -28,24 +33,18 @@ impl Role {
         vpa: &VerticalPodAutoscaler,
         ranges: &Ranges,
         quotas: &[Quota],
-    ) -> Result<Vec<Operation>, Refused> {
+    ) -> Result<Vec<Operation>, Refusal> {
         let gates = self.config.gates;
         let admission = Admission {
-            rules: Rules {
-                compat: self.config.compat,
-                fixes: self.config.fixes,
-                sidecars: gates.native_sidecars,
-            },
+            rules: self.rules(),
             boosts: gates.startup_boost,
             max_boost: self.config.max_boost.unwrap_or(Quantity::ZERO),
         };
         let wishes = Wishes::of(vpa, self.config.compat);
         let plan = wishes.plan(vpa, self.config.limit_policy);
-        let decided = admit::admit(pod, &plan, Some(ranges), &admission).and_then(|admitted| {
-            quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
-            Ok(admitted.operations)
-        });
-        decided.map_err(|refusal| (refusal.name(), refusal.to_string()))
+        let admitted = admit::admit(pod, &plan, Some(ranges), &admission)?;
+        quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
+        Ok(admitted.operations)
     }
 
     /// What is said about a VPA.
@@ -61,7 +60,7 @@ impl Role {
             per_vpa_config: gates.per_vpa_config,
             in_place: gates.in_place,
         };
-        let mut said = validation::validate(object, old, gates, self.config.compat, others);
+        let mut said = validation::validate(object, old, gates, self.rules(), others);
         if self.config.compat == Compat::Plimsoll {
             said.warnings.extend(ignored(object));
         }

@@ -23,6 +23,8 @@ use crate::{
 
 /// A warning is not worth a longer wait: whoever writes the VPA stands by.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+/// No more of them are read: whoever may write them chooses how many there are.
+const MOST_SCALERS: u32 = 500;
 /// How long an answer holds of whether they may be read: upstream's RBAC says nothing of them.
 const ANSWER_HOLDS: Duration = Duration::from_mins(10);
 
@@ -106,10 +108,10 @@ fn is_wish(request: &Request<'_>) -> bool {
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let spec = |object: Option<&str>| {
+    fn spec(object: Option<&str>) -> Option<&str> {
         let bare: Bare<'_> = serde_json::from_str(object?).ok()?;
-        bare.spec.map(|spec| spec.get().to_owned())
-    };
+        bare.spec.map(RawValue::get)
+    }
     let (new, old) = (request.object, request.old_object);
     request.operation == "CREATE" || spec(new) != spec(old)
 }
@@ -126,7 +128,7 @@ impl Role {
             }
             let api =
                 Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
-            match api.list(&ListParams::default()).await {
+            match api.list(&ListParams::default().limit(MOST_SCALERS)).await {
                 Ok(list) => list.items.into_iter().map(Scaler::from).collect(),
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
                     tracing::info!(why = %status.message, "HorizontalPodAutoscalers are not looked at");

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 
 use super::Role;
 use crate::{
-    fit::{Ranges, Young},
+    admit::validation::shortened,
+    fit::{Ranges, Refusal, Young},
     serve::webhook::{Request, Reviewer, Verdict},
 };
 
@@ -28,6 +29,7 @@ impl Reviewer for Pods {
         }
         let let_through = |outcome: &'static str, why: &dyn std::fmt::Display| {
             let (namespace, name) = (&*request.namespace, &*request.name);
+            let why = shortened(why.to_string());
             tracing::warn!(namespace, name, outcome, %why, "a new pod is let through as it is");
             Verdict::allow(outcome)
         };
@@ -53,7 +55,12 @@ impl Reviewer for Pods {
         let decided = role.decide_pod(&pod, &vpa, &ranges, &quotas);
         let operations = match decided {
             Ok(operations) => operations,
-            Err((outcome, why)) => return let_through(outcome, &why),
+            Err(refusal) => {
+                let verdict = let_through(refusal.name(), &refusal);
+                let is_large = matches!(refusal, Refusal::TooLarge { .. });
+                let warnings = is_large.then(|| refusal.to_string()).into_iter().collect();
+                return verdict.with_warnings(warnings);
+            }
         };
         Verdict::patch(&operations).unwrap_or_else(|why| let_through("unwritable_patch", &why))
     }

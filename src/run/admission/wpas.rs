@@ -1,7 +1,11 @@
 //! What is said of a WatermarkPodAutoscaler that is created or changed: what the controller would not follow is kept out,
 //! what is odd is a warning.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use kube::ResourceExt as _;
@@ -10,6 +14,7 @@ use plimsoll_storage::prometheus::schema::Dialect;
 use super::{Role, feeds::TargetKey, vpas::status};
 use crate::{
     admit::validation::{Fault, FieldError, Verdict as Said},
+    annotation::MAX_VALUE_BYTES,
     api::{
         VerticalPodAutoscaler,
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
@@ -37,7 +42,7 @@ impl Reviewer for Wpas {
         let object = match read(request.object.unwrap_or_default()) {
             Ok(object) => object,
             Err(error) => {
-                let said = Said { errors: vec![error], ..Said::default() };
+                let said = Said { errors: vec![error], ..Said::default() }.bounded();
                 return Verdict::refuse(status(request, &said));
             }
         };
@@ -52,6 +57,7 @@ impl Reviewer for Wpas {
         let target = &filled.scale_target_ref;
         let key = TargetKey::new(&request.namespace, &target.kind, &target.name);
         said.warnings.extend(rivals(&filled, &self.0.seen.vpas(&key)));
+        let said = said.bounded();
         let verdict = if said.errors.is_empty() {
             Verdict::allow("valid")
         } else {
@@ -101,13 +107,21 @@ fn look_at_queries(
     spec: &WatermarkPodAutoscalerSpec,
     said: &mut Said,
 ) {
+    let external = spec.metrics.iter().filter_map(|metric| metric.external.as_ref());
+    let names: HashSet<&str> = external.map(|external| &*external.metric_name).collect();
     for (key, query) in annotations {
         let Some(metric) = queried(key) else { continue };
-        let external = spec.metrics.iter().filter_map(|metric| metric.external.as_ref());
-        if !external.into_iter().any(|external| external.metric_name == metric) {
+        if !names.contains(metric) {
             said.warnings.push(format!(
                 "annotation {key}: there is no external metric of that name, so that nobody asks for it"
             ));
+        }
+        if query.len() > MAX_VALUE_BYTES {
+            said.warnings.push(format!(
+                "annotation {key}: a query of {} bytes is not checked; the longest that is has {MAX_VALUE_BYTES}",
+                query.len()
+            ));
+            continue;
         }
         let Err(why) = check_query(query) else { continue };
         if check_query_in(query, Dialect::MetricsQl).is_ok() {

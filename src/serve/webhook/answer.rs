@@ -7,13 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use tokio::time::timeout;
 
 use super::{
+    apart::{Apart, LARGE},
+    body::{Unread, read},
+    budget::{Late, Lease},
     connections::Busy,
     observer::{Answered, Observer, ReviewStatus},
     parts::part,
@@ -33,6 +35,7 @@ const UNKNOWN: &str = "unknown";
 pub struct Reviews {
     routes: BTreeMap<(&'static str, &'static str), Arc<dyn Reviewer>>,
     observer: Arc<dyn Observer>,
+    apart: Apart,
 }
 
 impl std::fmt::Debug for Reviews {
@@ -44,7 +47,7 @@ impl std::fmt::Debug for Reviews {
 impl Reviews {
     /// Nobody decides about anything yet.
     pub fn new(observer: Arc<dyn Observer>) -> Self {
-        Self { routes: BTreeMap::new(), observer }
+        Self { routes: BTreeMap::new(), observer, apart: Apart::default() }
     }
 
     /// From now on this one decides about a resource of a group.
@@ -69,10 +72,10 @@ impl Reviews {
         self.routes.iter().find(|(known, _)| **known == (group, resource)).map(|(_, found)| found)
     }
 
-    /// The decision about a body, with the uid that it is for.
-    async fn decide(&self, body: &[u8], limit: Duration) -> Decided {
-        let parts = part(body);
-        let asked = match review::read(body, parts.as_ref()) {
+    /// The decision about a body, with the uid that it is for. The memory of the body is free afterwards.
+    async fn decide(&self, body: Bytes, lease: Lease, limit: Duration) -> Decided {
+        let parts = part(&body);
+        let asked = match review::read(&body, parts.as_ref()) {
             Ok(asked) => asked,
             // Upstream lets what it cannot read through, under no name.
             Err(nothing) => {
@@ -87,7 +90,13 @@ impl Reviews {
             return Decided { uid, resource: UNKNOWN, status: ReviewStatus::Error, verdict };
         };
         let resource = reviewer.resource();
-        let verdict = timeout(limit, reviewer.review(&asked)).await.unwrap_or_else(|_| {
+        let decided = if body.len() > LARGE {
+            let review = self.apart.review(Arc::clone(reviewer), body.clone(), lease);
+            timeout(limit, review).await
+        } else {
+            timeout(limit, reviewer.review(&asked)).await
+        };
+        let verdict = decided.unwrap_or_else(|_| {
             let (namespace, name) = (&*asked.namespace, &*asked.name);
             tracing::warn!(resource, namespace, name, ?limit, "not decided in time; let through");
             Verdict::allow("timeout")
@@ -107,18 +116,12 @@ struct Decided {
     verdict: Verdict,
 }
 
-/// How much of a body is read, and how long that may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BodyLimits {
-    pub bytes: usize,
-    pub time: Duration,
-}
-
 /// Answers a request.
 pub(super) async fn answer<B>(
     request: Request<B>,
     reviews: Arc<Reviews>,
-    limits: BodyLimits,
+    most_bytes: usize,
+    mut lease: Lease,
     busy: Busy,
 ) -> Response<Reply>
 where
@@ -133,21 +136,28 @@ where
         }
         return plain(StatusCode::OK, "", busy);
     }
-    let read = match timeout(limits.time, read(request.into_body(), limits.bytes)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(Unread::TooLarge)) => {
+    let read = match read(request.into_body(), most_bytes, &mut lease).await {
+        Ok(body) => body,
+        // Upstream goes on with an empty body.
+        Err(Unread::Broken) => Bytes::new(),
+        Err(Unread::TooLarge) => {
             reviews.observer.turned_away("too_large");
             return plain(StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n", busy);
         }
-        // Upstream goes on with an empty body.
-        Ok(Err(Unread::Broken)) => Bytes::new(),
-        Err(_) => {
+        Err(Unread::Late(Late::Slow)) => {
             reviews.observer.turned_away("slow_body");
             return plain(StatusCode::REQUEST_TIMEOUT, "the request did not come in time\n", busy);
         }
+        Err(Unread::Late(Late::NoMemory)) => {
+            reviews.observer.turned_away("no_memory");
+            let why = "too many requests at once: no memory for this one\n";
+            return plain(StatusCode::SERVICE_UNAVAILABLE, why, busy);
+        }
     };
     let was_read = Instant::now();
-    let Decided { uid, resource, status, verdict } = reviews.decide(&read, limit).await;
+    let deciding = busy.decides();
+    let Decided { uid, resource, status, verdict } = reviews.decide(read, lease, limit).await;
+    drop(deciding);
     let decided = Instant::now();
     let outcome = verdict.outcome;
     let bytes = review::write(&uid, verdict);
@@ -178,38 +188,6 @@ fn patience(query: Option<&str>) -> Duration {
     waits.map_or(LONGEST, |seconds| Duration::from_secs_f64(seconds * SHARE)).min(LONGEST)
 }
 
-enum Unread {
-    TooLarge,
-    Broken,
-}
-
-async fn read<B: Body<Data = Bytes> + Unpin>(mut body: B, most: usize) -> Result<Bytes, Unread> {
-    let promised = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if promised > most {
-        return Err(Unread::TooLarge);
-    }
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
-        let so_far = whole.len() + first.as_ref().map_or(0, Bytes::len);
-        if so_far + data.len() > most {
-            return Err(Unread::TooLarge);
-        }
-        // Most bodies are one piece, which then need not be copied.
-        match first.take() {
-            None if whole.is_empty() => first = Some(data),
-            None => whole.extend_from_slice(&data),
-            Some(begin) => {
-                whole.reserve(begin.len() + data.len());
-                whole.extend_from_slice(&begin);
-                whole.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
-}
-
 fn plain(status: StatusCode, text: &'static str, busy: Busy) -> Response<Reply> {
     let bytes = Some(Bytes::from_static(text.as_bytes())).filter(|text| !text.is_empty());
     let mut response = Response::new(reply(bytes, None, busy));
@@ -222,11 +200,14 @@ mod tests {
     use std::sync::Mutex;
 
     use async_trait::async_trait;
-    use http_body_util::Full;
+    use http_body_util::{BodyExt as _, Full};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::serve::webhook::connections::Activity;
+    use crate::serve::webhook::{
+        budget::{BodyBudget, BodyTimes},
+        connections::Activity,
+    };
 
     #[derive(Default)]
     struct Counts(Mutex<Vec<String>>);
@@ -264,15 +245,28 @@ mod tests {
     async fn ask(kind: &str, query: &str, body: Vec<u8>) -> (StatusCode, Value, Vec<String>) {
         let counts = Arc::new(Counts::default());
         let reviews = Reviews::new(Arc::clone(&counts) as _).route("", "pods", Arc::new(Pods));
+        let (status, answer) = ask_of(Arc::new(reviews), 1000, kind, query, body).await;
+        let counted = counts.0.lock().expect("no panic").clone();
+        (status, answer, counted)
+    }
+
+    async fn ask_of(
+        reviews: Arc<Reviews>,
+        bytes: usize,
+        kind: &str,
+        query: &str,
+        body: Vec<u8>,
+    ) -> (StatusCode, Value) {
         let request = Request::post(format!("/any/path{query}")).header(CONTENT_TYPE, kind);
         let request = request.body(Full::new(Bytes::from(body))).expect("a request");
-        let limits = BodyLimits { bytes: 1000, time: Duration::from_secs(5) };
         let busy = Arc::new(Activity::default()).begin();
-        let response = answer(request, Arc::new(reviews), limits, busy).await;
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let (patience, limit) = (Duration::from_secs(1), Duration::from_secs(5));
+        let lease = budget.share().lease(BodyTimes { patience, limit });
+        let response = answer(request, reviews, bytes, lease, busy).await;
         let status = response.status();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
-        let counted = counts.0.lock().expect("no panic").clone();
-        (status, serde_json::from_slice(&body).unwrap_or(Value::Null), counted)
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
     fn pod(name: &str) -> Vec<u8> {
@@ -318,6 +312,67 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::from_millis(800), "a fifth is left for the way back");
         assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}));
         assert_eq!(counts, ["Pod skipped timeout"]);
+    }
+
+    /// Keeps the thread that it is on, until it may go.
+    struct Stuck {
+        entered: tokio::sync::Semaphore,
+        may_go: Mutex<std::sync::mpsc::Receiver<()>>,
+    }
+
+    #[async_trait]
+    impl Reviewer for Stuck {
+        fn resource(&self) -> &'static str {
+            "Pod"
+        }
+
+        async fn review(&self, request: &review::Request<'_>) -> Verdict {
+            if request.name == "stuck" {
+                self.entered.add_permits(1);
+                let _ = self.may_go.lock().map(|may_go| may_go.recv());
+            }
+            Verdict::allow("decided")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_review_that_never_ends_is_given_up_in_time_and_keeps_no_other_waiting() {
+        let (go, may_go) = std::sync::mpsc::channel();
+        let entered = tokio::sync::Semaphore::new(0);
+        let stuck = Arc::new(Stuck { entered, may_go: Mutex::new(may_go) });
+        let counts = Arc::new(Counts::default());
+        let reviews = Arc::new(Reviews::new(Arc::clone(&counts) as _).route(
+            "",
+            "pods",
+            Arc::clone(&stuck) as _,
+        ));
+        let large = |name: &str| {
+            let mut body = pod(name);
+            body.resize(LARGE + 1, b' ');
+            body
+        };
+        let ask = |body: Vec<u8>| {
+            ask_of(Arc::clone(&reviews), 1 << 20, "application/json", "?timeout=1s", body)
+        };
+        // Both threads are taken; all of this runs on one loop.
+        let first = ask(large("stuck"));
+        let (second, third) = (ask(large("stuck")), ask(large("web")));
+        let small = async {
+            let both = stuck.entered.acquire().await;
+            both.expect("it is open").forget();
+            ask(pod("web")).await
+        };
+        let (first, second, third, (_, small)) = tokio::join!(first, second, third, small);
+        let let_through = json!({"uid": "u", "allowed": true});
+        assert_eq!(small["response"], let_through);
+        for (status, answer) in [first, second, third] {
+            assert_eq!((status, &answer["response"]), (StatusCode::OK, &let_through));
+        }
+        let mut counted = counts.0.lock().expect("no panic").clone();
+        counted.sort();
+        let late = "Pod skipped timeout";
+        assert_eq!(counted, ["Pod skipped decided", late, late, late], "the third finds no thread");
+        drop(go);
     }
 
     #[test]

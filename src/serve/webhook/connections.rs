@@ -1,6 +1,9 @@
 //! Who is connected: how busy each connection is, and which one has to go when there are too many.
 
 use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,10 +16,14 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
+use super::budget::{BodyBudget, Share};
+
 /// What happens on one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     under_way: AtomicUsize,
+    /// Of those, how many have arrived and are being decided.
+    deciding: AtomicUsize,
     has_asked: AtomicBool,
     last: Mutex<Instant>,
 }
@@ -25,6 +32,7 @@ impl Default for Activity {
     fn default() -> Self {
         Self {
             under_way: AtomicUsize::new(0),
+            deciding: AtomicUsize::new(0),
             has_asked: AtomicBool::new(false),
             last: Mutex::new(Instant::now()),
         }
@@ -39,6 +47,25 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.touch();
         self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Busy {
+    /// The request has arrived, and is being decided until this is dropped.
+    pub fn decides(&self) -> Deciding<'_> {
+        self.0.deciding.fetch_add(1, Ordering::AcqRel);
+        Deciding(&self.0)
+    }
+}
+
+/// A request that is being decided, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Deciding<'a>(&'a Activity);
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.deciding.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -58,6 +85,11 @@ impl Activity {
         self.under_way.load(Ordering::Acquire) > 0
     }
 
+    fn is_deciding(&self) -> bool {
+        self.deciding.load(Ordering::Acquire) > 0
+    }
+
+    /// When a request was last decided or answered.
     fn last(&self) -> Instant {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,70 +109,143 @@ impl Activity {
     }
 }
 
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Most {
+    /// In all.
+    pub all: usize,
+    /// From one address.
+    pub per_peer: usize,
+}
+
+#[derive(Debug)]
+struct Member {
+    activity: Arc<Activity>,
+    peer: IpAddr,
+    share: Share,
+    task: AbortHandle,
+}
+
 /// All connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub tasks: JoinSet<()>,
-    members: Vec<(Arc<Activity>, AbortHandle)>,
-    most: usize,
+    members: Vec<Member>,
+    most: Most,
+    budget: Arc<BodyBudget>,
 }
 
 impl Connections {
     /// At most so many.
-    pub fn new(most: usize) -> Self {
-        Self { tasks: JoinSet::new(), members: Vec::new(), most }
+    pub fn new(most: Most, budget: Arc<BodyBudget>) -> Self {
+        Self { tasks: JoinSet::new(), members: Vec::new(), most, budget }
     }
 
-    /// Takes one more. When there are as many as there may be, the one goes that has asked nothing for the longest time;
-    /// `false` when all of them are being answered.
-    pub fn add<F>(&mut self, activity: &Arc<Activity>, on: &Handle, connection: F) -> bool
-    where
+    /// Makes room for one more from an address, and answers what its bodies may take; nothing when there is no room.
+    ///
+    /// Where there are too many from the address, one of them goes; where there are too many in all, one of the address
+    /// that has most. It is the one of which nothing was decided for the longest time, whether it asks nothing or has been
+    /// asking ever since. One that waits for a decision stays: that takes little time, and somebody has a use for it.
+    pub fn make_room(&mut self, peer: IpAddr) -> Option<Share> {
+        while self.tasks.try_join_next().is_some() {}
+        self.members.retain(|member| !member.task.is_finished());
+        let of_peer = self.members.iter().filter(|member| member.peer == peer);
+        let known = of_peer.clone().next().map(|member| member.share.clone());
+        if of_peer.count() >= self.most.per_peer {
+            self.dismiss(|member| member.peer == peer)?;
+        } else if self.members.len() >= self.most.all {
+            self.dismiss(|_| true)?;
+        }
+        Some(known.unwrap_or_else(|| self.budget.share()))
+    }
+
+    fn dismiss(&mut self, may_go: impl Fn(&Member) -> bool) -> Option<()> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for member in &self.members {
+            *counts.entry(member.peer).or_default() += 1;
+        }
+        let members = self.members.iter().enumerate();
+        let may_go = members.filter(|(_, it)| may_go(it) && !it.activity.is_deciding());
+        let rank = |it: &Member| (counts.get(&it.peer).copied(), Reverse(it.activity.last()));
+        let (place, _) = may_go.max_by_key(|(_, it)| rank(it))?;
+        self.members.swap_remove(place).task.abort();
+        Some(())
+    }
+
+    /// Adds one that there is room for.
+    pub fn add<F>(
+        &mut self,
+        peer: IpAddr,
+        share: Share,
+        activity: &Arc<Activity>,
+        on: &Handle,
+        connection: F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        while self.tasks.try_join_next().is_some() {}
-        self.members.retain(|(_, task)| !task.is_finished());
-        if self.members.len() >= self.most {
-            let idle = self.members.iter().enumerate();
-            let idle = idle.filter(|(_, (activity, _))| !activity.is_busy());
-            let Some(place) =
-                idle.min_by_key(|(_, (activity, _))| activity.last()).map(|(at, _)| at)
-            else {
-                return false;
-            };
-            let (_, task) = self.members.swap_remove(place);
-            task.abort();
-        }
-        self.members.push((Arc::clone(activity), self.tasks.spawn_on(connection, on)));
-        true
+        let task = self.tasks.spawn_on(connection, on);
+        self.members.push(Member { activity: Arc::clone(activity), peer, share, task });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
+
+    struct Crowd(Connections);
+
+    impl Crowd {
+        fn new(all: usize, per_peer: usize) -> Self {
+            Self(Connections::new(Most { all, per_peer }, BodyBudget::new(100, 50)))
+        }
+
+        /// A connection from an address, if there is room for it.
+        fn enter(&mut self, peer: u8) -> Option<Arc<Activity>> {
+            let peer = IpAddr::from([10, 0, 0, peer]);
+            let share = self.0.make_room(peer)?;
+            let activity = Arc::<Activity>::default();
+            self.0.add(peer, share, &activity, &Handle::current(), pending());
+            Some(activity)
+        }
+
+        fn has(&self, wanted: &Arc<Activity>) -> bool {
+            self.0.members.iter().any(|member| Arc::ptr_eq(&member.activity, wanted))
+        }
+    }
 
     #[tokio::test]
     async fn who_has_been_silent_for_longest_goes_and_who_is_answered_stays() {
-        let mut connections = Connections::new(2);
-        let here = Handle::current();
-        let new = || Arc::new(Activity::default());
-        let (first, second, third, fourth) = (new(), new(), new(), new());
-        assert!(connections.add(&first, &here, std::future::pending()));
-        assert!(connections.add(&second, &here, std::future::pending()));
+        let mut crowd = Crowd::new(2, 2);
+        let (first, second) = (crowd.enter(1).expect("room"), crowd.enter(1).expect("room"));
         let busy = Arc::clone(&first).begin();
-        assert!(connections.add(&third, &here, std::future::pending()), "the second makes room");
-        let live = |connections: &Connections, wanted: &Arc<Activity>| {
-            connections.members.iter().any(|(activity, _)| Arc::ptr_eq(activity, wanted))
-        };
-        assert!(live(&connections, &first) && !live(&connections, &second));
+        let decided = busy.decides();
+        let third = crowd.enter(1).expect("the second makes room");
+        assert!(crowd.has(&first) && !crowd.has(&second));
         let also_busy = Arc::clone(&third).begin();
-        assert!(
-            !connections.add(&fourth, &here, std::future::pending()),
-            "everybody is being answered"
-        );
-        drop((busy, also_busy));
-        assert!(connections.add(&fourth, &here, std::future::pending()));
-        assert!(!live(&connections, &first), "its answer ended before the other's");
+        let also_decided = also_busy.decides();
+        assert!(crowd.enter(1).is_none(), "everybody is being answered");
+        drop(decided);
+        drop(also_decided);
+        crowd.enter(1).expect("room");
+        assert!(!crowd.has(&first), "its answer ended before the other's");
+    }
+
+    #[tokio::test]
+    async fn an_address_takes_no_more_than_its_part_and_the_largest_crowd_makes_room() {
+        let mut crowd = Crowd::new(6, 3);
+        let server = crowd.enter(1).expect("room");
+        let others: Vec<_> = [2, 2, 2, 3, 3].map(|peer| crowd.enter(peer)).into_iter().collect();
+        // All of them send a request that never ends, which is not to be in use.
+        let _busy: Vec<_> = others.iter().flatten().map(|one| Arc::clone(one).begin()).collect();
+        let fourth = crowd.enter(2).expect("one of its own makes room");
+        assert!(!crowd.has(others[0].as_ref().expect("was let in")) && crowd.has(&fourth));
+        for newcomer in 4..7 {
+            crowd.enter(newcomer).expect("those who have most make room");
+        }
+        assert!(crowd.has(&server), "it has one connection, and others have more");
+        assert_eq!(crowd.0.members.len(), 6);
     }
 
     #[tokio::test]

@@ -49,6 +49,8 @@ fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
     thread::Builder::new().name("webhook".to_owned()).spawn(move || {
         // A sender that is gone is as good as a word.
         let _ = runtime.block_on(ended);
+        // A review on a thread of its own may never end.
+        runtime.shutdown_background();
     })?;
     Ok((handle, end))
 }

@@ -1,0 +1,101 @@
+//! How much is said about one object: whoever writes it chooses how much is wrong with it.
+
+use std::fmt;
+
+use super::{Fault, FieldError};
+
+/// Errors and warnings of one review, each.
+pub const MAX_MESSAGES: usize = 50;
+/// Bytes of a message, and of each part of an error.
+pub const MAX_BYTES: usize = 512;
+
+/// Warnings, as many as there may be.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    texts: Vec<String>,
+    omitted: usize,
+}
+
+impl Warnings {
+    /// Adds one. It is written only if there is room for it.
+    pub fn add(&mut self, text: fmt::Arguments<'_>) {
+        if self.texts.len() < MAX_MESSAGES {
+            self.texts.push(shortened(text.to_string()));
+        } else {
+            self.omitted += 1;
+        }
+    }
+
+    /// All of them, and how many were left out.
+    pub fn into_texts(self) -> Vec<String> {
+        let mut texts = self.texts;
+        if self.omitted > 0 {
+            texts.push(format!("and {} more warnings", self.omitted));
+        }
+        texts
+    }
+}
+
+/// Errors, as many as there may be.
+#[derive(Debug, Default)]
+pub(super) struct Errors {
+    errors: Vec<FieldError>,
+    omitted: usize,
+}
+
+impl Errors {
+    /// Adds one.
+    pub fn add(&mut self, error: FieldError) {
+        if self.errors.len() < MAX_MESSAGES {
+            let FieldError { path, fault, value, detail } = error;
+            let (path, detail) = (shortened(path), shortened(detail));
+            self.errors.push(FieldError { path, fault, value: value.map(shortened), detail });
+        } else {
+            self.omitted += 1;
+        }
+    }
+
+    /// All of them, and how many were left out.
+    pub fn into_errors(self) -> Vec<FieldError> {
+        let mut errors = self.errors;
+        if self.omitted > 0 {
+            let detail = format!("and {} more errors", self.omitted);
+            let path = ".".to_owned();
+            errors.push(FieldError { path, fault: Fault::Invalid, value: None, detail });
+        }
+        errors
+    }
+}
+
+/// A text of at most [`MAX_BYTES`], with a mark where it was cut.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > MAX_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_BYTES));
+        text.push_str("...");
+        text.shrink_to_fit();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_bounded_in_number_and_length_and_say_how_many_are_left_out() {
+        let (mut warnings, mut errors) = (Warnings::default(), Errors::default());
+        let long = "\u{e9}".repeat(MAX_BYTES);
+        for _ in 0..MAX_MESSAGES + 7 {
+            warnings.add(format_args!("x{long}"));
+            let (path, value, detail) = (long.clone(), Some(long.clone()), long.clone());
+            errors.add(FieldError { path, fault: Fault::Invalid, value, detail });
+        }
+        let (warnings, errors) = (warnings.into_texts(), errors.into_errors());
+        assert_eq!((warnings.len(), errors.len()), (MAX_MESSAGES + 1, MAX_MESSAGES + 1));
+        assert_eq!(warnings.last().map(String::as_str), Some("and 7 more warnings"));
+        assert_eq!(errors.last().map(|last| &*last.detail), Some("and 7 more errors"));
+        assert!(warnings.iter().all(|text| text.len() <= MAX_BYTES + 3), "{}", warnings[0].len());
+        let of = |error: &FieldError| error.to_string().len();
+        assert!(errors.iter().all(|error| of(error) <= 3 * (MAX_BYTES + 3) + 30));
+    }
+}
