@@ -6,8 +6,20 @@ use anyhow::{Context as _, Result};
 use http::HeaderValue;
 use kube::{Client, Config, config::KubeConfigOptions};
 
-/// A client that calls itself `agent`.
-pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Client> {
+use super::liveness::Clients;
+
+/// Clients that call themselves `agent`.
+pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Clients> {
+    let found = config(kubeconfig, agent).await?;
+    let again = found.clone();
+    Ok(Clients::new(client(found)?, move || client(again)))
+}
+
+fn client(config: Config) -> Result<Client> {
+    Client::try_from(config).context("the API server cannot be spoken to")
+}
+
+async fn config(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Config> {
     let mut found = match kubeconfig {
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path)
@@ -23,5 +35,5 @@ pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> R
     // Each writer has retries of its own, and knows which answers are none.
     found.default_retry = false;
     found.headers.push((http::header::USER_AGENT, HeaderValue::from_static(agent)));
-    Client::try_from(found).context("the API server cannot be spoken to")
+    Ok(found)
 }

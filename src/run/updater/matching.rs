@@ -75,6 +75,8 @@ impl Role {
             if !counts(&vpa) {
                 continue;
             }
+            // Each may take as long as a request: the pass goes on all the same.
+            self.pulse.beat();
             let target = &vpa.spec.target_ref;
             match self.targets.resolve(namespace, target).await {
                 Outcome::Found { selector, .. } => {
@@ -104,6 +106,7 @@ impl Role {
                 continue;
             }
             if !tops.contains_key(&owner) {
+                self.pulse.beat();
                 let top = self.top(&owner).await;
                 tops.insert(owner.clone(), top);
             }

@@ -317,8 +317,9 @@ impl Role {
             self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
         }
         self.metrics.set_cluster_open(ledger.open_until(now).is_some());
+        let objects = self.seen.counts().0 as u64;
         let mut vitals = self.condition.lock();
-        (vitals.last_pass, vitals.objects) = (Some(now), self.seen.counts().0 as u64);
+        (vitals.last_pass, vitals.objects) = (Some(now), objects);
         (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
     }
 }

@@ -1,0 +1,207 @@
+//! What stays alive while a role is busy: Leases are renewed and probes are answered whatever keeps the controllers from running.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::mpsc,
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use plimsoll::{
+    cli::{recommender_config, several_config, updater_config, watermark_config},
+    clock::Clock,
+    run::{Clients, config::Election, recommender, several, updater, watermark},
+};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{
+    fetch::fetch, keys::Authority, memory_api::MemoryApi, wait,
+};
+
+const NAMESPACE: &str = "kube-system";
+/// Renewed often, and valid for long: the machine may stand still for some seconds.
+const ELECTION: [&str; 3] = [
+    "--leader-elect=true",
+    "--leader-elect-retry-period=100ms",
+    "--leader-elect-resource-namespace=kube-system",
+];
+
+/// The controllers of a role: a runtime with a single worker thread, which the test can occupy.
+struct Controllers {
+    runtime: Runtime,
+    api: MemoryApi,
+}
+
+impl Controllers {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { runtime: runtime.expect("a runtime"), api: MemoryApi::new() }
+    }
+
+    /// Runs there to the end.
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let done = self.runtime.spawn(work);
+        tokio::time::timeout(wait::PATIENCE, done).await.expect("in time").expect("no panic")
+    }
+
+    /// Two clients of the API server, each with tasks of its own, as a process has them.
+    async fn clients(&self) -> Clients {
+        let (api, again) = (self.api.clone(), self.api.clone());
+        self.run(async move { Clients::new(api.client(), move || Ok(again.client())) }).await
+    }
+
+    /// Has the worker thread do nothing else until the answer is dropped.
+    fn occupy(&self) -> mpsc::Sender<()> {
+        let (begins, began) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        self.runtime.spawn(async move {
+            begins.send(()).expect("the test waits");
+            let _ = released.recv();
+        });
+        began.recv().expect("the worker is free");
+        release
+    }
+
+    /// How often a Lease was renewed so far.
+    fn renewals(&self, lease: &str) -> usize {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
+        let requests = self.api.requests();
+        let renewals = requests.iter().filter(|one| {
+            one.method == Method::PUT
+                && one.path == path
+                && one.answered.is_some_and(|(_, code)| code == StatusCode::OK)
+        });
+        renewals.count()
+    }
+
+    async fn renewed(&self, lease: &str, times: usize) {
+        let before = self.renewals(lease);
+        wait::until(&format!("{lease} is renewed {times} times"), || async {
+            (self.renewals(lease) >= before + times).then_some(())
+        })
+        .await;
+    }
+
+    /// Occupies the worker thread, and fails unless all of this goes on.
+    async fn stay_alive(&self, leases: &[&str], addresses: &[SocketAddr]) {
+        for lease in leases {
+            self.renewed(lease, 1).await;
+        }
+        let busy = self.occupy();
+        for lease in leases {
+            self.renewed(lease, 5).await;
+        }
+        for address in addresses {
+            let live = fetch(&format!("http://{address}/livez")).await.expect("an answer");
+            assert_eq!(live, "ok\n");
+            let ready = fetch(&format!("http://{address}/readyz")).await.expect("an answer");
+            assert!(!ready.is_empty());
+            let page = fetch(&format!("http://{address}/metrics")).await.expect("an answer");
+            assert!(String::from_utf8_lossy(&page).contains("plimsoll_build_info"));
+        }
+        drop(busy);
+        let api = Api::<Lease>::namespaced(self.api.client(), NAMESPACE);
+        for lease in leases {
+            let spec = api.get(lease).await.expect("readable").spec.expect("a spec");
+            assert_eq!(spec.lease_transitions.unwrap_or_default(), 0, "{lease} was never lost");
+        }
+    }
+
+    fn end(self) {
+        // A runtime must not be dropped on a thread of another one.
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Has this Lease renewed often, by the name that is answered.
+fn often(election: &mut Election) -> String {
+    election.on = true;
+    election.retry_period = Duration::from_millis(100);
+    NAMESPACE.clone_into(&mut election.namespace);
+    election.name.clone()
+}
+
+#[tokio::test]
+async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
+    let config = recommender_config(&flags).expect("flags that make sense");
+    let clients = controllers.clients().await;
+    let started = recommender::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&["vpa-recommender-lease"], &[running.address()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
+    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let clients = controllers.clients().await;
+    let started = updater::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&["vpa-updater"], &[running.address()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = ["--metrics-addr=127.0.0.1:0"];
+    let mut config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
+    config.health = "127.0.0.1:0".parse().expect("an address");
+    let lease = often(&mut config.election);
+    let clients = controllers.clients().await;
+    let started = watermark::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&[&lease], &[running.address(), running.health()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_probes() {
+    let controllers = Controllers::new();
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("can be written");
+        path.display().to_string()
+    };
+    let authority = Authority::new("liveness");
+    let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
+    let own = [
+        "--roles=recommender,updater,admission-controller,watermark".to_owned(),
+        "--address=127.0.0.1:0".to_owned(),
+        "--port=0".to_owned(),
+        "--register-webhook=false".to_owned(),
+        format!("--admission-controller.client-ca-file={}", write("ca.crt", &authority.certificate())),
+        format!("--admission-controller.tls-cert-file={}", write("tls.crt", &identity.certificate)),
+        format!("--admission-controller.tls-private-key={}", write("tls.key", &identity.key)),
+    ];
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let flags = [&own[..], &ELECTION[..]].concat();
+    let mut config = several_config(&flags, |_| String::new()).expect("flags that make sense");
+    let (mut leases, mut webhook) = (Vec::new(), String::new());
+    if let Some(admission) = &mut config.admission {
+        // The same Lease, only more often.
+        admission.lease.interval = Duration::from_millis(200);
+        webhook.clone_from(&admission.lease.name);
+    }
+    leases.extend(config.watermark.as_mut().map(|watermark| often(&mut watermark.election)));
+    leases.extend(["vpa-recommender-lease", "vpa-updater", &*webhook].map(str::to_owned));
+    let clients = controllers.clients().await;
+    let started = several::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    let names: Vec<&str> = leases.iter().map(String::as_str).collect();
+    controllers.stay_alive(&names, running.addresses()).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
