@@ -1,9 +1,12 @@
-//! What stays alive while a role is busy: Leases are renewed and probes are answered whatever keeps the controllers from running.
+//! What stays alive while a role is busy, and how a role ends that cannot do anything yet: Leases are renewed and probes are
+//! answered whatever keeps the controllers from running, and SIGTERM ends a process whose API server never answers.
 
 use std::{
     future::Future,
-    net::SocketAddr,
-    sync::mpsc,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -19,7 +22,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{
-    fetch::fetch, keys::Authority, memory_api::MemoryApi, wait,
+    fetch::fetch, keys::Authority, log::assert_line, memory_api::MemoryApi, wait,
 };
 
 const NAMESPACE: &str = "kube-system";
@@ -204,4 +207,95 @@ async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_pr
     controllers.stay_alive(&names, running.addresses()).await;
     controllers.run(running.stop()).await;
     controllers.end();
+}
+
+/// A server that takes connections and never says anything.
+struct Silent {
+    address: SocketAddr,
+    held: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Silent {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let kept = Arc::clone(&held);
+        // It ends with the process: nobody can be told that it should end earlier.
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                kept.lock().expect("no panic").push(stream);
+            }
+        });
+        Self { address, held }
+    }
+
+    fn kubeconfig(&self) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+             clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\n\
+             users: [{{name: a, user: {{}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n",
+            self.address
+        )
+    }
+}
+
+/// A process that does not outlive its test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn ends_on_sigterm(arguments: &[&str], when: &str, is_time: impl Fn(&Silent, &str) -> bool) {
+    let silent = Silent::start();
+    let folder = TempDir::new().expect("a folder");
+    let (kubeconfig, log) = (folder.path().join("kubeconfig"), folder.path().join("log"));
+    std::fs::write(&kubeconfig, silent.kubeconfig()).expect("can be written");
+    let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(arguments)
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .env("NAMESPACE", NAMESPACE)
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).expect("can be made"))
+        .spawn();
+    let mut role = Started(child.expect("it starts"));
+    let said = || std::fs::read_to_string(&log).expect("a log");
+    wait::until(when, || async { is_time(&silent, &said()).then_some(()) }).await;
+    let id = role.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    let status = wait::until("it ends", || {
+        let ended = role.0.try_wait().expect("it is ours");
+        async move { ended }
+    })
+    .await;
+    assert_eq!(status.code(), Some(0), "{arguments:?}: {}", said());
+    assert_line(&said(), &["told to stop"]);
+}
+
+const PROGRAMS: [&[&str]; 5] = [
+    &["recommender", "--address=127.0.0.1:0"],
+    &["updater", "--address=127.0.0.1:0"],
+    &["admission-controller", "--address=127.0.0.1:0", "--port=0", "--register-webhook=false"],
+    &["watermark", "--metrics-addr=127.0.0.1:0", "--health-port=0"],
+    &["run", "--roles=recommender,updater", "--address=127.0.0.1:0"],
+];
+
+#[tokio::test]
+async fn sigterm_right_after_the_start_ends_a_role_cleanly() {
+    for arguments in PROGRAMS {
+        ends_on_sigterm(arguments, "it starts", |_, log| log.contains(" starts")).await;
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_role_cleanly_whose_api_server_never_answers() {
+    for arguments in PROGRAMS {
+        let waits = |silent: &Silent, _: &str| !silent.held.lock().expect("no panic").is_empty();
+        ends_on_sigterm(arguments, "it waits for an answer", waits).await;
+    }
 }

@@ -54,7 +54,7 @@ use super::{
     pulse::Pulse,
     quotas::Quotas,
     shown::{show_feeds, show_writes},
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
 };
 use crate::{
     act::{Fence, Limiter, Permit, Registration, WriteStats},
@@ -112,11 +112,13 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: AdmissionConfig) -> Result<()> {
-    let clients = connect(&config).await?;
-    let running = start(config, clients, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: AdmissionConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.

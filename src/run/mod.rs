@@ -27,5 +27,6 @@ pub mod watermark;
 pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;
 pub use liveness::Clients;
+pub use tasks::Signals;
 pub use updater::config::UpdaterConfig;
 pub use watermark::config::WatermarkConfig;

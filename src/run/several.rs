@@ -10,7 +10,7 @@ use super::{
     desk::Desk,
     liveness::{Clients, Liveness},
     recommender,
-    tasks::{Group, until_told},
+    tasks::{Group, Signals, until_told},
     updater, watermark,
 };
 use crate::{clock::Clock, serve::Admin};
@@ -43,12 +43,14 @@ pub struct Running {
     _liveness: Liveness,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: SeveralConfig) -> Result<()> {
+/// Runs until one of these signals.
+pub async fn run(config: SeveralConfig, signals: Signals) -> Result<()> {
     let agent = concat!("plimsoll/", env!("CARGO_PKG_VERSION"));
-    let clients = client::connect(config.kubeconfig()?, agent).await?;
-    let running = start(config, clients, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+    let starting = async {
+        let clients = client::connect(config.kubeconfig()?, agent).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
 /// Starts all roles, with time from this clock.

@@ -55,7 +55,7 @@ use super::{
     liveness::{Clients, Liveness},
     pulse::Pulse,
     replicas::Workloads,
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
     vitals::Condition,
 };
 use crate::{
@@ -128,11 +128,13 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: WatermarkConfig) -> Result<()> {
-    let clients = connect(&config).await?;
-    let running = start(config, clients, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: WatermarkConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.
