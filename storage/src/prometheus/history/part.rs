@@ -1,12 +1,12 @@
 //! One batch on its way through time: a slice is asked, handed on, and the next one begins where it ended.
 
-use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{
     batch::{Batch, LONGEST_PATTERN},
     kills::{Counted, Kill, Question},
+    names::Names,
     plan::{Plan, impossible},
-    proof::{self, Proof},
     report::Report,
     slice::{Passed, Points, Taker},
 };
@@ -19,9 +19,6 @@ use crate::{
 
 /// Containers that a workload is taken to have at a time until it is known better.
 const LIKELY: usize = 4;
-/// What it means that a server does not say who owns pods, or who was killed.
-const UNTOLD_OWNERS: &str = "owners of pods cannot be asked about: names of pods decide alone";
-const UNTOLD_KILLS: &str = "kills for lack of memory cannot be asked about, and do not count";
 /// How much longer a slice may be than the one before: what is known of its density is from there.
 const GROWTH: u64 = 4;
 
@@ -38,15 +35,6 @@ pub(super) struct Part {
     steps: u64,
     /// Whether the sink knows that it has all of it.
     is_closed: bool,
-}
-
-/// What was asked about pods before their usage is.
-#[derive(Debug)]
-struct Names {
-    pattern: Pattern,
-    killed: HashSet<Box<str>>,
-    /// What the server does not say, and why.
-    untold: Option<(&'static str, Failure)>,
 }
 
 /// A slice of a history, whole.
@@ -184,16 +172,17 @@ impl Part {
         most: u64,
         mut report: Report,
     ) -> Result<Slice, Failure> {
-        let Names { pattern, killed, .. } = names;
+        let Names { patterns, killed, .. } = names;
         let Way { client, schema, plan, .. } = way;
         let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
         let span = (self.after, self.after.later(length).min(self.to));
         let batch = &*self.batch;
-        let cpu = plan.cpu(schema, batch, pattern.clone());
-        let cpu = self.points(way, &cpu, (plan.cpu, span), most, &mut report).await?;
+        let cpu = patterns.iter().map(|pods| plan.cpu(schema, batch, pods.clone()));
+        let cpu = self.points(way, cpu.collect(), (plan.cpu, span), most, &mut report).await?;
         let left = most.saturating_sub(cpu.held());
-        let memory = plan.memory(schema, batch, pattern.clone());
-        let memory = self.points(way, &memory, (plan.memory, span), left, &mut report).await?;
+        let memory = patterns.iter().map(|pods| plan.memory(schema, batch, pods.clone()));
+        let memory = memory.collect();
+        let memory = self.points(way, memory, (plan.memory, span), left, &mut report).await?;
         let mut counted = Counted::new();
         let mut kills = Vec::new();
         if let Some(states) = schema.states.as_ref().filter(|_| !killed.is_empty()) {
@@ -201,7 +190,7 @@ impl Part {
             let pods = Pattern::one_of(killed.iter().map(|pod| &**pod));
             // Old releases of kube-state-metrics have a series for every container.
             let is_short = pods.as_str().len() <= LONGEST_PATTERN;
-            let pods = if is_short { pods } else { pattern.clone() };
+            let pods = if is_short { pods } else { names.pattern() };
             let question = Question { client, schema, states, plan, batch, pods, most, span };
             kills = question.ask(&mut counted, &mut report).await?;
         }
@@ -294,27 +283,29 @@ impl Part {
     async fn points(
         &self,
         way: &Way,
-        query: &Query,
+        queries: Vec<Query>,
         (step, span): (Duration, (Time, Time)),
         most: u64,
         report: &mut Report,
     ) -> Result<Points, Failure> {
         let grid = Plan::grid(step, span).map_err(impossible)?;
         let mut taker = Taker::new(&self.batch, way.schema.usage.identity(), most);
-        let tally = way.client.range(query, grid, &mut taker).await;
-        let tally = tally.map_err(|interrupted| interrupted.failure)?;
-        tracing::debug!(
-            %query,
-            from = %grid.moment(0),
-            moments = grid.moments(),
-            queries = tally.queries,
-            series = tally.series,
-            points = tally.points,
-            bytes = tally.bytes,
-            time = ?tally.time,
-            "history was read"
-        );
-        report.add(&tally);
+        for query in queries {
+            let tally = way.client.range(&query, grid, &mut taker).await;
+            let tally = tally.map_err(|interrupted| interrupted.failure)?;
+            tracing::debug!(
+                %query,
+                from = %grid.moment(0),
+                moments = grid.moments(),
+                queries = tally.queries,
+                series = tally.series,
+                points = tally.points,
+                bytes = tally.bytes,
+                time = ?tally.time,
+                "history was read"
+            );
+            report.add(&tally);
+        }
         let (points, passed) = taker.done();
         report.passed.add(passed);
         Ok(points)
@@ -322,36 +313,10 @@ impl Part {
 
     /// Who owns what, and which pods were ever killed.
     async fn ask_names(&mut self, way: &Way) -> Result<Names, Failure> {
-        let Way { client, schema, plan, .. } = way;
-        let span = (self.after, self.to);
         let mut batch = Batch::clone(&self.batch);
-        let mut untold = None;
-        let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-        if batch.labelled.is_none() {
-            batch.proof = match Proof::ask(client, schema, &batch.namespace, &owners, span).await {
-                Ok(proof) => proof,
-                Err(failure) if failure.is_passing() => return Err(failure),
-                Err(failure) => {
-                    untold = Some((UNTOLD_OWNERS, failure));
-                    Proof::default()
-                }
-            };
-        }
-        let pattern = batch.pattern();
-        let mut killed = HashSet::new();
-        if plan.has_kills() {
-            let pods = pattern.clone();
-            match proof::killed(client, schema, &batch.namespace, pods, span).await {
-                Ok(pods) => killed = pods,
-                Err(failure) if failure.is_passing() => return Err(failure),
-                Err(failure) => {
-                    untold.get_or_insert((UNTOLD_KILLS, failure));
-                }
-            }
-        }
-        killed.retain(|pod| batch.claim_of(pod).is_some());
+        let names = Names::ask(way, &mut batch, (self.after, self.to)).await?;
         self.batch = Arc::new(batch);
-        Ok(Names { pattern, killed, untold })
+        Ok(names)
     }
 
     /// Steps of the first slice, when nothing is known of the density but how many pods there may be. It is half of what
