@@ -32,6 +32,14 @@ async fn config(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Config
             "no API server is known: run inside of a cluster, set KUBECONFIG, or give --kubeconfig",
         )?,
     };
+    // What the client logs about it, at each connection, is left out of the log.
+    if found.accept_invalid_certs {
+        tracing::warn!(
+            server = %found.cluster_url,
+            "the certificate of the API server is not verified (insecure-skip-tls-verify in the kubeconfig): anybody on the \
+             way to it can read and change everything; set certificate-authority-data instead"
+        );
+    }
     // Each writer has retries of its own, and knows which answers are none.
     found.default_retry = false;
     found.headers.push((http::header::USER_AGENT, HeaderValue::from_static(agent)));

@@ -37,6 +37,7 @@ use self::{
     heartbeats::Heartbeats,
     pass::Passes,
     rights::Known,
+    standing::Logged,
     telling::{Conditions, Rows, Told},
 };
 pub use self::{
@@ -91,6 +92,7 @@ pub struct Role {
     resizes: Option<Limiter>,
     ledger: LedgerLease,
     heartbeats: Heartbeats,
+    admission_logged: Logged,
     known: Known,
     boosts: Boosts,
     told: Told,
@@ -271,6 +273,7 @@ impl Role {
             permit,
             ledger,
             heartbeats: Heartbeats::default(),
+            admission_logged: Logged::default(),
             known: Known::default(),
             boosts: Boosts::default(),
             told: Told::default(),

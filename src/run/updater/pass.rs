@@ -83,7 +83,7 @@ impl Role {
             }
             return summary;
         }
-        let standing = self.admission_standing().await;
+        let standing = self.watch_admission().await;
         match standing {
             Standing::Ready => {}
             Standing::Stale => self.metrics.count_no_admission("invalid"),
@@ -91,7 +91,6 @@ impl Role {
         }
         let is_upstream = self.config.settings.compat == Compat::Upstream;
         if is_upstream && standing != Standing::Ready {
-            tracing::warn!("the admission controller is not there: nothing is updated");
             self.metrics.observe_step("total", began.elapsed());
             return summary;
         }
