@@ -15,6 +15,7 @@ mod explain;
 mod feed;
 mod fit;
 mod house;
+mod liveness;
 mod metrics;
 mod model;
 mod prometheus;

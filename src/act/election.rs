@@ -152,7 +152,7 @@ impl Election {
         }
         self.fence.release();
         if tokio::time::timeout(STOP_LIMIT, self.resign()).await.is_err() {
-            tracing::warn!(lease = %self.options.name, "the lease could not be handed over in time");
+            tracing::warn!(lease = %self.options.name, "failed to release leader lease: no answer in time");
         }
         self.publish(Standing::Standby);
     }
@@ -260,7 +260,7 @@ impl Election {
             Step::Held(sent) => {
                 self.fence.hold_since(began, *sent + self.hold());
                 if !was_held {
-                    tracing::info!(lease = %name, "this process leads");
+                    tracing::info!(lease = %name, "became leader");
                 }
                 self.publish(Standing::Leading);
                 self.options.retry_period
@@ -268,7 +268,7 @@ impl Election {
             Step::Waits(expires) => {
                 self.fence.release();
                 if was_held {
-                    tracing::warn!(lease = %name, "the lease was lost; going on as a standby");
+                    tracing::warn!(lease = %name, "stopped leading: another process holds the lease");
                 }
                 self.publish(Standing::Standby);
                 let look = jitter::spread(self.look(), LOOK_SPREAD);
@@ -357,12 +357,12 @@ impl Election {
             match answer {
                 Ok(stored) => {
                     self.saw(&stored);
-                    tracing::info!(lease = %self.options.name, "the lease is handed over");
+                    tracing::info!(lease = %self.options.name, "released leader lease");
                     return;
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(why) => {
-                    tracing::warn!(lease = %self.options.name, "the lease was not handed over: {why}");
+                    tracing::warn!(lease = %self.options.name, %why, "failed to release leader lease");
                     return;
                 }
             }
@@ -380,8 +380,11 @@ impl Election {
             if seen.holder.as_deref() == holder && seen.transitions == transitions {
                 return false;
             }
-            if seen.holder.as_deref() != holder {
-                tracing::info!(lease = %self.options.name, holder, "the lease has another holder");
+            let is_other = |holder: &&str| !holder.is_empty() && *holder != self.options.identity;
+            if seen.holder.as_deref() != holder
+                && let Some(leader) = holder.filter(is_other)
+            {
+                tracing::info!(lease = %self.options.name, leader, "new leader elected");
             }
             (seen.holder, seen.transitions) = (holder.map(Arc::from), transitions);
             true

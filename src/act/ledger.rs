@@ -1,7 +1,7 @@
 //! What was changed in the whole cluster, as an annotation on the updater's Lease: written before the change that it pays
 //! for, if nobody else did so since it was read.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -9,6 +9,7 @@ use kube::{
     api::{Api, ObjectMeta, PostParams},
 };
 use plimsoll_storage::WritePermit;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -34,6 +35,13 @@ pub enum Kept {
 /// An annotation on one Lease.
 #[derive(Debug)]
 pub struct LedgerLease {
+    shared: Arc<Shared>,
+    /// Where requests are made.
+    runtime: Option<Handle>,
+}
+
+#[derive(Clone, Debug)]
+struct Shared {
     leases: Api<Lease>,
     namespace: String,
     name: String,
@@ -42,40 +50,48 @@ pub struct LedgerLease {
     /// Taken by whoever else of this process writes this Lease, too.
     turn: Arc<Mutex<()>>,
     /// As it was read or written last.
-    known: Mutex<Option<Lease>>,
+    known: Arc<Mutex<Option<Lease>>>,
 }
 
 impl LedgerLease {
     /// The annotation of that key on this Lease. Nothing is read or written yet.
     pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
-        Self {
+        let shared = Shared {
             leases: Api::namespaced(client, namespace),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             key,
             stats: Arc::default(),
             turn: Arc::default(),
-            known: Mutex::default(),
-        }
+            known: Arc::default(),
+        };
+        Self { shared: Arc::new(shared), runtime: None }
     }
 
     /// Counts its writes into these.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.stats = stats;
+        Arc::make_mut(&mut self.shared).stats = stats;
+        self
+    }
+
+    /// Makes its requests on the runtime of whoever renews the Lease, which the client has to belong to. The two wait for each
+    /// other, so that one which is held up by other work would cost the Lease.
+    #[must_use]
+    pub fn with_runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 
     /// What whoever else writes the Lease from this process has to take, see [`crate::act::Election::with_turn`].
     pub fn turn(&self) -> Arc<Mutex<()>> {
-        Arc::clone(&self.turn)
+        Arc::clone(&self.shared.turn)
     }
 
     /// What stands there, if anything does.
     pub async fn read(&self) -> Result<Option<String>, String> {
-        let mut known = self.known.lock().await;
-        *known = self.get().await?;
-        Ok(known.as_ref().and_then(|lease| self.text(lease)).map(str::to_owned))
+        let shared = Arc::clone(&self.shared);
+        self.run(async move { shared.read().await }).await.unwrap_or_else(Err)
     }
 
     /// Writes it in place of what was read before. Other changes of the Lease are no reason not to.
@@ -83,35 +99,64 @@ impl LedgerLease {
         for _ in 0..TRIES {
             // Each is a write of its own: who led when the last one was made may not lead any more.
             if permit.acquire().await.is_err() {
-                self.stats.count(WriteKind::Ledger, Answer::Fenced, Duration::ZERO);
+                self.shared.stats.count(WriteKind::Ledger, Answer::Fenced, Duration::ZERO);
                 return Kept::Unwritten("this process may not write".to_owned());
             }
-            let _turn = self.turn.lock().await;
-            let mut known = self.known.lock().await;
-            let lease = match known.take() {
-                Some(lease) => Some(lease),
-                None => match self.get().await {
-                    Ok(lease) => lease,
-                    Err(why) => return Kept::Unwritten(why),
-                },
-            };
-            let stands = lease.as_ref().and_then(|lease| self.text(lease));
-            if stands != before {
-                let stands = stands.map(str::to_owned);
-                *known = lease;
-                return Kept::Overtaken(stands);
-            }
-            match self.put(lease, after).await {
-                Ok(Some(stored)) => {
-                    *known = Some(stored);
-                    return Kept::Done;
-                }
+            let shared = Arc::clone(&self.shared);
+            let (before, after) = (before.map(str::to_owned), after.to_owned());
+            let tried = self.run(async move { shared.attempt(before.as_deref(), &after).await });
+            match tried.await {
+                Ok(Some(kept)) => return kept,
                 // It is another one by now, and is read again.
                 Ok(None) => {}
                 Err(why) => return Kept::Unwritten(why),
             }
         }
-        Kept::Unwritten(format!("Lease {}/{} changes all the time", self.namespace, self.name))
+        let Shared { namespace, name, .. } = &*self.shared;
+        Kept::Unwritten(format!("Lease {namespace}/{name} changes all the time"))
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        requests: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, String> {
+        let Some(runtime) = &self.runtime else { return Ok(requests.await) };
+        runtime.spawn(requests).await.map_err(|why| self.shared.failed(&why.to_string()))
+    }
+}
+
+impl Shared {
+    async fn read(&self) -> Result<Option<String>, String> {
+        let mut known = self.known.lock().await;
+        *known = self.get().await?;
+        Ok(known.as_ref().and_then(|lease| self.text(lease)).map(str::to_owned))
+    }
+
+    /// One try to write it. `None` when the Lease changed since it was read.
+    async fn attempt(&self, before: Option<&str>, after: &str) -> Option<Kept> {
+        let _turn = self.turn.lock().await;
+        let mut known = self.known.lock().await;
+        let lease = match known.take() {
+            Some(lease) => Some(lease),
+            None => match self.get().await {
+                Ok(lease) => lease,
+                Err(why) => return Some(Kept::Unwritten(why)),
+            },
+        };
+        let stands = lease.as_ref().and_then(|lease| self.text(lease));
+        if stands != before {
+            let stands = stands.map(str::to_owned);
+            *known = lease;
+            return Some(Kept::Overtaken(stands));
+        }
+        match self.put(lease, after).await {
+            Ok(Some(stored)) => {
+                *known = Some(stored);
+                Some(Kept::Done)
+            }
+            Ok(None) => None,
+            Err(why) => Some(Kept::Unwritten(why)),
+        }
     }
 
     fn text<'a>(&self, lease: &'a Lease) -> Option<&'a str> {

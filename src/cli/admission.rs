@@ -170,7 +170,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(run::admission::run(config))
+    start.run(|signals| run::admission::run(config, signals))
 }
 
 #[cfg(test)]

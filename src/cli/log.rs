@@ -4,9 +4,13 @@ mod fields;
 
 use std::{env, fs::OpenOptions, io, sync::Arc};
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter,
+    filter::filter_fn,
     fmt::writer::{BoxMakeWriter, MakeWriterExt as _},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 pub use self::fields::EscapedFields;
@@ -40,12 +44,20 @@ pub fn install(config: &LogConfig) -> Result<Vec<String>, Problem> {
     let writer = writer(config, &mut troubles)?;
     let log =
         tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(writer);
+    let wanted = filter_fn(is_wanted);
     let installed = match config.format {
-        LogFormat::Text => log.fmt_fields(EscapedFields).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+        LogFormat::Text => log.fmt_fields(EscapedFields).finish().with(wanted).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(wanted).try_init(),
     };
     installed.map_err(|error| Problem::new(Exit::Internal, format!("the log: {error}")))?;
     Ok(troubles)
+}
+
+/// Whether a line is more than a repetition: the client says at each connection that no certificate is verified, and who reads
+/// the kubeconfig says so once. What else comes from there has fields.
+fn is_wanted(metadata: &Metadata<'_>) -> bool {
+    const VERIFIER: &str = "kube_client::client::tls::rustls_tls";
+    metadata.target() != VERIFIER || *metadata.level() != Level::WARN || metadata.fields().len() > 1
 }
 
 /// The environment goes before `--v` here: every manifest has `--v`, and nobody sets the variable by accident.

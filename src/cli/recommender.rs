@@ -271,5 +271,5 @@ pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> 
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(run::recommender::run(config))
+    start.run(|signals| run::recommender::run(config, signals))
 }

@@ -6,7 +6,10 @@ use super::{
     Exit, log,
     output::{Problem, on_one_line},
 };
-use crate::{compat::Compat, run::config::LogConfig};
+use crate::{
+    compat::Compat,
+    run::{Signals, config::LogConfig},
+};
 
 /// What every role is started with.
 #[derive(Clone, Debug)]
@@ -28,15 +31,11 @@ pub(super) struct Start {
 
 impl Start {
     /// Runs the role until it is told to end.
-    pub fn run(self, role: impl Future<Output = anyhow::Result<()>>) -> Result<Exit, Problem> {
+    pub fn run<F: Future<Output = anyhow::Result<()>>>(
+        self,
+        role: impl FnOnce(Signals) -> F,
+    ) -> Result<Exit, Problem> {
         let troubles = log::install(&self.log)?;
-        let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(version, name = self.name, compat = ?self.compat, "the {} starts", self.role);
-        for warning in troubles.iter().chain(&self.warnings) {
-            tracing::warn!("{warning}");
-        }
-        // Somebody else may have installed one, and then it is the same: there is only ring in this program.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -44,7 +43,21 @@ impl Start {
             .enable_all()
             .build()
             .map_err(|error| failed(format!("cannot start: {error}")))?;
-        runtime.block_on(role).map_err(|error| failed(format!("{error:#}")))?;
+        let signals = {
+            let _context = runtime.enter();
+            Signals::listen().map_err(|error| failed(format!("cannot handle signals: {error}")))?
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(version, name = self.name, compat = ?self.compat, "the {} starts", self.role);
+        for warning in troubles.iter().chain(&self.warnings) {
+            tracing::warn!("{warning}");
+        }
+        // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let ended = runtime.block_on(role(signals));
+        // Dropped, it would wait for calls that block, such as a look-up of a name that no server answers.
+        runtime.shutdown_background();
+        ended.map_err(|error| failed(format!("{error:#}")))?;
         Ok(Exit::Fine)
     }
 }

@@ -279,7 +279,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit, Problem> {
     let home = watermark::home();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let (config, start) = arguments.config(variable, home.as_deref())?;
-    start.run(run::several::run(config))
+    start.run(|signals| run::several::run(config, signals))
 }
 
 #[cfg(test)]

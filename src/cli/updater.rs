@@ -192,7 +192,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &Typed) -> Result<Exit, Problem> {
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(run::updater::run(config))
+    start.run(|signals| run::updater::run(config, signals))
 }
 
 #[cfg(test)]

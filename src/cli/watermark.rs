@@ -273,7 +273,7 @@ pub fn run(arguments: &WatermarkArgs, typed: &Typed, terminal: &Terminal) -> Res
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(run::watermark::run(config))
+    start.run(|signals| run::watermark::run(config, signals))
 }
 
 #[cfg(test)]

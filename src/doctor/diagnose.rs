@@ -7,7 +7,7 @@ use super::{
     cluster::compare,
     facts::Stage,
     flags::flags,
-    history::{cost, history, reach},
+    history::{cost, history, reach, unfound},
     kind::{self, Kind},
     recorded::recorded,
     report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
@@ -39,6 +39,7 @@ pub fn diagnose(facts: Facts) -> Report {
     }
     findings.extend(recorded(&facts));
     findings.extend(cost(&facts, reaches));
+    findings.extend(unfound(&facts));
     let (comparison, finding) = compare(&facts.beside);
     findings.extend(facts.has(Stage::Comparison).then_some(finding));
     Report {

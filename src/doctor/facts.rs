@@ -117,6 +117,8 @@ pub struct Trial {
     pub queries: Vec<Evidence>,
     /// Why not all of it could be read. A query that failed and was asked again in parts is none.
     pub failure: Option<String>,
+    /// The VPAs with pods of which nothing came, though it was all read.
+    pub unfound: Vec<String>,
 }
 
 /// How the cluster beside a server was read.

@@ -10,6 +10,9 @@ use super::{
 };
 use crate::look::span;
 
+/// VPAs that are named in a message.
+const MOST_NAMED: usize = 5;
+
 /// The oldest moment that has series, of those that were looked at.
 pub(super) fn reach(facts: &Facts) -> Option<Duration> {
     let has = |depth: &&Depth| depth.containers.answer.as_ref().is_ok_and(|n| *n > 0);
@@ -74,7 +77,7 @@ pub(super) fn history(facts: &Facts, reaches: Option<Duration>) -> Vec<Finding> 
 
 /// What history costs, as far as it was tried; it goes back so far.
 pub(super) fn cost(facts: &Facts, reaches: Option<Duration>) -> Option<Finding> {
-    let Trial { whose, queries, failure } = facts.trial.as_ref()?;
+    let Trial { whose, queries, failure, .. } = facts.trial.as_ref()?;
     let told =
         |code, level, message: String| finding(Topic::History, code, level, message, queries);
     if let Some(failure) = failure {
@@ -114,6 +117,28 @@ pub(super) fn cost(facts: &Facts, reaches: Option<Duration>) -> Option<Finding> 
     Some(told("history_cost", Level::Ok, format!("{share}.")))
 }
 
+/// The VPAs of which no history came, though there is some of others.
+pub(super) fn unfound(facts: &Facts) -> Option<Finding> {
+    let Trial { whose, queries, failure, unfound } = facts.trial.as_ref()?;
+    let is_empty = queries.iter().all(|query| query.points == 0);
+    if failure.is_some() || is_empty || unfound.is_empty() {
+        return None;
+    }
+    let named: Vec<&str> = unfound.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let rest = match unfound.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "Of {whose}, no history comes for {}: {}{rest}. The server has series of the namespace, but none of their pods \
+         within the last day. A recommender starts these VPAs from live usage and sets the condition HistoryNotFound. \
+         Check that their pods are scraped and that relabelling keeps the names of pods.",
+        unfound.len(),
+        named.join(", "),
+    );
+    Some(finding(Topic::History, "history_not_found", Level::Warning, message, queries))
+}
+
 #[cfg(test)]
 mod tests {
     use plimsoll_storage::Time;
@@ -144,6 +169,37 @@ mod tests {
     }
 
     #[test]
+    fn vpas_without_history_beside_others_that_have_one_are_named() {
+        let query = |points| Evidence { points, ..Evidence::default() };
+        let trial = |points, unfound: &[&str], failure: Option<&str>| Trial {
+            whose: "8 VPAs of namespace shop".to_owned(),
+            queries: vec![query(points)],
+            failure: failure.map(str::to_owned),
+            unfound: unfound.iter().map(ToString::to_string).collect(),
+        };
+        let six = ["shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f"];
+        for (trial, words) in [
+            (trial(60, &[], None), None),
+            (trial(60, &["shop/web"], None), Some("for 1: shop/web. The server")),
+            (
+                trial(60, &six, None),
+                Some("for 6: shop/a, shop/b, shop/c, shop/d, shop/e and 1 more."),
+            ),
+            (trial(0, &["shop/web"], None), None),
+            (trial(60, &["shop/web"], Some("no")), None),
+        ] {
+            let mut facts = facts(&[(0, 5)]);
+            facts.trial = Some(trial);
+            let found = unfound(&facts);
+            assert_eq!(found.is_some(), words.is_some(), "{found:?}");
+            if let (Some(found), Some(words)) = (found, words) {
+                assert_eq!((&*found.code, found.level), ("history_not_found", Level::Warning));
+                assert!(found.message.contains(words), "{}", found.message);
+            }
+        }
+    }
+
+    #[test]
     fn a_history_that_cannot_be_read_is_no_cost() {
         let range =
             Range { from: Time::from_secs(60), to: Time::from_secs(3600), step_seconds: 60.0 };
@@ -162,7 +218,8 @@ mod tests {
         ] {
             let mut facts = facts(&[]);
             let failure = failure.map(str::to_owned);
-            facts.trial = Some(Trial { whose: "namespace shop".to_owned(), queries, failure });
+            let (whose, unfound) = ("namespace shop".to_owned(), Vec::new());
+            facts.trial = Some(Trial { whose, queries, failure, unfound });
             let finding = cost(&facts, None).expect("it is told");
             assert_eq!(finding.code, code);
             assert!(finding.message.contains(words), "{}", finding.message);
@@ -170,7 +227,7 @@ mod tests {
         assert_eq!(cost(&facts(&[]), None), None);
         let mut young = facts(&[(0, 5), (24, 0)]);
         let (whose, queries) = ("namespace shop".to_owned(), vec![query(0, None)]);
-        young.trial = Some(Trial { whose, queries, failure: None });
+        young.trial = Some(Trial { whose, queries, failure: None, unfound: Vec::new() });
         let finding = cost(&young, reach(&young)).expect("it is told");
         assert_eq!((&*finding.code, finding.level), ("history_young", Level::Warning));
     }

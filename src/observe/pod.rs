@@ -24,6 +24,8 @@ const OOM_KILLED: &str = "OOMKilled";
 pub struct Pod {
     /// Unique over all pods that ever had this name.
     pub uid: Box<str>,
+    /// When it was created; the epoch where that is not known.
+    pub created: Time,
     /// Its labels.
     pub labels: Labels,
     /// Its containers, by name.
@@ -210,6 +212,7 @@ impl Pod {
         containers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            created: metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into()),
             labels: metadata.labels.as_ref().map(Labels::from).unwrap_or_default(),
             containers: containers.into(),
             node: spec.node_name.as_deref().map(|node| names.share(node)),

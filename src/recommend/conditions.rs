@@ -21,6 +21,8 @@ pub const CONFIG_UNSUPPORTED: &str = "ConfigUnsupported";
 pub const CONFIG_DEPRECATED: &str = "ConfigDeprecated";
 /// The stored history is still being read. Who sees it leaves the stored history alone.
 pub const FETCHING_HISTORY: &str = "FetchingHistory";
+/// The server that history is read from has none of the pods, though it has others of the namespace: ours.
+pub const HISTORY_NOT_FOUND: &str = "HistoryNotFound";
 /// Annotations that make no sense are ignored: ours.
 pub const ANNOTATIONS_IGNORED: &str = "AnnotationsIgnored";
 /// A pod may not have all that its containers need: ours.
@@ -31,6 +33,11 @@ const READING_HISTORY: (&str, &str) =
 const WITHOUT_HISTORY: (&str, &str) = (
     "Unavailable",
     "The stored history cannot be read now; the recommendation rests on what was seen since the start",
+);
+const NO_SERIES: (&str, &str) = (
+    "NoSeriesOfPods",
+    "The Prometheus has series of this namespace, but none of the pods of this VPA: the recommendation starts from live usage. \
+     Run `plimsoll doctor` to compare its series with the pods",
 );
 const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
@@ -49,13 +56,16 @@ pub struct Circumstances<'a> {
     pub room: Option<(&'a str, &'a str)>,
     /// Whether the stored history is still to be read; `None` leaves what is said of that as it is, as upstream does.
     pub fetching: Option<bool>,
+    /// Whether no history was found where there should be one.
+    pub not_found: bool,
 }
 
 /// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status
 /// flips.
 pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) -> Vec<Condition> {
     let mut merged = Merged { conditions: known.to_vec(), now };
-    let Circumstances { pods, recommended, unsupported, ignored, room, fetching } = *circumstances;
+    let Circumstances { pods, recommended, unsupported, ignored, room, fetching, not_found } =
+        *circumstances;
     let reason = if pods == 0 { NO_PODS_MATCHED } else { "" };
     let message = if pods == 0 { NO_PODS_MESSAGE } else { "" };
     if recommended {
@@ -72,6 +82,7 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) 
     merged.hold(RECOMMENDATION_CAPPED, room);
     if let Some(fetching) = fetching {
         merged.hold(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
+        merged.hold(HISTORY_NOT_FOUND, not_found.then_some(NO_SERIES));
     }
     merged.sorted()
 }

@@ -291,6 +291,13 @@ impl Fleet {
         }
     }
 
+    /// Notes that no history was found, though there is one of other pods.
+    pub fn history_not_found(&mut self, key: &VpaKey, now: Time) {
+        if let Some(watched) = self.vpas.get_mut(key) {
+            watched.not_found = Some(now);
+        }
+    }
+
     /// Forgets what was kept for single pods that are gone; what they used stays. Their windows count as closed from
     /// then on, so the history is another one to those who read it without windows: it is saved again. So it is when
     /// a window closes with time, though no sample comes any more: upstream, or `--compat=upstream` after a kill,

@@ -49,11 +49,12 @@ use self::{
 };
 use super::{
     client,
-    desk::{Desk, Member, bind},
+    desk::{Desk, Member},
+    liveness::{Clients, Liveness},
     pulse::Pulse,
     quotas::Quotas,
     shown::{show_feeds, show_writes},
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
 };
 use crate::{
     act::{Fence, Limiter, Permit, Registration, WriteStats},
@@ -71,6 +72,7 @@ pub struct Role {
     config: AdmissionConfig,
     clock: Clock,
     client: Client,
+    liveness: Liveness,
     reader: Reader,
     source: CertificateSource,
     feeds: Feeds,
@@ -110,23 +112,29 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: AdmissionConfig) -> Result<()> {
-    let client = connect(&config).await?;
-    let running = start(config, client, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: AdmissionConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
-/// A client for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &AdmissionConfig) -> Result<Client> {
+/// Clients for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &AdmissionConfig) -> Result<Clients> {
     let agent = concat!("plimsoll-admission-controller/", env!("CARGO_PKG_VERSION"));
     client::connect(config.kubeconfig.as_deref(), agent).await
 }
 
 /// Starts all parts, with time from this clock.
-pub async fn start(config: AdmissionConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = bind(&config.address).await?;
-    let mut desk = Desk::alone(client, clock);
+pub async fn start(
+    config: AdmissionConfig,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<Running> {
+    let mut desk = Desk::alone(clients.into(), clock)?;
+    let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk).await?.begin(admin.address());
     let stop = running.holders.stop();
     desk.serve(vec![admin], &stop, running.holders.tasks());
@@ -142,7 +150,10 @@ pub(super) struct Prepared {
 
 /// Puts the parts together.
 pub(super) async fn prepare(config: AdmissionConfig, desk: &mut Desk) -> Result<Prepared> {
-    let webhook = Webhook::bind(&config.listen.to_string()).await?.with_limits(config.limits);
+    // Bound where its connections are accepted: whether API servers get through decides about the Lease.
+    let listen = config.listen.to_string();
+    let bound = desk.liveness.runtime().spawn(async move { Webhook::bind(&listen).await });
+    let webhook = bound.await??.with_limits(config.limits);
     let source = source(&config)?;
     let keyring = Arc::new(Keyring::default());
     let tls = server_config(config.tls.minimum, &config.tls.ciphers, Arc::clone(&keyring))?;
@@ -170,10 +181,12 @@ impl Prepared {
             .route("", "pods", Arc::new(pods))
             .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(vpas))
             .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(wpas));
-        servers.tasks().spawn(webhook.serve(tls, Arc::new(reviews), serve_stop.stopped()));
+        let serve = webhook.serve(tls, Arc::new(reviews), serve_stop.stopped());
+        servers.tasks().spawn_on(serve, role.liveness.runtime());
         role.start_feeds(&work_stop, workers.tasks());
         workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).keep_reachable(work_stop.clone()));
+        let reachable = Arc::clone(&role).keep_reachable(work_stop.clone());
+        workers.tasks().spawn_on(reachable, role.liveness.runtime());
         Running { role, address, servers, workers, holders }
     }
 }
@@ -258,6 +271,7 @@ impl Role {
             config,
             clock,
             client,
+            liveness: desk.liveness.clone(),
             reader: desk.reader.clone(),
             source,
             feeds: Feeds::new(),

@@ -6,12 +6,24 @@ use anyhow::{Context as _, Result};
 use http::HeaderValue;
 use kube::{Client, Config, config::KubeConfigOptions};
 
+use super::liveness::Clients;
+
 /// A connection on which nothing arrives for so long is closed. Each request has a shorter limit of its own where it is made;
 /// a watch hears of the server at least every 290 seconds, because it asks to be ended then.
 const SILENCE: Duration = Duration::from_secs(330);
 
-/// A client that calls itself `agent`.
-pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Client> {
+/// Clients that call themselves `agent`.
+pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Clients> {
+    let found = config(kubeconfig, agent).await?;
+    let again = found.clone();
+    Ok(Clients::new(client(found)?, move || client(again)))
+}
+
+fn client(config: Config) -> Result<Client> {
+    Client::try_from(config).context("the API server cannot be spoken to")
+}
+
+async fn config(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Config> {
     let mut found = match kubeconfig {
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path)
@@ -24,11 +36,19 @@ pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> R
             "no API server is known: run inside of a cluster, set KUBECONFIG, or give --kubeconfig",
         )?,
     };
+    // What the client logs about it, at each connection, is left out of the log.
+    if found.accept_invalid_certs {
+        tracing::warn!(
+            server = %found.cluster_url,
+            "the certificate of the API server is not verified (insecure-skip-tls-verify in the kubeconfig): anybody on the \
+             way to it can read and change everything; set certificate-authority-data instead"
+        );
+    }
     // Each writer has retries of its own, and knows which answers are none.
     found.default_retry = false;
     found.read_timeout = Some(SILENCE);
     // Otherwise the time that a connection was idle before a request counts as well.
     found.reset_reader_on_write = true;
     found.headers.push((http::header::USER_AGENT, HeaderValue::from_static(agent)));
-    Client::try_from(found).context("the API server cannot be spoken to")
+    Ok(found)
 }

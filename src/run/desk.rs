@@ -6,7 +6,7 @@ use kube::Client;
 
 use super::{
     calls::counted,
-    config::Address,
+    liveness::{Clients, Liveness},
     tasks::{Stop, Tasks},
 };
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
 /// What every role is put together with.
 pub(super) struct Desk {
     pub client: Client,
+    pub liveness: Liveness,
     pub clock: Clock,
     /// With watches of the role alone, or with those of the process.
     pub reader: Reader,
@@ -37,22 +38,46 @@ pub(super) trait Member: Probes {
 
 impl Desk {
     /// For a role that is alone in its process.
-    pub fn alone(client: Client, clock: Clock) -> Self {
-        Self::new(client, clock, Reader::alone)
+    pub fn alone(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
+        Self::new(clients, clock, Reader::alone)
     }
 
     /// For several.
-    pub fn together(client: Client, clock: Clock) -> Self {
-        Self::new(client, clock, Reader::together)
+    pub fn together(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
+        Self::new(clients, clock, Reader::together)
     }
 
-    fn new(client: Client, clock: Clock, reader: fn(Client) -> Reader) -> Self {
+    fn new(clients: Clients, clock: Clock, reader: fn(Client) -> Reader) -> anyhow::Result<Self> {
+        let (shown, calls) = Self::metrics();
+        let (client, liveness) = Liveness::start(clients, calls.clone())?;
+        Ok(Self::with(shown, counted(client, calls), liveness, clock, reader))
+    }
+
+    /// For a role that only reads, for a command: it has no Lease and is not probed.
+    pub fn of_command(client: Client, clock: Clock) -> Self {
+        let (shown, calls) = Self::metrics();
+        let client = counted(client, calls);
+        let liveness = Liveness::here(client.clone());
+        Self::with(shown, client, liveness, clock, Reader::alone)
+    }
+
+    fn metrics() -> ((Registry, Traffic), ApiCalls) {
         let mut registry = Registry::new();
         let traffic = Traffic::new(&mut registry);
-        let client = counted(client, ApiCalls::new(&mut registry));
+        let calls = ApiCalls::new(&mut registry);
+        ((registry, traffic), calls)
+    }
+
+    fn with(
+        (registry, traffic): (Registry, Traffic),
+        client: Client,
+        liveness: Liveness,
+        clock: Clock,
+        reader: fn(Client) -> Reader,
+    ) -> Self {
         let reader = reader(client.clone());
         let stats: Arc<WriteStats> = Arc::default();
-        Self { client, clock, reader, registry, traffic, stats, members: Vec::new() }
+        Self { client, liveness, clock, reader, registry, traffic, stats, members: Vec::new() }
     }
 
     /// One more who is scraped and probed.
@@ -71,8 +96,10 @@ impl Desk {
             registry.scrape()
         });
         let probes = Arc::new(Everybody(members));
+        let runtime = self.liveness.runtime();
         for place in places {
-            tasks.spawn(place.serve(exposition.clone(), probes.clone(), stop.stopped()));
+            let serve = place.serve(exposition.clone(), probes.clone(), stop.stopped());
+            tasks.spawn_on(serve, runtime);
         }
     }
 }
@@ -90,9 +117,4 @@ impl Probes for Everybody {
             self.0.iter().filter_map(|member| member.ready().err()).flatten().collect();
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
-}
-
-/// Binds what a role is to be scraped and probed at.
-pub(super) async fn bind(address: &Address) -> anyhow::Result<Admin> {
-    Ok(Admin::bind(&address.to_string()).await?)
 }

@@ -10,6 +10,7 @@ mod controllers;
 mod desk;
 pub mod doctor;
 pub mod explain;
+mod liveness;
 pub mod prometheus;
 mod pulse;
 mod quotas;
@@ -25,5 +26,7 @@ pub mod watermark;
 
 pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;
+pub use liveness::Clients;
+pub use tasks::Signals;
 pub use updater::config::UpdaterConfig;
 pub use watermark::config::WatermarkConfig;

@@ -50,10 +50,11 @@ use self::{
 use super::{
     client,
     config::RecommenderConfig,
-    desk::{Desk, Member, bind},
+    desk::{Desk, Member},
+    liveness::{Clients, Liveness},
     pulse::Pulse,
     shown::{show_feeds, show_writes},
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
     vitals::Condition,
 };
 use crate::{
@@ -82,6 +83,7 @@ pub struct Role {
     config: RecommenderConfig,
     clock: Clock,
     client: Client,
+    liveness: Liveness,
     reader: Reader,
     state: State,
     feeds: Feeds,
@@ -146,23 +148,29 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: RecommenderConfig) -> Result<()> {
-    let client = connect(&config).await?;
-    let running = start(config, client, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: RecommenderConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
-/// A client for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &RecommenderConfig) -> Result<Client> {
+/// Clients for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &RecommenderConfig) -> Result<Clients> {
     let agent = concat!("plimsoll-recommender/", env!("CARGO_PKG_VERSION"));
     client::connect(config.kubeconfig.as_deref(), agent).await
 }
 
 /// Starts all parts, with time from this clock.
-pub async fn start(config: RecommenderConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = bind(&config.address).await?;
-    let mut desk = Desk::alone(client, clock);
+pub async fn start(
+    config: RecommenderConfig,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<Running> {
+    let mut desk = Desk::alone(clients.into(), clock)?;
+    let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk)?.begin(admin.address());
     let stop = running.holders.stop();
     desk.serve(vec![admin], &stop, running.holders.tasks());
@@ -271,7 +279,8 @@ impl Role {
         };
         tasks.spawn(Arc::clone(self).keep_saving(stop.clone()));
         tasks.spawn(Arc::clone(self).keep_leading(stop.clone()));
-        tasks.spawn(Arc::clone(self).keep_beating(stop.clone()));
+        let beating = Arc::clone(self).keep_beating(stop.clone());
+        tasks.spawn_on(beating, self.liveness.runtime());
         tasks.spawn(Arc::clone(self).ask_for_explanations(stop.clone()));
         tasks.spawn(Arc::clone(self).turn(stop.clone()));
     }
@@ -327,6 +336,7 @@ impl Role {
             config,
             clock,
             client,
+            liveness: desk.liveness.clone(),
             reader: desk.reader.clone(),
             traffic: desk.traffic.clone(),
             state,

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
-use kube::Client;
 
 use super::{
     AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, admission, client,
     config::Address,
-    desk::{Desk, bind},
+    desk::Desk,
+    liveness::{Clients, Liveness},
     recommender,
-    tasks::{Group, until_told},
+    tasks::{Group, Signals, until_told},
     updater, watermark,
 };
 use crate::{clock::Clock, serve::Admin};
@@ -39,27 +39,35 @@ pub struct Running {
     admission: Option<admission::Running>,
     watermark: Option<watermark::Running>,
     listeners: Group,
+    /// Ends with the last of what runs on it.
+    _liveness: Liveness,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: SeveralConfig) -> Result<()> {
+/// Runs until one of these signals.
+pub async fn run(config: SeveralConfig, signals: Signals) -> Result<()> {
     let agent = concat!("plimsoll/", env!("CARGO_PKG_VERSION"));
-    let client = client::connect(config.kubeconfig()?, agent).await?;
-    let running = start(config, client, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+    let starting = async {
+        let clients = client::connect(config.kubeconfig()?, agent).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
 /// Starts all roles, with time from this clock.
-pub async fn start(config: SeveralConfig, client: Client, clock: Clock) -> Result<Running> {
+pub async fn start(
+    config: SeveralConfig,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<Running> {
     config.check()?;
+    let mut desk = Desk::together(clients.into(), clock)?;
     let mut places = Vec::new();
     for address in &config.addresses {
-        places.push(bind(address).await?);
+        places.push(desk.liveness.bind(address).await?);
     }
     let Some(first) = places.first().map(Admin::address) else {
         bail!("there is no address to serve metrics and health at");
     };
-    let mut desk = Desk::together(client, clock);
     // All are put together before the first of them watches anything.
     let recommender =
         config.recommender.map(|config| recommender::prepare(config, &mut desk)).transpose()?;
@@ -77,6 +85,7 @@ pub async fn start(config: SeveralConfig, client: Client, clock: Clock) -> Resul
         admission: admission.map(|prepared| prepared.begin(first)),
         watermark: watermark.map(|prepared| prepared.begin(first, first)),
         listeners: Group::new(),
+        _liveness: desk.liveness.clone(),
     };
     let stop = running.listeners.stop();
     desk.serve(places, &stop, running.listeners.tasks());

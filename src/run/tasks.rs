@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinSet,
 };
@@ -65,25 +65,46 @@ impl Stop {
     }
 }
 
-/// Runs a role until SIGTERM or SIGINT, and ends it in order.
+/// Starts a role, runs it until SIGTERM or SIGINT, and ends it in order. A signal that comes earlier ends the start: it has
+/// written nothing yet.
 pub(super) async fn until_told<R, F: Future<Output = ()>>(
-    role: R,
+    mut signals: Signals,
+    starting: impl Future<Output = Result<R>>,
     stop: impl FnOnce(R) -> F,
 ) -> Result<()> {
-    stop_signal().await?;
+    let role = tokio::select! {
+        biased;
+        () = signals.received() => {
+            tracing::info!("told to stop before the start was complete; stopped");
+            return Ok(());
+        }
+        started = starting => started?,
+    };
+    signals.received().await;
     tracing::info!("told to stop");
     stop(role).await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Returns on SIGTERM or SIGINT.
-async fn stop_signal() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, from the moment on at which this was made. Until then the kernel drops them where this is process 1.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Installs the handlers. Needs a runtime.
+    pub fn listen() -> std::io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -41,6 +41,7 @@ use self::{
     heartbeats::Heartbeats,
     pass::Passes,
     rights::Known,
+    standing::Logged,
     telling::{Conditions, Rows, Told},
 };
 pub use self::{
@@ -49,11 +50,12 @@ pub use self::{
 };
 use super::{
     client,
-    desk::{Desk, Member, bind},
+    desk::{Desk, Member},
+    liveness::{Clients, Liveness},
     pulse::Pulse,
     quotas::Quotas,
     shown::{show_feeds, show_writes},
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
     vitals::Condition,
 };
 use crate::{
@@ -82,6 +84,7 @@ pub struct Role {
     config: UpdaterConfig,
     clock: Clock,
     client: Client,
+    liveness: Liveness,
     reader: Reader,
     feeds: Feeds,
     seen: Seen,
@@ -95,6 +98,7 @@ pub struct Role {
     resizes: Option<Limiter>,
     ledger: LedgerLease,
     heartbeats: Heartbeats,
+    admission_logged: Logged,
     known: Known,
     boosts: Boosts,
     told: Told,
@@ -127,23 +131,29 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: UpdaterConfig) -> Result<()> {
-    let client = connect(&config).await?;
-    let running = start(config, client, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: UpdaterConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
-/// A client for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &UpdaterConfig) -> Result<Client> {
+/// Clients for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &UpdaterConfig) -> Result<Clients> {
     let agent = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
     client::connect(config.kubeconfig.as_deref(), agent).await
 }
 
 /// Starts all parts, with time from this clock.
-pub async fn start(config: UpdaterConfig, client: Client, clock: Clock) -> Result<Running> {
-    let admin = bind(&config.address).await?;
-    let mut desk = Desk::alone(client, clock);
+pub async fn start(
+    config: UpdaterConfig,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<Running> {
+    let mut desk = Desk::alone(clients.into(), clock)?;
+    let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk).begin(admin.address());
     let stop = running.holders.stop();
     desk.serve(vec![admin], &stop, running.holders.tasks());
@@ -244,8 +254,9 @@ impl Role {
         let condition = Condition::new("updater", config.interval);
         let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
         let of_lease = (&config.election.namespace, &config.election.name);
-        let ledger = LedgerLease::new(client.clone(), of_lease.0, of_lease.1, ledger::KEY)
-            .with_stats(Arc::clone(&stats));
+        let ledger = LedgerLease::new(desk.liveness.client(), of_lease.0, of_lease.1, ledger::KEY)
+            .with_stats(Arc::clone(&stats))
+            .with_runtime(desk.liveness.runtime().clone());
         let role = Arc::new_cyclic(|role| Self {
             outbox: Outbox::new(
                 client.clone(),
@@ -259,6 +270,7 @@ impl Role {
             config,
             clock,
             client,
+            liveness: desk.liveness.clone(),
             reader: desk.reader.clone(),
             feeds: Feeds::new(),
             seen: Seen::default(),
@@ -269,6 +281,7 @@ impl Role {
             permit,
             ledger,
             heartbeats: Heartbeats::default(),
+            admission_logged: Logged::default(),
             known: Known::default(),
             boosts: Boosts::default(),
             told: Told::default(),
@@ -293,12 +306,12 @@ impl Role {
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
         let (condition, compat) = (self.condition.clone(), self.config.settings.compat);
-        let election = Election::new(self.client.clone(), options, fence)
+        let election = Election::new(self.liveness.client(), options, fence)
             .with_stats(Arc::clone(&self.stats))
             .with_turn(self.ledger.turn())
             .saying(move || condition.annotation(compat));
         let state = election.state();
-        tasks.spawn(election.run(stop.stopped()));
+        tasks.spawn_on(election.run(stop.stopped()), self.liveness.runtime());
         Some(state)
     }
 

@@ -51,10 +51,11 @@ use self::{
 };
 use super::{
     client,
-    desk::{Desk, bind},
+    desk::Desk,
+    liveness::{Clients, Liveness},
     pulse::Pulse,
     replicas::Workloads,
-    tasks::{Group, Stop, Tasks, until_told},
+    tasks::{Group, Signals, Stop, Tasks, until_told},
     vitals::Condition,
 };
 use crate::{
@@ -81,6 +82,7 @@ pub struct Role {
     config: WatermarkConfig,
     clock: Clock,
     client: Client,
+    liveness: Liveness,
     reader: Reader,
     feeds: Feeds,
     book: Book,
@@ -126,22 +128,29 @@ pub struct Running {
     holders: Group,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub async fn run(config: WatermarkConfig) -> Result<()> {
-    let client = connect(&config).await?;
-    let running = start(config, client, Clock::wall()).await?;
-    until_told(running, Running::stop).await
+/// Runs until one of these signals.
+pub async fn run(config: WatermarkConfig, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    until_told(signals, starting, Running::stop).await
 }
 
-/// A client for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &WatermarkConfig) -> Result<Client> {
+/// Clients for the API server, by kubeconfig or from inside of the cluster.
+pub async fn connect(config: &WatermarkConfig) -> Result<Clients> {
     client::connect(config.kubeconfig.as_deref(), AGENT).await
 }
 
 /// Starts all parts, with time from this clock.
-pub async fn start(config: WatermarkConfig, client: Client, clock: Clock) -> Result<Running> {
-    let (admin, health) = (bind(&config.address).await?, bind(&config.health).await?);
-    let mut desk = Desk::alone(client, clock);
+pub async fn start(
+    config: WatermarkConfig,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<Running> {
+    let mut desk = Desk::alone(clients.into(), clock)?;
+    let admin = desk.liveness.bind(&config.address).await?;
+    let health = desk.liveness.bind(&config.health).await?;
     let mut running = prepare(config, &mut desk)?.begin(admin.address(), health.address());
     let stop = running.holders.stop();
     desk.serve(vec![admin, health], &stop, running.holders.tasks());
@@ -182,6 +191,7 @@ impl Prepared {
         let election = role.start_election(&hold_stop, holders.tasks());
         holders.tasks().spawn(writer.run(hold_stop.stopped()));
         role.start_feeds(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).keep_condition(work_stop.clone()));
         role.workloads.start_scales(&work_stop, workers.tasks());
         for worker in 0..role.config.workers.max(1) {
             workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
@@ -281,6 +291,7 @@ impl Role {
             permit,
             events: told,
             traffic: desk.traffic.clone(),
+            liveness: desk.liveness.clone(),
             reader: desk.reader.clone(),
             pace,
             metrics,
@@ -307,12 +318,12 @@ impl Role {
         }
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
-        let (role, compat) = (Arc::downgrade(self), self.config.compat);
-        let election = Election::new(self.client.clone(), options, fence)
+        let (condition, compat) = (self.condition.clone(), self.config.compat);
+        let election = Election::new(self.liveness.client(), options, fence)
             .with_stats(Arc::clone(&self.stats))
-            .saying(move || role.upgrade()?.told_condition().annotation(compat));
+            .saying(move || condition.annotation(compat));
         let state = self.election.get_or_init(|| election.state()).clone();
-        tasks.spawn(election.run(stop.stopped()));
+        tasks.spawn_on(election.run(stop.stopped()), self.liveness.runtime());
         Some(state)
     }
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    answers::{Exposition, Probes, answer},
+    answers::{Answers, Exposition, Probes, answer},
     socket::{ServeError, Socket, finish},
 };
 
@@ -81,9 +81,9 @@ impl Admin {
     ) {
         let (leave, left) = watch::channel(());
         let mut connections = Connections::default();
+        let answers = Answers::new(exposition, probes);
         let attend = |stream| {
-            let (exposition, probes) = (exposition.clone(), probes.clone());
-            connections.add(attend(stream, exposition, probes, left.clone(), self.limits));
+            connections.add(attend(stream, answers.clone(), left.clone(), self.limits));
         };
         self.socket.accept_until(shutdown, attend).await;
         drop(leave);
@@ -113,14 +113,13 @@ impl Connections {
 
 async fn attend(
     stream: TcpStream,
-    exposition: Arc<dyn Exposition>,
-    probes: Arc<dyn Probes>,
+    answers: Answers,
     mut left: watch::Receiver<()>,
     limits: Limits,
 ) {
     let service = service_fn(|request| {
-        let response = answer(&request, &*exposition, &*probes);
-        async { Ok::<_, Infallible>(response) }
+        let answers = answers.clone();
+        async { Ok::<_, Infallible>(answer(request, answers).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,6 +1,6 @@
 //! What is answered under which path.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -8,7 +8,7 @@ use http::{
     header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 
-use super::{body::Body, go_duration::go_duration};
+use super::{body::Body, go_duration::go_duration, pages::Renderer, readiness::Readiness};
 
 /// Prometheus' text format.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -16,7 +16,8 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 /// Neither of these changes anything, so they are all that is understood.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
-/// Something that can be scraped: what it has to say, chunk by chunk, each made when the reader has room for it.
+/// Something that can be scraped: what it has to say, chunk by chunk, each made when the reader has room for it, on a thread
+/// for blocking work.
 pub trait Exposition: Send + Sync {
     /// Begins a scrape.
     fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send>;
@@ -32,12 +33,13 @@ where
     }
 }
 
-/// What a role says of itself. Asked for each request, so the answers must be at hand.
+/// What a role says of itself.
 pub trait Probes: Send + Sync {
-    /// Whether its loops turn. Never fails because something else is away.
+    /// Whether its loops turn. Never fails because something else is away. Called on the thread that answers probes: it must
+    /// not take a lock that is held during the work of a controller.
     fn alive(&self) -> Result<(), Stalled>;
 
-    /// Whether it can do its work, or what is missing: a line each.
+    /// Whether it can do its work, or what is missing: a line each. Called on a thread for blocking work.
     fn ready(&self) -> Result<(), Vec<String>>;
 }
 
@@ -51,12 +53,24 @@ pub struct Stalled {
     pub last_activity: Duration,
 }
 
+/// What a listener answers with.
+#[derive(Clone)]
+pub(super) struct Answers {
+    renderer: Renderer,
+    readiness: Readiness,
+    probes: Arc<dyn Probes>,
+}
+
+impl Answers {
+    pub fn new(exposition: Arc<dyn Exposition>, probes: Arc<dyn Probes>) -> Self {
+        let (renderer, readiness) =
+            (Renderer::new(exposition), Readiness::new(Arc::clone(&probes)));
+        Self { renderer, readiness, probes }
+    }
+}
+
 /// Answers a request.
-pub(super) fn answer<B>(
-    request: &Request<B>,
-    exposition: &dyn Exposition,
-    probes: &dyn Probes,
-) -> Response<Body> {
+pub(super) async fn answer<B>(request: Request<B>, answers: Answers) -> Response<Body> {
     let wants_body = request.method() == Method::GET;
     if !wants_body && request.method() != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
@@ -66,18 +80,21 @@ pub(super) fn answer<B>(
     match request.uri().path() {
         "/metrics" => {
             // The headers of a scrape need none of its work.
-            let body = if wants_body { Body::chunks(exposition.scrape()) } else { Body::unsaid() };
+            let body =
+                if wants_body { Body::pages(answers.renderer.pages()) } else { Body::unsaid() };
             let mut response = Response::new(body);
             response.headers_mut().insert(CONTENT_TYPE, METRICS);
             response
         }
         // The latter are where the original of the watermark controller says that it lives.
-        "/livez" | "/healthz" | "/healthz/" | "/healthz/health-probe" => match probes.alive() {
-            Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
-            Err(stalled) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{stalled}\n")),
-        },
+        "/livez" | "/healthz" | "/healthz/" | "/healthz/health-probe" => {
+            match answers.probes.alive() {
+                Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
+                Err(stalled) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{stalled}\n")),
+            }
+        }
         // Upstream's path with upstream's words, for probes that were written for it.
-        "/health-check" => match probes.alive() {
+        "/health-check" => match answers.probes.alive() {
             Ok(()) => text(StatusCode::OK, "OK".to_owned()),
             Err(Stalled { last_activity, .. }) => {
                 let ago = go_duration(last_activity);
@@ -85,7 +102,7 @@ pub(super) fn answer<B>(
                 text(StatusCode::INTERNAL_SERVER_ERROR, said)
             }
         },
-        "/readyz" => match probes.ready() {
+        "/readyz" => match answers.readiness.ask().await {
             Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
             Err(missing) => {
                 let lines = missing.iter().flat_map(|line| [line, "\n"]).collect();

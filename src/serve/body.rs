@@ -3,11 +3,13 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+
+use super::pages::Pages;
 
 /// The body of an answer. `K` is kept until it was handed over, or given up.
 pub(super) struct Body<K = ()> {
@@ -19,7 +21,7 @@ enum Content {
     /// For HEAD: how long the answer to GET would be is not known.
     Unsaid,
     Whole(Option<Bytes>),
-    Chunks(Box<dyn Iterator<Item = Bytes> + Send>),
+    Pages(Pages),
 }
 
 impl Body {
@@ -28,9 +30,9 @@ impl Body {
         Self { content: Content::Unsaid, _kept: () }
     }
 
-    /// One chunk after the other, each made when the reader has room for it.
-    pub fn chunks(chunks: Box<dyn Iterator<Item = Bytes> + Send>) -> Self {
-        Self { content: Content::Chunks(chunks), _kept: () }
+    /// One page after the other, each rendered when the reader has room for it.
+    pub const fn pages(pages: Pages) -> Self {
+        Self { content: Content::Pages(pages), _kept: () }
     }
 }
 
@@ -47,14 +49,14 @@ impl<K: Unpin> hyper::body::Body for Body<K> {
 
     fn poll_frame(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let chunk = match &mut self.get_mut().content {
+        let page = match &mut self.get_mut().content {
             Content::Unsaid => None,
             Content::Whole(bytes) => bytes.take(),
-            Content::Chunks(chunks) => chunks.next(),
+            Content::Pages(pages) => ready!(pages.poll_next(context)),
         };
-        Poll::Ready(chunk.map(|chunk| Ok(Frame::data(chunk))))
+        Poll::Ready(page.map(|page| Ok(Frame::data(page))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -63,7 +65,7 @@ impl<K: Unpin> hyper::body::Body for Body<K> {
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
-            Content::Unsaid | Content::Chunks(_) => SizeHint::default(),
+            Content::Unsaid | Content::Pages(_) => SizeHint::default(),
             Content::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }

@@ -4,6 +4,8 @@ mod admin;
 mod answers;
 mod body;
 mod go_duration;
+mod pages;
+mod readiness;
 mod socket;
 pub mod webhook;
 

@@ -306,7 +306,10 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
         cluster["without"],
         json!([{"namespace": namespace, "name": "ledger", "pods": 2, "withSeries": 0}])
     );
-    assert_eq!((codes(&report), exit), (vec!["cluster_without"], Some(1)), "{report:#}");
+    let told = vec!["history_not_found", "cluster_without"];
+    assert_eq!((codes(&report), exit), (told, Some(1)), "{report:#}");
+    let (_, without) = finding(&report, "history_not_found").expect("it is told");
+    assert!(without.contains(&format!("for 1: {namespace}/ledger.")), "{without}");
     let (_, cost) = finding(&report, "history_cost").expect("a cost");
     assert!(cost.contains(&format!("2 VPAs of namespace {namespace}")), "{cost}");
     let queries = report["queries"].as_array().expect("queries");

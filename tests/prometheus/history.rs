@@ -6,6 +6,7 @@ mod disorder;
 mod guarded;
 mod killed;
 mod labelled;
+mod live_pods;
 mod matchers;
 mod on_the_way;
 mod owners;

@@ -7,4 +7,5 @@ mod labelled;
 mod live;
 mod stage;
 mod throttled;
+mod unfound;
 mod upstream;

@@ -263,7 +263,7 @@ async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_
 
     first.signal("CONT");
     way.release();
-    first.logs(&["the lease has another holder", &next]).await;
+    first.logs(&["new leader elected", &next]).await;
     scene.tells(&first, false).await;
     scene.tells(&second, true).await;
     scene.looks(&second, 4).await;

@@ -7,7 +7,8 @@ use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::EnvFilter;
 
-/// Lines that were logged on this thread: all that a test's runtime does is done on it.
+/// Lines that were logged on this thread, where all is done that a test's runtime does, and on the liveness threads of roles
+/// that were started on it.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 

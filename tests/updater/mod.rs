@@ -7,6 +7,7 @@ mod faults;
 mod guards;
 mod in_place;
 mod kinds;
+mod logged;
 pub mod process;
 mod referee;
 mod resizes;

@@ -1,6 +1,6 @@
 //! One VPA of the fleet: what it says about itself, what is remembered of it, and how far that is saved.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use plimsoll_storage::Time;
 
@@ -20,6 +20,9 @@ pub enum HistoryState {
     Missing,
 }
 
+/// A history that was not found is replaced by what is measured within this time.
+const REPLACED: Duration = Duration::from_hours(24);
+
 /// One VPA.
 #[derive(Debug, Default)]
 pub struct Watched {
@@ -29,6 +32,8 @@ pub struct Watched {
     pub(super) owner: Option<Box<str>>,
     pub(super) history: History,
     pub(super) state: HistoryState,
+    /// When it turned out that there is none, though there is one of others.
+    pub(super) not_found: Option<Time>,
     /// Which of its waits for the stored history this is, or was.
     pub(super) sighting: u64,
     pub(super) advice: Box<[Advice]>,
@@ -67,6 +72,11 @@ impl Watched {
     /// Whether a storage holds anything of it: it was found there, or saved, or its samples are.
     pub fn is_stored(&self) -> bool {
         self.last_saved.is_some() || self.history.iter().any(|(_, history)| history.is_folded())
+    }
+
+    /// Whether no history was found where one was to be expected, and little is known yet in its place.
+    pub fn is_without_history(&self, now: Time) -> bool {
+        self.not_found.is_some_and(|at| now < at.later(REPLACED))
     }
 
     /// The topmost owner of its pods.
@@ -130,9 +140,27 @@ impl Watched {
             self.history.outdate(Arc::clone(name));
         }
         self.state = HistoryState::Waiting;
+        self.not_found = None;
         self.advice = Box::default();
         self.kills.clear();
         // What is on its way to the storage is of the other workload.
         (self.unsaved, self.saving) = (None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_history_is_reported_until_a_day_of_usage_has_taken_its_place() {
+        let at = Time::from_secs(1_000);
+        let mut watched = Watched::default();
+        assert!(!watched.is_without_history(at));
+        watched.not_found = Some(at);
+        assert!(watched.is_without_history(at.later(Duration::from_hours(23))));
+        assert!(!watched.is_without_history(at.later(REPLACED)));
+        watched.begin_anew();
+        assert!(!watched.is_without_history(at), "another workload has another history");
     }
 }

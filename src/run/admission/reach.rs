@@ -10,7 +10,7 @@ use crate::{
     act::{WebhookLease, lease},
     certificate::{Bundle, leaf},
     compat::Compat,
-    run::vitals::Condition,
+    run::{liveness, vitals::Condition},
     serve::webhook::{Trust, reach},
 };
 
@@ -125,8 +125,9 @@ impl Role {
     pub(super) async fn keep_reachable(self: Arc<Self>, stop: Stop) {
         let wanted = &self.config.lease;
         let condition = Condition::new("admission-controller", wanted.interval);
+        let permit = liveness::unlimited(&self.permit);
         let mut lease = WebhookLease::new(
-            self.client.clone(),
+            self.liveness.client(),
             &wanted.namespace,
             &wanted.name,
             &lease::hostname(),
@@ -157,7 +158,7 @@ impl Role {
                 let done = match &through {
                     Ok(()) => tokio::select! {
                         () = stop.stopped() => return,
-                        done = lease.renew(&self.permit) => done.map_err(|why| why.to_string()),
+                        done = lease.renew(&permit) => done.map_err(|why| why.to_string()),
                     },
                     Err(why) => Err(format!(
                         "the Lease {}/{} is not renewed, and updaters will stop: {why}",

@@ -6,6 +6,7 @@ use futures::{StreamExt as _, stream};
 use plimsoll_storage::{
     VpaKey,
     prometheus::{
+        history::LivePods,
         query::{Along, Fold, Query},
         schema::Schema,
     },
@@ -69,8 +70,8 @@ impl Pods {
 }
 
 impl Pods {
-    /// The VPAs of the namespace with the most pods, each with the owner of its pods, as a storage wants them.
-    pub(super) fn largest(&self) -> Option<(&str, Owned)> {
+    /// The VPAs of the namespace with the most pods, each with the owner of its pods, as a storage wants them, and those pods.
+    pub(super) fn largest(&self) -> Option<(&str, Owned, LivePods)> {
         let Self::Of { vpas, .. } = self else { return None };
         let owned = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
@@ -78,9 +79,14 @@ impl Pods {
             *pods.entry(&vpa.namespace).or_default() += vpa.pods.len();
         }
         let (namespace, _) = pods.into_iter().max_by_key(|(_, pods)| *pods)?;
-        let wanted = owned().filter(|vpa| vpa.namespace == namespace).take(MOST_READ);
-        let wanted = wanted.map(|vpa| (VpaKey::new(namespace, &*vpa.name), vpa.owner.clone()));
-        Some((namespace, wanted.collect()))
+        let (mut wanted, mut live) = (Owned::new(), LivePods::new());
+        for vpa in owned().filter(|vpa| vpa.namespace == namespace).take(MOST_READ) {
+            let key = VpaKey::new(namespace, &*vpa.name);
+            let owner = vpa.owner.as_deref().unwrap_or_default();
+            live.add(&key, owner, vpa.pods.iter().map(String::as_str));
+            wanted.insert(key, vpa.owner.clone());
+        }
+        Some((namespace, wanted, live))
     }
 }
 

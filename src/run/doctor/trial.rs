@@ -1,13 +1,13 @@
 //! A little history, read as a recommender reads it: to see that it can be, and what it costs.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use plimsoll_storage::{
-    Key, Sample, Sink, Snapshot, Time,
+    Key, Run, Sample, Sink, Snapshot, Time, VpaKey,
     prometheus::{
         answer::{Labels, Series, Wants},
         client::Grid,
-        history::{Outline, PrometheusHistory, Settings, outline},
+        history::{KnownPods, Outline, PrometheusHistory, Settings, outline},
         query::{Along, Fold, Query},
         schema::{RECORDED_CPU, RECORDED_MEMORY, Schema},
     },
@@ -34,13 +34,18 @@ impl Exam {
         config: &DoctorConfig,
         pods: &Pods,
     ) -> Option<Trial> {
-        if let Some((namespace, vpas)) = pods.largest() {
+        if let Some((namespace, vpas, live)) = pods.largest() {
             let whose = match vpas.len() {
                 1 => format!("the VPA of namespace {namespace}"),
                 more => format!("{more} VPAs of namespace {namespace}"),
             };
-            let (queries, failure) = self.load(schema, config, &vpas).await;
-            return Some(Trial { whose, queries, failure });
+            let mut found = Found::default();
+            let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
+            let (queries, failure) = self.load(schema, config, (&vpas, pods), &mut found).await;
+            let unfound = vpas.keys().filter(|vpa| !found.0.contains(*vpa));
+            let mut unfound: Vec<String> = unfound.map(ToString::to_string).collect();
+            unfound.sort();
+            return Some(Trial { whose, queries, failure, unfound });
         }
         let label = &schema.usage.namespace.value;
         let memory = schema.usage_in(&schema.usage.memory, &[]);
@@ -49,7 +54,8 @@ impl Exam {
         let largest = |groups: Groups| groups.all.first()?.labels.get(label).cloned();
         let namespace = config.namespace.clone().or(answer.ok().and_then(largest))?;
         let (queries, failure) = self.sketch(schema, &namespace).await;
-        Some(Trial { whose: format!("namespace {namespace}"), queries, failure })
+        let (whose, unfound) = (format!("namespace {namespace}"), Vec::new());
+        Some(Trial { whose, queries, failure, unfound })
     }
 
     /// Loads histories, and forgets them.
@@ -57,7 +63,8 @@ impl Exam {
         &self,
         schema: &Schema,
         config: &DoctorConfig,
-        vpas: &Owned,
+        (vpas, pods): (&Owned, KnownPods<'_>),
+        found: &mut Found,
     ) -> (Vec<Evidence>, Option<String>) {
         let (known, length) = (config.known.clone(), config.wanted);
         let settings = Settings { known, length, ..Settings::default() };
@@ -65,16 +72,16 @@ impl Exam {
         let history = PrometheusHistory::new("", client, settings, self.wall.clone());
         let namespaces: Vec<&str> = vpas.keys().map(|vpa| &*vpa.namespace).collect();
         // What it finds out was found out before.
-        let found = history.schema(&namespaces).await;
+        let schema_found = history.schema(&namespaces).await;
         self.journal.take();
-        if let Err(unknown) = found {
+        if let Err(unknown) = schema_found {
             return (Vec::new(), Some(unknown.to_string()));
         }
         let after = Some(self.now.earlier(LENGTH));
-        let begun = history.begin(vpas, after, None).await;
+        let begun = history.begin_knowing(vpas, after, None, pods).await;
         let asked = self.journal.take();
         let failure = match begun {
-            Ok((mut loading, _)) => loading.advance(&mut Nowhere).await.err(),
+            Ok((mut loading, _)) => loading.advance(found).await.err(),
             Err(unknown) => return (asked, Some(unknown.to_string())),
         };
         let mut queries = self.journal.take();
@@ -112,13 +119,22 @@ impl Exam {
     }
 }
 
-/// Takes a history, and forgets it.
-struct Nowhere;
+/// Takes a history, and remembers of which VPAs there was any.
+#[derive(Debug, Default)]
+struct Found(HashSet<VpaKey>);
 
-impl Sink for Nowhere {
+impl Sink for Found {
     fn snapshot(&mut self, _: Key, _: Snapshot) {}
 
-    fn sample(&mut self, _: &Key, _: Sample) {}
+    fn sample(&mut self, key: &Key, _: Sample) {
+        if !self.0.contains(&key.vpa) {
+            self.0.insert(key.vpa.clone());
+        }
+    }
+
+    fn run(&mut self, key: &Key, _: Run<'_>) {
+        self.0.insert(key.vpa.clone());
+    }
 }
 
 /// Wants all points, and keeps none.

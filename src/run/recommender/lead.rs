@@ -13,6 +13,7 @@ use crate::{
     compat::Compat,
     metrics::HistoryState as Progress,
     recommend::HistoryState,
+    run::liveness,
 };
 
 /// A VPA about whose pods nothing was heard for so long is worked out from old numbers.
@@ -39,11 +40,11 @@ impl Role {
         });
         let fence = self.permit.fence().clone();
         let (condition, compat) = (self.condition.clone(), self.config.compat);
-        let election = Election::new(self.client.clone(), options, fence)
+        let election = Election::new(self.liveness.client(), options, fence)
             .with_stats(Arc::clone(&self.stats))
             .saying(move || condition.annotation(compat));
         let state = election.state();
-        tasks.spawn(election.run(stop.stopped()));
+        tasks.spawn_on(election.run(stop.stopped()), self.liveness.runtime());
         Some(state)
     }
 
@@ -129,8 +130,9 @@ impl Role {
             return;
         }
         let shard = self.config.scope.shard.map(|it| format!("{}/{}", it.index, it.count));
+        let (client, permit) = (self.liveness.client(), liveness::unlimited(&self.permit));
         let heartbeat = Heartbeat::new(
-            self.client.clone(),
+            client,
             &self.config.election.namespace,
             &lease::identity(),
             &self.config.name,
@@ -147,10 +149,14 @@ impl Role {
             if !self.may_write() {
                 continue;
             }
-            let vpas = self.state.lock().fleet.len();
+            // As the pass left it: this thread must not wait for the lock of all histories.
+            let (vpas, history) = {
+                let vitals = self.condition.lock();
+                (vitals.objects as usize, vitals.history.clone().unwrap_or_default())
+            };
             let beaten = tokio::select! {
                 () = stop.stopped() => return,
-                beaten = heartbeat.beat(&self.permit, vpas, self.progress().as_str()) => beaten,
+                beaten = heartbeat.beat(&permit, vpas, &history) => beaten,
             };
             match beaten {
                 Ok(Beat::Off) => return,

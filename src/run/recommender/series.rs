@@ -10,16 +10,18 @@ mod away;
 mod reach;
 mod recalled;
 mod selected;
+mod unfound;
 
 use std::{
     collections::{HashMap, HashSet},
+    mem,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use plimsoll_storage::{
     Error, Key, Run, Sample, Sink, Snapshot, Time, VpaKey, Wanted,
-    prometheus::history::{Loading, PrometheusHistory, Whose},
+    prometheus::history::{KnownPods, Loading, PrometheusHistory},
 };
 
 use self::{reach::alike, recalled::Recalled};
@@ -52,6 +54,8 @@ struct Reading {
     gaps: HashMap<VpaKey, Gap>,
     began: Instant,
     taken: usize,
+    /// The VPAs of which nothing was found.
+    empty: Vec<VpaKey>,
 }
 
 /// The time that a history lacks: after the one, and before the other.
@@ -153,7 +157,8 @@ impl Role {
         let now = self.clock.now();
         let sightings = self.sightings(&wanted);
         let whose = self.whose(series, wanted.keys(), None).await?;
-        let whose = whose.as_ref();
+        let live = self.live_pods(&wanted);
+        let pods = KnownPods { labelled: whose.as_ref(), live: Some(&live) };
         let mut bootstrap = Bootstrap::new(self.state.lock().fleet.settings(), now);
         let mut since = HashMap::new();
         if series.has_fallback {
@@ -167,16 +172,15 @@ impl Role {
         let (some, all): (Owners, Owners) =
             wanted.into_iter().partition(|(key, _)| since.contains_key(key));
         if !all.is_empty() {
-            loadings.push(begin_loading(series, whose, &all, None, None).await?);
+            loadings.push(begin_loading(series, pods, &all, None, None).await?);
         }
         let some = some.into_iter().map(|(key, owner)| (since[&key], (key, owner)));
         for group in alike(some, now) {
             let after = group.iter().map(|(since, _)| *since).min();
             let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(begin_loading(series, whose, &owners, after, None).await?);
+            loadings.push(begin_loading(series, pods, &owners, after, None).await?);
         }
-        let (gaps, began) = (HashMap::new(), Instant::now());
-        let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
+        let mut reading = Reading::new(loadings, bootstrap, sightings, HashMap::new());
         self.take_idle(&mut reading);
         Ok(reading)
     }
@@ -202,17 +206,17 @@ impl Role {
         };
         let sightings = self.sightings(&owners);
         let whose = self.whose(series, owners.keys(), None).await?;
-        let whose = whose.as_ref();
+        let live = self.live_pods(&owners);
+        let pods = KnownPods { labelled: whose.as_ref(), live: Some(&live) };
         let mut loadings = Vec::new();
         let owners = owners.into_iter().map(|(key, owner)| (gaps[&key].after, (key, owner)));
         for group in alike(owners, now) {
             let after = group.iter().map(|(after, _)| *after).min();
             let before = group.iter().map(|(_, (key, _))| gaps[key].before).max();
             let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(begin_loading(series, whose, &owners, after, before).await?);
+            loadings.push(begin_loading(series, pods, &owners, after, before).await?);
         }
-        let (gaps, began) = (gaps.clone(), Instant::now());
-        let mut reading = Reading { loadings, bootstrap, sightings, gaps, began, taken: 0 };
+        let mut reading = Reading::new(loadings, bootstrap, sightings, gaps.clone());
         self.take_idle(&mut reading);
         Ok(reading)
     }
@@ -224,8 +228,7 @@ impl Role {
         let idle = reading.sightings.keys().filter(|key| !asked.contains(*key));
         let idle: Vec<VpaKey> = idle.cloned().collect();
         let Reading { bootstrap, sightings, gaps, .. } = reading;
-        let mut intake =
-            Intake { role: self, bootstrap, sightings, gaps, now: self.clock.now(), taken: 0 };
+        let mut intake = Intake::new(self, bootstrap, sightings, gaps);
         for key in &idle {
             intake.whole(key);
         }
@@ -235,16 +238,17 @@ impl Role {
     async fn advance(&self, series: &Series, reading: &mut Reading) -> Result<(), Error> {
         let mut failure = None;
         let Reading { loadings, bootstrap, sightings, gaps, .. } = reading;
-        let mut intake =
-            Intake { role: self, bootstrap, sightings, gaps, now: self.clock.now(), taken: 0 };
+        let mut intake = Intake::new(self, bootstrap, sightings, gaps);
         for loading in loadings {
             if let Err(stalled) = loading.advance(&mut intake).await {
                 failure.get_or_insert(series.away(&stalled));
             }
         }
         reading.taken += intake.taken;
+        reading.empty.append(&mut intake.empty);
         if reading.is_done() {
             self.told(series, reading);
+            self.report_unfound(series, mem::take(&mut reading.empty)).await;
         }
         failure.map_or(Ok(()), Err)
     }
@@ -283,12 +287,12 @@ impl Role {
 
 async fn begin_loading(
     series: &Series,
-    whose: Option<&Whose>,
+    pods: KnownPods<'_>,
     owners: &Owners,
     after: Option<Time>,
     until: Option<Time>,
 ) -> Result<Loading, Error> {
-    let begun = series.history.begin_labelled(owners, after, until, whose).await;
+    let begun = series.history.begin_knowing(owners, after, until, pods).await;
     let (loading, skipped) = begun.map_err(|unknown| series.away(&unknown))?;
     for skipped in &skipped {
         tracing::warn!(what = skipped.what, why = skipped.why, "no history can be read");
@@ -303,6 +307,16 @@ impl Series {
 }
 
 impl Reading {
+    fn new(
+        loadings: Vec<Loading>,
+        bootstrap: Bootstrap,
+        sightings: HashMap<VpaKey, u64>,
+        gaps: HashMap<VpaKey, Gap>,
+    ) -> Self {
+        let (began, taken, empty) = (Instant::now(), 0, Vec::new());
+        Self { loadings, bootstrap, sightings, gaps, began, taken, empty }
+    }
+
     fn is_done(&self) -> bool {
         self.loadings.iter().all(Loading::is_done)
     }
@@ -316,6 +330,19 @@ struct Intake<'a> {
     gaps: &'a HashMap<VpaKey, Gap>,
     now: Time,
     taken: usize,
+    empty: Vec<VpaKey>,
+}
+
+impl<'a> Intake<'a> {
+    fn new(
+        role: &'a Role,
+        bootstrap: &'a mut Bootstrap,
+        sightings: &'a HashMap<VpaKey, u64>,
+        gaps: &'a HashMap<VpaKey, Gap>,
+    ) -> Self {
+        let now = role.clock.now();
+        Self { role, bootstrap, sightings, gaps, now, taken: 0, empty: Vec::new() }
+    }
 }
 
 impl Sink for Intake<'_> {
@@ -342,6 +369,8 @@ impl Sink for Intake<'_> {
         let mut core = self.role.state.lock();
         if let Some(folded) = self.bootstrap.release(vpa) {
             self.taken += core.fleet.take_folded(vpa, folded, self.now);
+        } else if !self.gaps.contains_key(vpa) {
+            self.empty.push(vpa.clone());
         }
         core.fleet.loaded(vpa, sighting);
         drop(core);

@@ -344,6 +344,7 @@ impl Core {
             room: words.as_ref().map(|(by, words)| (&**by, &**words)),
             fetching: (!upstream)
                 .then(|| self.fetching.is_on() && watched.state() == HistoryState::Missing),
+            not_found: watched.is_without_history(now),
         };
         let conditions = conditions::merge(&vpa.reported.conditions, now, &circumstances);
         Some(Verdict { said, conditions, limits })

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{VpaKey, prometheus::history::Throttles};
+use plimsoll_storage::{
+    VpaKey,
+    prometheus::history::{KnownPods, Throttles},
+};
 
 use super::{Role, Stop, series::Series};
 use crate::observe::index::Target;
@@ -75,7 +78,9 @@ impl Role {
     ) -> HashSet<VpaKey> {
         let asked = match self.whose(series, wanted.keys(), Some(OVER)).await {
             Ok(whose) => {
-                let asked = series.history.throttling(wanted, OVER, whose.as_ref()).await;
+                let live = self.live_pods(wanted);
+                let pods = KnownPods { labelled: whose.as_ref(), live: Some(&live) };
+                let asked = series.history.throttling(wanted, OVER, pods).await;
                 asked.map_err(|unknown| series.away(&unknown))
             }
             Err(error) => Err(error),

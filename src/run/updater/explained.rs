@@ -125,7 +125,7 @@ fn reader(config: &PodConfig, cluster: &Cluster, only: Option<&str>) -> Arc<Role
     let mut updater = config.updater.clone();
     updater.scope.only = only.map(ToOwned::to_owned);
     updater.dry_run = Some(DryRun { events: false });
-    Role::new(updater, &mut Desk::alone(cluster.client.clone(), Clock::wall())).0
+    Role::new(updater, &mut Desk::of_command(cluster.client.clone(), Clock::wall())).0
 }
 
 async fn missing(cluster: &Cluster, namespace: &str, name: &str) -> PodError {

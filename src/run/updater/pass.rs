@@ -85,7 +85,7 @@ impl Role {
             }
             return summary;
         }
-        let standing = self.admission_standing().await;
+        let standing = self.watch_admission().await;
         match standing {
             Standing::Ready => {}
             Standing::Stale => self.metrics.count_no_admission("invalid"),
@@ -93,7 +93,6 @@ impl Role {
         }
         let is_upstream = self.config.settings.compat == Compat::Upstream;
         if is_upstream && standing != Standing::Ready {
-            tracing::warn!("the admission controller is not there: nothing is updated");
             self.metrics.observe_step("total", began.elapsed());
             return summary;
         }
@@ -308,8 +307,9 @@ impl Role {
             self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
         }
         self.metrics.set_cluster_open(ledger.open_until(now).is_some());
+        let objects = self.seen.counts().0 as u64;
         let mut vitals = self.condition.lock();
-        (vitals.last_pass, vitals.objects) = (Some(now), self.seen.counts().0 as u64);
+        (vitals.last_pass, vitals.objects) = (Some(now), objects);
         (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
     }
 }

@@ -1,12 +1,15 @@
 //! Whether new pods will be sized: what the admission controller says of itself in its Lease.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{ResourceExt as _, api::Api};
 use plimsoll_storage::Time;
 
-use super::Role;
+use super::{Role, config::AdmissionCheck};
 use crate::{compat::Compat, update::guard::Admission};
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
@@ -26,10 +29,54 @@ pub(super) enum Standing {
     Forbidden,
 }
 
+/// What was logged last. It is asked in every pass, and what lasts is logged when it begins and when it ends.
+#[derive(Debug, Default)]
+pub(super) struct Logged(Mutex<Option<(Standing, String)>>);
+
+impl Logged {
+    fn log(&self, check: &AdmissionCheck, standing: Standing, why: &str) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|(known, before)| *known == standing && before == why) {
+            return;
+        }
+        let AdmissionCheck { namespace, name, .. } = check;
+        let was_ready = matches!(&*last, None | Some((Standing::Ready, _)));
+        *last = Some((standing, why.to_owned()));
+        drop(last);
+        match standing {
+            Standing::Ready if was_ready => {}
+            Standing::Ready => {
+                tracing::info!(namespace, lease = name, "admission controller is ready again");
+            }
+            Standing::Stale | Standing::Unreadable | Standing::Forbidden => {
+                tracing::warn!(
+                    namespace,
+                    lease = name,
+                    why,
+                    "admission controller is not ready: no pod is evicted until its Lease is renewed"
+                );
+            }
+        }
+    }
+}
+
 impl Role {
     /// Asks now.
     pub(super) async fn admission_standing(&self) -> Standing {
         let Some(check) = &self.config.admission else { return Standing::Ready };
+        self.ask_admission(check).await.0
+    }
+
+    /// Asks now, and logs what has changed since the last pass.
+    pub(super) async fn watch_admission(&self) -> Standing {
+        let Some(check) = &self.config.admission else { return Standing::Ready };
+        let (standing, why) = self.ask_admission(check).await;
+        self.admission_logged.log(check, standing, &why);
+        standing
+    }
+
+    /// How it stands, and why it is not ready.
+    async fn ask_admission(&self, check: &AdmissionCheck) -> (Standing, String) {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &check.namespace);
         let mut pauses = PAUSES.into_iter();
         let lease = loop {
@@ -37,19 +84,15 @@ impl Role {
             match asked {
                 Ok(Ok(lease)) => break lease,
                 Ok(Err(kube::Error::Api(status))) if !may_pass(status.code) => {
-                    tracing::warn!(lease = check.name, namespace = check.namespace, why = %status.message, "the admission controller's Lease cannot be read");
                     let is_forbidden = status.code == 403;
-                    return if is_forbidden { Standing::Forbidden } else { Standing::Unreadable };
+                    let standing =
+                        if is_forbidden { Standing::Forbidden } else { Standing::Unreadable };
+                    return (standing, status.message.clone());
                 }
                 _ => {}
             }
             let Some(pause) = pauses.next() else {
-                tracing::warn!(
-                    lease = check.name,
-                    namespace = check.namespace,
-                    "the admission controller's Lease cannot be read"
-                );
-                return Standing::Unreadable;
+                return (Standing::Unreadable, "the API server gave no answer".to_owned());
             };
             tokio::time::sleep(pause).await;
         };
@@ -64,7 +107,10 @@ impl Role {
         };
         // Leases are renewed on real time, whatever clock this process runs on.
         let now = crate::clock::Clock::wall().now();
-        if seen.is_ready(now, check.timeout) { Standing::Ready } else { Standing::Stale }
+        if seen.is_ready(now, check.timeout) {
+            return (Standing::Ready, String::new());
+        }
+        (Standing::Stale, format!("its Lease was not renewed within {:?}", check.timeout))
     }
 }
 

@@ -1,23 +1,31 @@
 //! How the controller is, for whoever looks from outside: on its Lease, and in gauges at a scrape.
 
+use std::sync::Arc;
+
 use super::{
     super::{
         desk::Member,
         shown::{show_feeds, show_writes},
-        vitals::Condition,
+        tasks::Stop,
     },
     Role,
 };
 
 impl Role {
-    /// How it is now, as its Lease tells it.
-    pub(super) fn told_condition(&self) -> &Condition {
-        let (objects, unknown, latest) = self.book.summary();
-        let mut vitals = self.condition.lock();
-        (vitals.objects, vitals.stale) = (objects as u64, unknown as u64);
-        vitals.last_pass = latest;
-        drop(vitals);
-        &self.condition
+    /// Updates what the next renewal of the Lease will show. The renewal itself must not wait for the lock of all objects.
+    pub(super) async fn keep_condition(self: Arc<Self>, stop: Stop) {
+        loop {
+            let (objects, unknown, latest) = self.book.summary();
+            {
+                let mut vitals = self.condition.lock();
+                (vitals.objects, vitals.stale) = (objects as u64, unknown as u64);
+                vitals.last_pass = latest;
+            }
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = tokio::time::sleep(self.config.election.retry_period) => {}
+            }
+        }
     }
 }
 

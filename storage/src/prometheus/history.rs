@@ -13,19 +13,21 @@ mod batch;
 mod crowded;
 mod kills;
 mod labelled;
+mod live;
 mod load;
 mod names;
 mod outline;
 mod owner;
 mod part;
 mod plan;
+mod presence;
 mod proof;
 mod report;
 mod slice;
 mod throttle;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -39,9 +41,11 @@ use self::{
     batch::Batch,
     labelled::{Question, tell},
     plan::Plan,
+    presence::with_series,
 };
 pub use self::{
     labelled::{PodLabels, Selects, Whose},
+    live::{KnownPods, LivePods},
     load::{Loading, Stalled},
     outline::{Outline, outline},
     owner::Owner,
@@ -219,7 +223,7 @@ impl PrometheusHistory {
         after: Option<Time>,
         until: Option<Time>,
     ) -> Result<(Loading, Vec<Skipped>), Unknown> {
-        self.begin_labelled(wanted, after, until, None).await
+        self.begin_knowing(wanted, after, until, KnownPods::default()).await
     }
 
     /// Whose pods there were within this time until now, as their labels tell, if those are to tell it. `None` where they
@@ -262,13 +266,13 @@ impl PrometheusHistory {
         Ok(None)
     }
 
-    /// As [`Self::begin`], with pods that are known by their labels.
-    pub async fn begin_labelled(
+    /// As [`Self::begin`], with pods that are known by their labels, or because they are there now.
+    pub async fn begin_knowing(
         &self,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
         after: Option<Time>,
         until: Option<Time>,
-        whose: Option<&Whose>,
+        pods: KnownPods<'_>,
     ) -> Result<(Loading, Vec<Skipped>), Unknown> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let namespaces: Vec<&str> = namespaces.into_iter().collect();
@@ -283,7 +287,7 @@ impl PrometheusHistory {
         if recorded != schema.recorded {
             schema = Arc::new(Schema { recorded, ..Schema::clone(&schema) });
         }
-        let (batches, skipped) = Self::batches(wanted, whose);
+        let (batches, skipped) = Self::batches(wanted, pods);
         let client = self.client.clone().speaking(schema.dialect).insisting();
         let budget = self.settings.budget.max(1);
         Ok((Loading::new(client, schema, plan, budget, batches, (after, to)), skipped))
@@ -295,26 +299,35 @@ impl PrometheusHistory {
         &self,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
         over: Duration,
-        whose: Option<&Whose>,
+        pods: KnownPods<'_>,
     ) -> Result<Throttles, Unknown> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
-        let (batches, _) = Self::batches(wanted, whose);
+        let (batches, _) = Self::batches(wanted, pods);
         let client = self.client.clone().insisting();
         let budget = self.settings.budget.max(1);
         let now = || self.now.now();
         Ok(Throttles::ask(&client, &schema, batches, (over, budget), now).await)
     }
 
+    /// Which of these namespaces have containers with series now: a workload there without any history is odd.
+    pub async fn with_series(&self, namespaces: &[&str]) -> Result<HashSet<Box<str>>, Unknown> {
+        let schema = self.schema(namespaces).await?;
+        Ok(with_series(&self.client, &schema, namespaces, self.now.now()).await?)
+    }
+
     /// What is asked together, and what cannot be asked for.
     fn batches(
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
-        whose: Option<&Whose>,
+        pods: KnownPods<'_>,
     ) -> (Vec<Batch>, Vec<Skipped>) {
         let (mut batches, skipped) = Batch::all(wanted);
-        if let Some(whose) = whose {
-            for batch in &mut batches {
+        for batch in &mut batches {
+            if let Some(whose) = pods.labelled {
                 tell(batch, whose);
+            }
+            if let Some(live) = pods.live {
+                live.tell(batch);
             }
         }
         (batches, skipped)

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Contender, NAME};
 use crate::support::memory_api::{MemoryApi, Seen};
-use crate::support::{clock::wall_now, proxy};
+use crate::support::{clock::wall_now, log, proxy};
 
 const NAMESPACE: &str = "kube-system";
 /// Lease, deadline and period of upstream's flags, and shorter ones.
@@ -98,6 +98,26 @@ impl Overlaps {
         self.task.abort();
         assert_eq!(*self.found.lock().expect("no panic"), [], "two held at once");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_named_to_those_who_do_not_lead_and_by_the_words_of_client_go() {
+    let (log, _guard) = log::keep();
+    let api = MemoryApi::new();
+    let first = start(&api, "first", SHORT);
+    leads(&first).await;
+    sleep(ms(2_000)).await;
+    assert_eq!(log.lines(&["became leader"]).len(), 1, "{}", log.tail());
+    assert!(log.lines(&["new leader elected"]).is_empty(), "it is itself: {}", log.tail());
+    let second = start(&api, "second", SHORT);
+    assert_eq!(second.state.decided().await, Standing::Standby);
+    assert_eq!(log.lines(&["new leader elected", "first"]).len(), 1, "{}", log.tail());
+    first.end().await;
+    leads(&second).await;
+    assert_eq!(log.lines(&["released leader lease"]).len(), 1, "{}", log.tail());
+    assert_eq!(log.lines(&["became leader"]).len(), 2, "{}", log.tail());
+    assert_eq!(log.lines(&["new leader elected"]).len(), 1, "{}", log.tail());
+    second.end().await;
 }
 
 #[tokio::test(start_paused = true)]

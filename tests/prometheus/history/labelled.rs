@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_storage::prometheus::detect::Unknown;
 use plimsoll_storage::prometheus::failure::Failure;
-use plimsoll_storage::prometheus::history::{PodLabels, PrometheusHistory, Selects, Settings};
+use plimsoll_storage::prometheus::history::{
+    KnownPods, PodLabels, PrometheusHistory, Selects, Settings,
+};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 use plimsoll_storage::{Key, VpaKey};
 
@@ -88,7 +90,8 @@ const VPAS: [(&str, &str); 2] = [("web", "apps/Deployment/web"), ("db", "apps/St
 async fn read_from(storage: &PrometheusHistory, selects: &dyn Selects) -> Remember {
     let whose = storage.whose(&["shop"], None, selects).await.expect("asked");
     let vpas = wanted(&VPAS);
-    let begun = storage.begin_labelled(&vpas, None, None, whose.as_ref()).await;
+    let pods = KnownPods { labelled: whose.as_ref(), live: None };
+    let begun = storage.begin_knowing(&vpas, None, None, pods).await;
     let (mut loading, skipped) = begun.expect("begun");
     assert_eq!(skipped, []);
     let mut remember = Remember::default();

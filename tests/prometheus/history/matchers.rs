@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use plimsoll_storage::prometheus::client::Client;
 use plimsoll_storage::prometheus::door::Wall;
-use plimsoll_storage::prometheus::history::{PodLabels, PrometheusHistory};
+use plimsoll_storage::prometheus::history::{KnownPods, PodLabels, PrometheusHistory};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 
 use super::labelled::ByApp;
@@ -78,7 +78,7 @@ async fn every_selector_has_the_matchers_of_the_user() {
     let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
     let mut remember = Remember::default();
     loading.advance(&mut remember).await.expect("read");
-    storage.throttling(&vpas, 60 * MINUTE, None).await.expect("answered");
+    storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
     assert_eq!(remember.of("web", "app", POD).expect("there").kills.len(), 1);
 
     let asked = recorder.questions();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_storage::prometheus::client::Limits;
+use plimsoll_storage::prometheus::history::KnownPods;
 use plimsoll_storage::prometheus::schema::MEMORY;
 use plimsoll_storage::{Time, VpaKey};
 
@@ -98,7 +99,8 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         };
         let storage = storage(&server.url(), hasty(), last(2), end);
         let vpas = wanted(&[("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")]);
-        let throttling = storage.throttling(&vpas, 60 * MINUTE, None).await.expect("answered");
+        let throttling =
+            storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
         assert_eq!((throttling.failure, throttling.unanswered.len()), (None, 0));
         let mut unlimited: Vec<_> = throttling.unlimited.iter().map(ToString::to_string).collect();
         unlimited.sort();
@@ -131,7 +133,8 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         assert_eq!(shares, expected, "on {release:?}");
 
         let nobody = wanted(&[("gone", "apps/Deployment/gone")]);
-        let throttling = storage.throttling(&nobody, 60 * MINUTE, None).await.expect("answered");
+        let throttling =
+            storage.throttling(&nobody, 60 * MINUTE, KnownPods::default()).await.expect("answered");
         let known = throttling.measured.len() + throttling.unlimited.len();
         assert_eq!(known, 0, "of a workload without pods nothing is known");
     }
@@ -159,7 +162,8 @@ async fn what_cannot_be_asked_in_one_place_is_told_and_leaves_what_is_answered_i
     // The first question about the first place, or one after it.
     for fine in 0..4 {
         way.then(vec![Fault::None; fine].into_iter().chain([Fault::Cut(10)]));
-        let told = storage.throttling(&vpas, 60 * MINUTE, None).await.expect("answered");
+        let told =
+            storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
         let (namespace, failure) = told.failure.expect("one failed");
         assert_eq!((&*namespace, failure.is_passing()), ("bank", true), "{failure}");
         assert_eq!(told.unanswered, HashSet::from([bank.clone()]));
@@ -172,6 +176,9 @@ async fn what_cannot_be_asked_in_one_place_is_told_and_leaves_what_is_answered_i
         (VpaKey::new(format!("team-{number}"), "db"), Some("apps/StatefulSet/db".into()))
     });
     let before = way.seen();
-    let told = storage.throttling(&many.collect(), 60 * MINUTE, None).await.expect("answered");
+    let told = storage
+        .throttling(&many.collect(), 60 * MINUTE, KnownPods::default())
+        .await
+        .expect("answered");
     assert_eq!((told.unanswered.len(), way.seen() - before), (20, 3));
 }

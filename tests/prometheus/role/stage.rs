@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams};
 use plimsoll::api::VerticalPodAutoscaler;
@@ -17,6 +17,7 @@ use crate::prometheus::flavors::OPERATOR;
 use crate::prometheus::way::Way;
 use crate::recommender::start;
 use crate::storage::objects::defined;
+use crate::support::clock::wall_now;
 use crate::support::nodes::is_ready;
 use crate::support::prometheus::{History, Prometheus, Release};
 use crate::support::usage::Use;
@@ -52,11 +53,29 @@ impl Stage {
         hours: i64,
         more: impl FnOnce(History, &str, Timestamp) -> History,
     ) -> Option<Self> {
+        Self::built(crate::prometheus::history::remember::hours(hours), more).await
+    }
+
+    /// The same up to so many minutes from now, by when the pods that are made here are as old.
+    pub async fn ahead(
+        minutes: i64,
+        more: impl FnOnce(History, &str, Timestamp) -> History,
+    ) -> Option<Self> {
+        let end = wall_now() + SignedDuration::from_mins(minutes);
+        let end = Timestamp::from_second(end.as_second() / 60 * 60).expect("a minute");
+        let begin = end - SignedDuration::from_hours(4 * 24);
+        let past = History::new(begin, end, SignedDuration::from_mins(1));
+        Self::built((past, end), more).await
+    }
+
+    async fn built(
+        (past, end): (History, Timestamp),
+        more: impl FnOnce(History, &str, Timestamp) -> History,
+    ) -> Option<Self> {
         let bed = Bed::shared().await.filter(Bed::is_complete)?;
         defined(&bed).await;
         let namespace = bed.namespace("shop").await;
         let usage = Usage::shared(&bed, &namespace).await;
-        let (past, end) = crate::prometheus::history::remember::hours(hours);
         let past = ["web", "later"].into_iter().fold(past, |past, name| {
             let pod = format!("{name}-7d5f9c4b6d-x2x4z");
             lived(past, &namespace, &pod, CORES, end)

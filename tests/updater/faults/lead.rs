@@ -108,7 +108,7 @@ async fn a_leader_that_freezes_in_the_middle_of_a_rollout_and_thaws_does_nothing
     first.signal("CONT");
     way.release();
     // The eviction that was under way is answered, and the next step is not begun.
-    first.logs(&["the lease has another holder", &next]).await;
+    first.logs(&["new leader elected", &next]).await;
     referee.have(8, "250m").await;
     second.passes(3).await;
     referee.settled(8).await;

@@ -2,10 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    iter,
     sync::Arc,
 };
 
 use super::{
+    live::{groups, length},
     owner::Owner,
     proof::{self, Proof},
 };
@@ -13,6 +15,9 @@ use crate::{Skipped, VpaKey, prometheus::selector::Pattern};
 
 /// The longest pattern of pods. Servers match it against every name of a pod that they know, and some refuse long queries.
 pub(super) const LONGEST_PATTERN: usize = 4096;
+/// So many patterns of single names are asked for beside the usual one. Of more names, all pods of the namespace are asked for,
+/// which is one query.
+const MOST_GROUPS: usize = 4;
 
 /// Workloads that are asked for together.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub(super) struct Batch {
     pub(super) proof: Proof,
     /// Whose pods there were, where their labels tell: then nothing else does.
     pub(super) labelled: Option<Arc<HashMap<Box<str>, usize>>>,
+    /// Pods that are there now and are called otherwise than their workload's would be.
+    pub(super) live: Arc<HashMap<Box<str>, usize>>,
 }
 
 /// A workload and the VPAs that want its history.
@@ -31,7 +38,35 @@ pub(super) struct Claim {
     pub(super) vpas: Vec<VpaKey>,
 }
 
+/// Names that are asked for.
+enum Asked<'a> {
+    Usual(&'a Owner),
+    Wide(&'a Owner),
+}
+
+impl Asked<'_> {
+    fn pattern(&self) -> Pattern {
+        match self {
+            Self::Usual(owner) => owner.pattern(),
+            Self::Wide(owner) => owner.wide_pattern(),
+        }
+    }
+
+    fn fits(&self, pod: &str) -> bool {
+        match self {
+            Self::Usual(owner) => owner.fits(pod),
+            Self::Wide(owner) => owner.fits_widely(pod),
+        }
+    }
+}
+
 impl Batch {
+    /// Of these workloads, of whose pods nothing is known yet.
+    pub(super) fn new(namespace: Arc<str>, claims: Vec<Claim>) -> Self {
+        let (proof, labelled, live) = (Proof::default(), None, Arc::default());
+        Self { namespace, claims, proof, labelled, live }
+    }
+
     /// Sorts what is wanted into batches. What cannot be asked for is named.
     pub(super) fn all(wanted: &HashMap<VpaKey, Option<Box<str>>>) -> (Vec<Self>, Vec<Skipped>) {
         let mut workloads: BTreeMap<(Arc<str>, &str), Vec<VpaKey>> = BTreeMap::new();
@@ -67,8 +102,7 @@ impl Batch {
                     length += more;
                 }
                 _ => {
-                    let (proof, labelled) = (Proof::default(), None);
-                    batches.push(Self { namespace, claims: vec![claim], proof, labelled });
+                    batches.push(Self::new(namespace, vec![claim]));
                     length = more;
                 }
             }
@@ -77,58 +111,126 @@ impl Batch {
         (batches, skipped)
     }
 
+    /// The workloads that pods with these VPAs belong to: a new one, where the VPAs are of several. Pods of no VPA of the
+    /// batch are left out.
+    pub(super) fn claim<'a>(
+        &mut self,
+        pods: impl IntoIterator<Item = (&'a str, &'a [VpaKey])>,
+    ) -> HashMap<Box<str>, usize> {
+        // A VPA of several counts as of the first one: the others are made here.
+        let claims = self.claims.iter().enumerate().rev();
+        let claim_of: HashMap<VpaKey, usize> = claims
+            .flat_map(|(index, claim)| claim.vpas.iter().cloned().zip(iter::repeat(index)))
+            .collect();
+        let mut shared: HashMap<Vec<usize>, usize> = HashMap::new();
+        let mut claimed = HashMap::new();
+        for (pod, vpas) in pods {
+            let own: BTreeSet<usize> =
+                vpas.iter().filter_map(|vpa| claim_of.get(vpa)).copied().collect();
+            let Some(&first) = own.first() else { continue };
+            let claim = if own.len() == 1 {
+                first
+            } else {
+                // One that VPAs of several workloads select is of all of them.
+                *shared.entry(own.iter().copied().collect()).or_insert_with(|| {
+                    let vpas = own.iter().flat_map(|index| self.claims[*index].vpas.clone());
+                    let (vpas, owner) = (vpas.collect(), self.claims[first].owner.clone());
+                    self.claims.push(Claim { owner, vpas });
+                    self.claims.len() - 1
+                })
+            };
+            claimed.insert(pod.into(), claim);
+        }
+        claimed
+    }
+
     /// How many pods are known.
     pub(super) fn pods(&self) -> usize {
-        self.labelled.as_ref().map_or_else(|| self.proof.pods(), |pods| pods.len())
+        let known = self.labelled.as_ref().map_or_else(|| self.proof.pods(), |pods| pods.len());
+        known + self.live.len()
     }
 
-    /// The names of pods that are asked for.
-    pub(super) fn pattern(&self) -> Pattern {
-        if let Some(pods) = &self.labelled {
-            return self.pattern_of(pods);
+    /// The names of pods that are asked for, one pattern after the other. No name fits two of them: its samples would count
+    /// twice.
+    pub(super) fn patterns(&self) -> Vec<Pattern> {
+        let (asked, singly) = self.asked();
+        let usual = asked.iter().map(Asked::pattern);
+        let usual = Pattern::any_of(usual.chain(singly.iter().map(|pod| Pattern::literal(pod))));
+        let all = || vec![Pattern::regex(".+")];
+        if self.labelled.is_some() && usual.as_str().len() > 2 * LONGEST_PATTERN {
+            return all();
         }
-        Pattern::any_of(self.claims.iter().map(|Claim { owner, .. }| {
-            if self.proof.has_odd_pods_of(owner) { owner.wide_pattern() } else { owner.pattern() }
-        }))
+        let is_asked = |pod: &&str| singly.contains(pod) || asked.iter().any(|one| one.fits(pod));
+        let live: BTreeSet<&str> =
+            self.live.keys().map(|pod| &**pod).filter(|pod| !is_asked(pod)).collect();
+        let mut groups = groups(live, LONGEST_PATTERN);
+        match &groups[..] {
+            [] => return vec![usual],
+            [one] if usual.as_str().len() + length(one) <= LONGEST_PATTERN => {
+                let together = asked.iter().map(Asked::pattern);
+                let single = singly.into_iter().chain(groups.remove(0)).map(Pattern::literal);
+                return vec![Pattern::any_of(together.chain(single))];
+            }
+            several if several.len() > MOST_GROUPS => return all(),
+            _ => {}
+        }
+        iter::once(usual).chain(groups.into_iter().map(Pattern::one_of)).collect()
     }
 
-    /// Of these pods, by the names that their owners give where those fit. What is not one of them comes along, and is
-    /// passed over.
-    fn pattern_of(&self, pods: &HashMap<Box<str>, usize>) -> Pattern {
+    /// What is asked for beside pods that are there now: names that owners give, and single ones. What is not of the batch
+    /// comes along, and is passed over.
+    fn asked(&self) -> (Vec<Asked<'_>>, BTreeSet<&str>) {
+        let Some(pods) = &self.labelled else {
+            let asked = self.claims.iter().map(|Claim { owner, .. }| {
+                if self.proof.has_odd_pods_of(owner) {
+                    Asked::Wide(owner)
+                } else {
+                    Asked::Usual(owner)
+                }
+            });
+            return (asked.collect(), BTreeSet::new());
+        };
         let (mut usual, mut odd) = (BTreeSet::new(), BTreeSet::new());
-        for (pod, claim) in pods {
+        for (pod, claim) in &**pods {
             if self.claims.get(*claim).is_some_and(|claim| claim.owner.fits(pod)) {
                 usual.insert(*claim);
             } else {
                 odd.insert(&**pod);
             }
         }
-        let usual = usual.into_iter().map(|claim| self.claims[claim].owner.pattern());
-        let pattern = Pattern::any_of(usual.chain(odd.into_iter().map(Pattern::literal)));
-        let is_short = pattern.as_str().len() <= 2 * LONGEST_PATTERN;
-        if is_short { pattern } else { Pattern::regex(".+") }
+        let usual = usual.into_iter().map(|claim| Asked::Usual(&self.claims[claim].owner));
+        (usual.collect(), odd)
     }
 
-    /// Whose pod this is.
+    /// Whose pod this is. Of a pod that is there now, the VPA selects it: only its owner says more.
     pub(super) fn claim_of(&self, pod: &str) -> Option<usize> {
+        let live = self.live.get(pod).copied();
         if let Some(pods) = &self.labelled {
-            return pods.get(pod).copied();
+            return pods.get(pod).copied().or(live);
         }
-        let owners = self.claims.iter().map(|claim| &claim.owner);
-        proof::claim_of(owners, self.proof.of(pod).as_ref(), pod)
+        let owners = || self.claims.iter().map(|claim| &claim.owner);
+        let lineage = self.proof.of(pod);
+        let likely = proof::claim_of(owners(), lineage.as_ref(), pod);
+        let Some((claim, lineage)) = live.zip(lineage.as_ref()) else { return live.or(likely) };
+        let says = |claim: usize| lineage.says(&self.claims.get(claim)?.owner);
+        match likely.filter(|likely| says(*likely) == Some(true)) {
+            None if says(claim) != Some(false) => Some(claim),
+            _ => likely,
+        }
     }
 
     /// Two batches in place of one that is too much at once. `None` for one workload.
     pub(super) fn halves(&self) -> Option<[Self; 2]> {
         let middle = self.claims.len() / 2;
         let half = |claims: &[Claim], from: usize| {
-            let labelled = self.labelled.as_ref().map(|pods| {
+            let of_half = |pods: &Arc<HashMap<Box<str>, usize>>| {
                 let own = from..from + claims.len();
                 let of_it = pods.iter().filter(|(_, claim)| own.contains(claim));
                 Arc::new(of_it.map(|(pod, claim)| (pod.clone(), claim - from)).collect())
-            });
+            };
+            let (labelled, live) = (self.labelled.as_ref().map(of_half), of_half(&self.live));
             let (namespace, proof) = (Arc::clone(&self.namespace), Proof::default());
-            Self { namespace, claims: claims.to_vec(), proof, labelled }
+            Self { namespace, claims: claims.to_vec(), proof, labelled, live }
         };
         let (first, second) = self.claims.split_at(middle);
         (middle > 0).then(|| [half(first, 0), half(second, middle)])
@@ -144,6 +246,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus::history::LivePods;
 
     #[test]
     fn workloads_are_asked_for_together_within_a_namespace() {
@@ -162,7 +265,8 @@ mod tests {
         assert_eq!(batches.len(), 4);
         assert_eq!(skipped.len(), 2);
         for batch in &batches {
-            assert!(batch.pattern().as_str().len() <= LONGEST_PATTERN + 8);
+            let [pattern] = &batch.patterns()[..] else { panic!("one pattern") };
+            assert!(pattern.as_str().len() <= LONGEST_PATTERN + 8);
             assert!(batch.vpas().all(|vpa| vpa.namespace == batch.namespace));
         }
         let seven = |claim: &Claim| &*claim.owner.name == "web-7";
@@ -217,12 +321,73 @@ mod tests {
         {
             assert_eq!(batch.claim_of(pod), claim, "{pod}");
         }
-        assert_eq!(batch.pattern().as_str(), "(?:db-[0-9]{1,10}|web-[0-9]{1,10}|canary)");
+        let pattern = |batch: &Batch| {
+            let patterns = batch.patterns();
+            assert_eq!(patterns.len(), 1);
+            patterns[0].as_str().to_owned()
+        };
+        assert_eq!(pattern(batch), "(?:db-[0-9]{1,10}|web-[0-9]{1,10}|canary)");
         assert_eq!(batch.pods(), 3);
         let many = (0..1000).map(|number| (format!("a-long-name-{number}").into(), 0));
         batch.labelled = Some(Arc::new(many.collect()));
-        assert_eq!(batch.pattern().as_str(), ".+");
+        assert_eq!(pattern(batch), ".+");
         batch.labelled = Some(Arc::default());
-        assert!(!batch.pattern().as_str().contains("web"), "nothing is asked for");
+        assert!(!pattern(batch).contains("web"), "nothing is asked for");
+    }
+
+    fn deployment(pods: &[&str]) -> Batch {
+        let web = VpaKey::new("a", "web");
+        let owner = "apps/Deployment/web";
+        let wanted = [(web.clone(), Some(owner.into()))];
+        let mut batch = Batch::all(&wanted.into_iter().collect()).0.remove(0);
+        let mut live = LivePods::new();
+        live.add(&web, owner, pods.iter().copied());
+        live.tell(&mut batch);
+        batch
+    }
+
+    #[test]
+    fn pods_that_are_there_now_are_asked_for_by_their_own_names() {
+        let usual = "web-7d5f9c4b6d-x2x4z";
+        let batch = deployment(&["front.end", usual, "web-canary"]);
+        let [pattern] = &batch.patterns()[..] else { panic!("one pattern") };
+        let names = "|front\\.end|web-canary)";
+        assert!(pattern.as_str().ends_with(names), "{}", pattern.as_str());
+        for pod in ["front.end", usual, "web-canary"] {
+            assert_eq!(batch.claim_of(pod), Some(0), "{pod}");
+        }
+        assert_eq!(batch.claim_of("another"), None);
+    }
+
+    #[test]
+    fn many_pods_that_are_there_now_are_asked_for_in_groups_and_very_many_all_at_once() {
+        let names = |count: usize| -> Vec<String> {
+            (0..count).map(|number| format!("an-odd-name-of-a-pod-{number}")).collect()
+        };
+        for (count, patterns) in [(100, 1), (400, 4), (2_000, 1)] {
+            let names = names(count);
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let batch = deployment(&names);
+            let asked = batch.patterns();
+            assert_eq!(asked.len(), patterns, "{count}");
+            assert!(asked.iter().all(|one| one.as_str().len() <= LONGEST_PATTERN + 64));
+            assert!(names.iter().all(|pod| batch.claim_of(pod) == Some(0)), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_there_now_is_asked_for_once() {
+        let mut wanted = HashMap::new();
+        for (name, owner) in [("web", "apps/Deployment/web"), ("db", "apps/StatefulSet/db")] {
+            wanted.insert(VpaKey::new("a", name), Some(owner.into()));
+        }
+        let mut batch = Batch::all(&wanted).0.remove(0);
+        let mut live = LivePods::new();
+        // Named as one of the other workload: its samples would come by both patterns.
+        live.add(&VpaKey::new("a", "web"), "apps/Deployment/web", ["db-7"]);
+        live.tell(&mut batch);
+        assert_eq!(batch.patterns().len(), 1);
+        let claim = batch.claim_of("db-7").expect("it is of one");
+        assert_eq!(&*batch.claims[claim].owner.name, "web", "the VPA selects it");
     }
 }

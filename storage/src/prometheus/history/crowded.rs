@@ -236,7 +236,7 @@ async fn owners_of_more_pods_than_anybody_would_hold_are_known_by_their_names() 
     let client = client(Crowd { owned: Owned::Jobs(JOBS), ..crowd(0, 0, 0) });
     let tick = Owner::parse("batch/CronJob/tick").expect("an owner");
     let span = (Time::from_secs(0), Time::from_secs(600));
-    let asked = Proof::ask(&client, &schema, "shop", &[&tick], span, 100).await;
+    let asked = Proof::ask(&client, &schema, "shop", &[&tick], &Arc::default(), span, 100).await;
     let proof = asked.expect("nothing of it has to be held");
     assert_eq!((proof.pods(), proof.held()), (JOBS, 0));
     let pod = "tick-28000000-x2x4z";

@@ -5,13 +5,12 @@
 //! for what is there now. Of a pod with several series the one that was there last counts.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt, iter,
-    sync::Arc,
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
     time::Duration,
 };
 
-use super::batch::{Batch, Claim};
+use super::batch::Batch;
 use crate::{
     Time, VpaKey,
     prometheus::{
@@ -165,30 +164,8 @@ fn find<'name, 'value>(
 /// Says whose pods there were, where that is known. Of a namespace without any labels of pods it is not.
 pub(super) fn tell(batch: &mut Batch, whose: &Whose) {
     let Some(pods) = whose.pods.get(&*batch.namespace) else { return };
-    let claims = batch.claims.iter().enumerate();
-    let claim_of: HashMap<VpaKey, usize> = claims
-        .flat_map(|(index, claim)| claim.vpas.iter().cloned().zip(iter::repeat(index)))
-        .collect();
-    let mut shared: HashMap<Vec<usize>, usize> = HashMap::new();
-    let mut told = HashMap::new();
-    for (pod, vpas) in pods {
-        let own: BTreeSet<usize> =
-            vpas.iter().filter_map(|vpa| claim_of.get(vpa)).copied().collect();
-        let Some(&first) = own.first() else { continue };
-        let claim = if own.len() == 1 {
-            first
-        } else {
-            // One that VPAs of several workloads select is of all of them.
-            *shared.entry(own.iter().copied().collect()).or_insert_with(|| {
-                let vpas = own.iter().flat_map(|index| batch.claims[*index].vpas.clone());
-                let (vpas, owner) = (vpas.collect(), batch.claims[first].owner.clone());
-                batch.claims.push(Claim { owner, vpas });
-                batch.claims.len() - 1
-            })
-        };
-        told.insert(pod.clone(), claim);
-    }
-    batch.labelled = Some(Arc::new(told));
+    let claimed = batch.claim(pods.iter().map(|(pod, vpas)| (&**pod, &**vpas)));
+    batch.labelled = Some(claimed.into());
 }
 
 /// Takes series with labels of pods.

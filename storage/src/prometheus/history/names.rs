@@ -21,7 +21,8 @@ const UNTOLD_KILLS: &str = "kills for lack of memory cannot be asked about, and 
 /// What was asked.
 #[derive(Debug)]
 pub(super) struct Names {
-    pub(super) pattern: Pattern,
+    /// Patterns of pods, each for a query of its own.
+    pub(super) patterns: Vec<Pattern>,
     pub(super) killed: HashSet<Box<str>>,
     /// What the server does not say, and why.
     pub(super) untold: Option<(&'static str, Failure)>,
@@ -52,9 +53,9 @@ impl Names {
             if steps <= 1 {
                 // There is nothing shorter to ask for, so it is not asked for at all.
                 batch.proof = Proof::default();
-                let (pattern, killed) = (batch.pattern(), HashSet::new());
+                let (patterns, killed) = (batch.patterns(), HashSet::new());
                 let untold = Some((UNTOLD_OWNERS, failure));
-                return Ok(Self { pattern, killed, untold, until: to, held: 0 });
+                return Ok(Self { patterns, killed, untold, until: to, held: 0 });
             }
             *most = u32::try_from(steps / u128::from(GROWTH)).unwrap_or(u32::MAX).max(1);
             let namespace = &*batch.namespace;
@@ -75,7 +76,8 @@ impl Names {
             |failure: &Failure| matches!(failure, Failure::Full | Failure::TooLarge(_));
         if batch.labelled.is_none() {
             let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-            let asked = Proof::ask(client, schema, &batch.namespace, &owners, span, most).await;
+            let Batch { namespace, live, .. } = &*batch;
+            let asked = Proof::ask(client, schema, namespace, &owners, live, span, most).await;
             batch.proof = match asked {
                 Ok(proof) => proof,
                 Err(failure) if failure.is_passing() || is_too_much(&failure) => {
@@ -87,15 +89,14 @@ impl Names {
                 }
             };
         }
-        let pattern = batch.pattern();
+        let patterns = batch.patterns();
         let mut killed = HashSet::new();
         let mut held = batch.proof.held();
-        if plan.has_kills() {
-            let pods = pattern.clone();
+        for pods in patterns.iter().filter(|_| plan.has_kills()) {
             let left = most.saturating_sub(held);
-            match proof::killed(client, schema, &batch.namespace, pods, span, left).await {
+            match proof::killed(client, schema, &batch.namespace, pods.clone(), span, left).await {
                 Ok((pods, taken)) => {
-                    killed = pods;
+                    killed.extend(pods);
                     held += taken;
                 }
                 Err(failure) if failure.is_passing() || is_too_much(&failure) => {
@@ -107,6 +108,15 @@ impl Names {
             }
         }
         killed.retain(|pod| batch.claim_of(pod).is_some());
-        Ok(Self { pattern, killed, untold, until, held })
+        Ok(Self { patterns, killed, untold, until, held })
+    }
+
+    /// One pattern of all pods that are asked for.
+    pub(super) fn pattern(&self) -> Pattern {
+        match &self.patterns[..] {
+            [one] => one.clone(),
+            // Longer than some servers take; what comes along is passed over.
+            _ => Pattern::regex(".+"),
+        }
     }
 }

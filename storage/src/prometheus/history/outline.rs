@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{batch::Batch, plan::Plan, plan::Weighting, proof::Proof};
+use super::{batch::Batch, plan::Plan, plan::Weighting};
 use crate::prometheus::{query::Query, schema::Schema, selector::Pattern};
 
 /// A query that is asked over and over.
@@ -19,8 +19,7 @@ pub struct Outline {
 /// Those about what all pods of a namespace use. A history of VPAs asks for their pods alone.
 pub fn outline(weighting: Weighting, schema: &Schema, namespace: &str) -> [Outline; 2] {
     let plan = Plan::new(weighting, schema);
-    let (claims, proof) = (Vec::new(), Proof::default());
-    let batch = Batch { namespace: namespace.into(), claims, proof, labelled: None };
+    let batch = Batch::new(namespace.into(), Vec::new());
     let pods = || Pattern::regex(".+");
     [
         Outline { about: "CPU", query: plan.cpu(schema, &batch, pods()), step: plan.cpu },

@@ -12,7 +12,8 @@
 //!
 //! Before the random part a generated name has at most 58 characters, and what is longer is cut there. Alphabets are
 //! those of the controllers, so `web-api-7d5f9c4b6d-x2x4z` is a pod of `web-api` and never one of `web`. Where
-//! kube-state-metrics says who owns a pod, its word goes before all this.
+//! kube-state-metrics says who owns a pod, its word goes before all this. Pods that are there now are asked for by their own
+//! names, whatever those look like ([`super::live`]).
 
 use std::{fmt, fmt::Write as _};
 
@@ -95,11 +96,15 @@ impl Owner {
         Pattern::literal(base).then(&Pattern::regex(".*"))
     }
 
+    /// Whether a name begins as those of its pods do.
+    pub fn fits_widely(&self, pod: &str) -> bool {
+        pod.starts_with(&self.name[..cut(&self.name, LONGEST_BASE)])
+    }
+
     /// Whether a pod's name is as those of its pods.
     pub fn fits(&self, pod: &str) -> bool {
         // Nearly all that do not fit end here.
-        let base = &self.name[..cut(&self.name, LONGEST_BASE)];
-        pod.starts_with(base) && self.shapes().iter().any(|shape| shape.fits(pod))
+        self.fits_widely(pod) && self.shapes().iter().any(|shape| shape.fits(pod))
     }
 
     /// Whether something between it and its pods is named as it would name that: a ReplicaSet of a Deployment.

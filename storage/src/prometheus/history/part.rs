@@ -175,16 +175,17 @@ impl Part {
         most: u64,
         mut report: Report,
     ) -> Result<Slice, Failure> {
-        let Names { pattern, killed, .. } = names;
+        let Names { patterns, killed, .. } = names;
         let Way { client, schema, plan, .. } = way;
         let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
         let span = (self.after, self.after.later(length).min(names.until));
         let batch = &*self.batch;
-        let cpu = plan.cpu(schema, batch, pattern.clone());
-        let cpu = self.points(way, &cpu, (plan.cpu, span), most, &mut report).await?;
+        let cpu = patterns.iter().map(|pods| plan.cpu(schema, batch, pods.clone()));
+        let cpu = self.points(way, cpu.collect(), (plan.cpu, span), most, &mut report).await?;
         let left = most.saturating_sub(cpu.held());
-        let memory = plan.memory(schema, batch, pattern.clone());
-        let memory = self.points(way, &memory, (plan.memory, span), left, &mut report).await?;
+        let memory = patterns.iter().map(|pods| plan.memory(schema, batch, pods.clone()));
+        let memory = memory.collect();
+        let memory = self.points(way, memory, (plan.memory, span), left, &mut report).await?;
         let mut counted = Counted::new();
         let mut kills = Vec::new();
         if let Some(states) = schema.states.as_ref().filter(|_| !killed.is_empty()) {
@@ -192,7 +193,7 @@ impl Part {
             let pods = Pattern::one_of(killed.iter().map(|pod| &**pod));
             // Old releases of kube-state-metrics have a series for every container.
             let is_short = pods.as_str().len() <= LONGEST_PATTERN;
-            let pods = if is_short { pods } else { pattern.clone() };
+            let pods = if is_short { pods } else { names.pattern() };
             let question = Question { client, schema, states, plan, batch, pods, most, span };
             kills = question.ask(&mut counted, &mut report).await?;
         }
@@ -286,27 +287,29 @@ impl Part {
     async fn points(
         &self,
         way: &Way,
-        query: &Query,
+        queries: Vec<Query>,
         (step, span): (Duration, (Time, Time)),
         most: u64,
         report: &mut Report,
     ) -> Result<Points, Failure> {
         let grid = Plan::grid(step, span).map_err(impossible)?;
         let mut taker = Taker::new(&self.batch, way.schema.usage.identity(), most);
-        let tally = way.client.range(query, grid, &mut taker).await;
-        let tally = tally.map_err(|interrupted| interrupted.failure)?;
-        tracing::debug!(
-            %query,
-            from = %grid.moment(0),
-            moments = grid.moments(),
-            queries = tally.queries,
-            series = tally.series,
-            points = tally.points,
-            bytes = tally.bytes,
-            time = ?tally.time,
-            "history was read"
-        );
-        report.add(&tally);
+        for query in queries {
+            let tally = way.client.range(&query, grid, &mut taker).await;
+            let tally = tally.map_err(|interrupted| interrupted.failure)?;
+            tracing::debug!(
+                %query,
+                from = %grid.moment(0),
+                moments = grid.moments(),
+                queries = tally.queries,
+                series = tally.series,
+                points = tally.points,
+                bytes = tally.bytes,
+                time = ?tally.time,
+                "history was read"
+            );
+            report.add(&tally);
+        }
         let (points, passed) = taker.done();
         report.passed.add(passed);
         Ok(points)

@@ -236,7 +236,7 @@ pub(super) mod tests {
     fn each_query_says_where_what_and_over_which_time() {
         let (schema, batch) = (schema(60, 60), batch());
         let plan = Plan::new(Weighting::default(), &schema);
-        let pods = batch.pattern();
+        let pods = batch.patterns().remove(0);
         assert_eq!(
             plan.cpu(&schema, &batch, pods.clone()).as_str(),
             "max by (namespace,pod,container) (irate(container_cpu_usage_seconds_total{job=\"kubelet\",\
@@ -262,7 +262,7 @@ pub(super) mod tests {
         let recorded = Schema { recorded: Recorded::Whole, ..schema(60, 60) };
         let plan = Plan::new(Weighting::default(), &recorded);
         let ask = |schema: &Schema, plan: &Plan| {
-            let pods = batch.pattern();
+            let pods = batch.patterns().remove(0);
             let cpu = plan.cpu(schema, &batch, pods.clone());
             [cpu, plan.memory(schema, &batch, pods)].map(|query| query.to_string())
         };

@@ -6,7 +6,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::owner::Owner;
 use crate::{
@@ -32,6 +35,8 @@ const ENTRY: u64 = 12;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proof {
     pods: HashMap<Box<str>, Vec<Owner>>,
+    /// Pods that a VPA selects now, whatever they are called: their owners are kept, since they alone say otherwise.
+    live: Arc<HashMap<Box<str>, usize>>,
     /// ReplicaSets and Jobs, by name.
     between: HashMap<Box<str>, Vec<Made>>,
     /// Series about pods that came.
@@ -57,10 +62,11 @@ impl Proof {
         schema: &Schema,
         namespace: &str,
         owners: &[&Owner],
+        live: &Arc<HashMap<Box<str>, usize>>,
         (from, to): (Time, Time),
         most: u64,
     ) -> Result<Self, Failure> {
-        let mut proof = Self::default();
+        let mut proof = Self { live: Arc::clone(live), ..Self::default() };
         let Some(states) = &schema.states else { return Ok(proof) };
         let names = || Pattern::one_of(owners.iter().map(|owner| &*owner.name));
         // Whatever stands between begins with the owner's name.
@@ -135,7 +141,8 @@ impl Proof {
         }
         let all = || owners.iter().copied();
         let told = Lineage(vec![(&parent, None)]);
-        let is_told_by_name = claim_of(all(), Some(&told), pod) == claim_of(all(), None, pod)
+        let is_told_by_name = !self.live.contains_key(pod)
+            && claim_of(all(), Some(&told), pod) == claim_of(all(), None, pod)
             // What made the parent is looked up by the parent's name.
             && (stands_between.is_none() || parent_of(pod) == Some(&*parent.name));
         match self.pods.get_mut(pod) {

@@ -24,7 +24,7 @@ use crate::{
         failure::Failure,
         query::{Along, Fold, Over, Query},
         schema::{Fact, Schema, THROTTLED},
-        selector::Selector,
+        selector::{Pattern, Selector},
     },
 };
 
@@ -107,7 +107,9 @@ impl Question<'_> {
         let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
         let span = (now.earlier(over), now);
         if batch.labelled.is_none() {
-            let asked = Proof::ask(client, schema, &batch.namespace, &owners, span, budget / 2);
+            let asked = Proof::ask(
+                client, schema, &batch.namespace, &owners, &batch.live, span, budget / 2,
+            );
             match asked.await {
                 Ok(proof) => batch.proof = proof,
                 Err(failure) if failure.is_passing() => return Err(failure),
@@ -116,11 +118,18 @@ impl Question<'_> {
                 Err(failure) => tracing::debug!(%failure, "owners of pods cannot be asked about"),
             }
         }
-        let of = |metric: &Fact<String>| schema.usage_of(metric, &batch.namespace, batch.pattern());
+        let patterns = batch.patterns();
+        let of = |metric: &Fact<String>| -> Vec<Selector> {
+            let of = |pods: &Pattern| schema.usage_of(metric, &batch.namespace, pods.clone());
+            patterns.iter().map(of).collect()
+        };
         let [periods, throttled] =
             [PERIODS, THROTTLED].map(|metric| of(&Fact::assumed(metric.to_owned())));
-        let increase = |selector| Query::over(Over::Increase, selector, over);
-        let there = |selector: Selector| Query::from(selector);
+        let increase = |selectors: &[Selector]| -> Vec<Query> {
+            selectors.iter().map(|one| Query::over(Over::Increase, one, over)).collect()
+        };
+        let there =
+            |selectors: Vec<Selector>| selectors.into_iter().map(Query::from).collect::<Vec<_>>();
         let mut measured = HashMap::new();
         for (key, periods) in self.sums(&batch, increase(&periods), Fold::Sum).await? {
             if periods > 0.0 {
@@ -140,18 +149,20 @@ impl Question<'_> {
         Ok((measured, unlimited))
     }
 
-    /// What a query about now comes to for each container of each VPA, over all pods.
+    /// What queries about now come to for each container of each VPA, over all pods.
     async fn sums(
         &self,
         batch: &Batch,
-        query: Query,
+        queries: Vec<Query>,
         fold: Fold,
     ) -> Result<HashMap<Key, f64>, Failure> {
         let identity = self.schema.usage.identity();
-        let query = query.fold(fold, Along::By(&identity));
         let most = self.budget.saturating_sub(batch.proof.held());
         let mut taker = Taker::new(batch, identity, most);
-        self.client.instant(&query, self.now, &mut taker).await?;
+        for query in queries {
+            let query = query.fold(fold, Along::By(&identity));
+            self.client.instant(&query, self.now, &mut taker).await?;
+        }
         let (mut points, _) = taker.done();
         points.sort();
         Ok(by_container(batch, &points))

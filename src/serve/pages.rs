@@ -1,0 +1,77 @@
+//! Pages of a scrape, rendered on threads for blocking work: the thread that serves them also answers probes, and rendering
+//! waits for locks of the controllers and takes as long as they have objects.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+use super::answers::Exposition;
+
+/// So many pages are rendered at once, whoever asks for them.
+const AT_ONCE: usize = 2;
+
+type Rest = Box<dyn Iterator<Item = Bytes> + Send>;
+type Page = Pin<Box<dyn Future<Output = Option<(Bytes, Rest)>> + Send>>;
+
+/// What renders for one listener. Clones share its limit.
+#[derive(Clone)]
+pub(super) struct Renderer {
+    exposition: Arc<dyn Exposition>,
+    slots: Arc<Semaphore>,
+}
+
+impl Renderer {
+    pub fn new(exposition: Arc<dyn Exposition>) -> Self {
+        Self { exposition, slots: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// The pages of a new scrape. None is rendered before it is polled.
+    pub fn pages(&self) -> Pages {
+        let (exposition, slots) = (Arc::clone(&self.exposition), Arc::clone(&self.slots));
+        Pages { next: Some(render(move || exposition.scrape(), &slots)), slots }
+    }
+}
+
+/// The pages that are left of a scrape.
+pub(super) struct Pages {
+    next: Option<Page>,
+    slots: Arc<Semaphore>,
+}
+
+impl Pages {
+    /// The next one, once it is rendered.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let page = ready!(next.as_mut().poll(context));
+        let (page, rest) = page.unzip();
+        self.next = rest.map(|rest| render(move || rest, &self.slots));
+        Poll::Ready(page)
+    }
+}
+
+fn render(rest: impl FnOnce() -> Rest + Send + 'static, slots: &Arc<Semaphore>) -> Page {
+    let slots = Arc::clone(slots);
+    Box::pin(async move {
+        // Kept by the thread: a reader that leaves does not stop it. The semaphore is never closed.
+        let slot = slots.acquire_owned().await.ok();
+        let rendered = spawn_blocking(move || {
+            let _slot = slot;
+            let mut rest = rest();
+            rest.next().map(|page| (page, rest))
+        });
+        match rendered.await {
+            Ok(page) => page,
+            Err(error) => match error.try_into_panic() {
+                // The reader must not take what it has for all that there is.
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_ended) => std::future::pending().await,
+            },
+        }
+    })
+}

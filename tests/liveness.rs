@@ -1,0 +1,301 @@
+//! What stays alive while a role is busy, and how a role ends that cannot do anything yet: Leases are renewed and probes are
+//! answered whatever keeps the controllers from running, and SIGTERM ends a process whose API server never answers.
+
+use std::{
+    future::Future,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use plimsoll::{
+    cli::{recommender_config, several_config, updater_config, watermark_config},
+    clock::Clock,
+    run::{Clients, config::Election, recommender, several, updater, watermark},
+};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::{
+    fetch::fetch, keys::Authority, log::assert_line, memory_api::MemoryApi, wait,
+};
+
+const NAMESPACE: &str = "kube-system";
+/// Renewed often, and valid for long: the machine may stand still for some seconds.
+const ELECTION: [&str; 3] = [
+    "--leader-elect=true",
+    "--leader-elect-retry-period=100ms",
+    "--leader-elect-resource-namespace=kube-system",
+];
+
+/// The controllers of a role: a runtime with a single worker thread, which the test can occupy.
+struct Controllers {
+    runtime: Runtime,
+    api: MemoryApi,
+}
+
+impl Controllers {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Self { runtime: runtime.expect("a runtime"), api: MemoryApi::new() }
+    }
+
+    /// Runs there to the end.
+    async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let done = self.runtime.spawn(work);
+        tokio::time::timeout(wait::PATIENCE, done).await.expect("in time").expect("no panic")
+    }
+
+    /// Two clients of the API server, each with tasks of its own, as a process has them.
+    async fn clients(&self) -> Clients {
+        let (api, again) = (self.api.clone(), self.api.clone());
+        self.run(async move { Clients::new(api.client(), move || Ok(again.client())) }).await
+    }
+
+    /// Has the worker thread do nothing else until the answer is dropped.
+    fn occupy(&self) -> mpsc::Sender<()> {
+        let (begins, began) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        self.runtime.spawn(async move {
+            begins.send(()).expect("the test waits");
+            let _ = released.recv();
+        });
+        began.recv().expect("the worker is free");
+        release
+    }
+
+    /// How often a Lease was renewed so far.
+    fn renewals(&self, lease: &str) -> usize {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
+        let requests = self.api.requests();
+        let renewals = requests.iter().filter(|one| {
+            one.method == Method::PUT
+                && one.path == path
+                && one.answered.is_some_and(|(_, code)| code == StatusCode::OK)
+        });
+        renewals.count()
+    }
+
+    async fn renewed(&self, lease: &str, times: usize) {
+        let before = self.renewals(lease);
+        wait::until(&format!("{lease} is renewed {times} times"), || async {
+            (self.renewals(lease) >= before + times).then_some(())
+        })
+        .await;
+    }
+
+    /// Occupies the worker thread, and fails unless all of this goes on.
+    async fn stay_alive(&self, leases: &[&str], addresses: &[SocketAddr]) {
+        for lease in leases {
+            self.renewed(lease, 1).await;
+        }
+        let busy = self.occupy();
+        for lease in leases {
+            self.renewed(lease, 5).await;
+        }
+        for address in addresses {
+            let live = fetch(&format!("http://{address}/livez")).await.expect("an answer");
+            assert_eq!(live, "ok\n");
+            let ready = fetch(&format!("http://{address}/readyz")).await.expect("an answer");
+            assert!(!ready.is_empty());
+            let page = fetch(&format!("http://{address}/metrics")).await.expect("an answer");
+            assert!(String::from_utf8_lossy(&page).contains("plimsoll_build_info"));
+        }
+        drop(busy);
+        let api = Api::<Lease>::namespaced(self.api.client(), NAMESPACE);
+        for lease in leases {
+            let spec = api.get(lease).await.expect("readable").spec.expect("a spec");
+            assert_eq!(spec.lease_transitions.unwrap_or_default(), 0, "{lease} was never lost");
+        }
+    }
+
+    fn end(self) {
+        // A runtime must not be dropped on a thread of another one.
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Has this Lease renewed often, by the name that is answered.
+fn often(election: &mut Election) -> String {
+    election.on = true;
+    election.retry_period = Duration::from_millis(100);
+    NAMESPACE.clone_into(&mut election.namespace);
+    election.name.clone()
+}
+
+#[tokio::test]
+async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
+    let config = recommender_config(&flags).expect("flags that make sense");
+    let clients = controllers.clients().await;
+    let started = recommender::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&["vpa-recommender-lease"], &[running.address()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
+    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let clients = controllers.clients().await;
+    let started = updater::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&["vpa-updater"], &[running.address()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+    let controllers = Controllers::new();
+    let flags = ["--metrics-addr=127.0.0.1:0"];
+    let mut config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
+    config.health = "127.0.0.1:0".parse().expect("an address");
+    let lease = often(&mut config.election);
+    let clients = controllers.clients().await;
+    let started = watermark::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    controllers.stay_alive(&[&lease], &[running.address(), running.health()]).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+#[tokio::test]
+async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_probes() {
+    let controllers = Controllers::new();
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("can be written");
+        path.display().to_string()
+    };
+    let authority = Authority::new("liveness");
+    let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
+    let own = [
+        "--roles=recommender,updater,admission-controller,watermark".to_owned(),
+        "--address=127.0.0.1:0".to_owned(),
+        "--port=0".to_owned(),
+        "--register-webhook=false".to_owned(),
+        format!("--admission-controller.client-ca-file={}", write("ca.crt", &authority.certificate())),
+        format!("--admission-controller.tls-cert-file={}", write("tls.crt", &identity.certificate)),
+        format!("--admission-controller.tls-private-key={}", write("tls.key", &identity.key)),
+    ];
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let flags = [&own[..], &ELECTION[..]].concat();
+    let mut config = several_config(&flags, |_| String::new()).expect("flags that make sense");
+    let (mut leases, mut webhook) = (Vec::new(), String::new());
+    if let Some(admission) = &mut config.admission {
+        // The same Lease, only more often.
+        admission.lease.interval = Duration::from_millis(200);
+        webhook.clone_from(&admission.lease.name);
+    }
+    leases.extend(config.watermark.as_mut().map(|watermark| often(&mut watermark.election)));
+    leases.extend(["vpa-recommender-lease", "vpa-updater", &*webhook].map(str::to_owned));
+    let clients = controllers.clients().await;
+    let started = several::start(config, clients, Clock::wall());
+    let running = controllers.run(started).await.expect("starts");
+    let names: Vec<&str> = leases.iter().map(String::as_str).collect();
+    controllers.stay_alive(&names, running.addresses()).await;
+    controllers.run(running.stop()).await;
+    controllers.end();
+}
+
+/// A server that takes connections and never says anything.
+struct Silent {
+    address: SocketAddr,
+    held: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Silent {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let kept = Arc::clone(&held);
+        // It ends with the process: nobody can be told that it should end earlier.
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                kept.lock().expect("no panic").push(stream);
+            }
+        });
+        Self { address, held }
+    }
+
+    fn kubeconfig(&self) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+             clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\n\
+             users: [{{name: a, user: {{}}}}]\n\
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n",
+            self.address
+        )
+    }
+}
+
+/// A process that does not outlive its test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn ends_on_sigterm(arguments: &[&str], when: &str, is_time: impl Fn(&Silent, &str) -> bool) {
+    let silent = Silent::start();
+    let folder = TempDir::new().expect("a folder");
+    let (kubeconfig, log) = (folder.path().join("kubeconfig"), folder.path().join("log"));
+    std::fs::write(&kubeconfig, silent.kubeconfig()).expect("can be written");
+    let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(arguments)
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .env("NAMESPACE", NAMESPACE)
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).expect("can be made"))
+        .spawn();
+    let mut role = Started(child.expect("it starts"));
+    let said = || std::fs::read_to_string(&log).expect("a log");
+    wait::until(when, || async { is_time(&silent, &said()).then_some(()) }).await;
+    let id = role.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    let status = wait::until("it ends", || {
+        let ended = role.0.try_wait().expect("it is ours");
+        async move { ended }
+    })
+    .await;
+    assert_eq!(status.code(), Some(0), "{arguments:?}: {}", said());
+    assert_line(&said(), &["told to stop"]);
+}
+
+const PROGRAMS: [&[&str]; 5] = [
+    &["recommender", "--address=127.0.0.1:0"],
+    &["updater", "--address=127.0.0.1:0"],
+    &["admission-controller", "--address=127.0.0.1:0", "--port=0", "--register-webhook=false"],
+    &["watermark", "--metrics-addr=127.0.0.1:0", "--health-port=0"],
+    &["run", "--roles=recommender,updater", "--address=127.0.0.1:0"],
+];
+
+#[tokio::test]
+async fn sigterm_right_after_the_start_ends_a_role_cleanly() {
+    for arguments in PROGRAMS {
+        ends_on_sigterm(arguments, "it starts", |_, log| log.contains(" starts")).await;
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_role_cleanly_whose_api_server_never_answers() {
+    for arguments in PROGRAMS {
+        let waits = |silent: &Silent, _: &str| !silent.held.lock().expect("no panic").is_empty();
+        ends_on_sigterm(arguments, "it waits for an answer", waits).await;
+    }
+}

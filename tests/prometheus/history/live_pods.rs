@@ -1,0 +1,119 @@
+//! Proof that pods that are there now are read by their own names, whatever those look like, once each, and that it can be told
+//! whether a server has series of a namespace.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use plimsoll_storage::VpaKey;
+use plimsoll_storage::prometheus::history::{KnownPods, LivePods, PodLabels, Settings};
+use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+
+use super::labelled::ByApp;
+use super::remember::{MINUTE, Remember, hours, last, nearly, storage, wanted};
+use crate::prometheus::flavors::{AGENT, ALL, CHART, Flavor};
+use crate::prometheus::gather::hasty;
+use crate::prometheus::releases::by_turns;
+use crate::support::prometheus::{History, Prometheus, Release};
+
+const WEB: (&str, &str) = ("web", "apps/Deployment/web");
+const DB: (&str, &str) = ("db", "apps/StatefulSet/db");
+const USUAL: &str = "web-7d5f9c4b6d-x2x4z";
+/// Of `web`, by the word of the cluster alone.
+const FRONT: &str = "front.end";
+/// Of `web`, though it is called as the pods of `db` are.
+const ALIKE: &str = "db-7";
+/// Of nobody that is asked for.
+const STRANGER: &str = "stranger";
+
+fn shop(flavor: &Flavor, mut history: History, pods: &[&'static str]) -> History {
+    for &pod in pods {
+        let names = ["shop", pod, "app"];
+        let used = |at: Timestamp| Some((at.as_second() - 1_700_000_000) as f64 * 0.5);
+        history = flavor.usage(history, CPU, names, used);
+        history = flavor.usage(history, MEMORY, names, |_| Some(1e8));
+    }
+    history
+}
+
+async fn read(url: &str, settings: Settings, end: Timestamp, live: &LivePods) -> Remember {
+    let storage = storage(url, hasty(), settings, end);
+    let whose = storage.whose(&["shop"], None, &ByApp).await.expect("asked");
+    let pods = KnownPods { labelled: whose.as_ref(), live: Some(live) };
+    let vpas = wanted(&[WEB, DB]);
+    let (mut loading, _) = storage.begin_knowing(&vpas, None, None, pods).await.expect("begun");
+    let mut remember = Remember::default();
+    loading.advance(&mut remember).await.expect("all of it");
+    assert_eq!(remember.whole.len(), 2);
+    remember
+}
+
+fn live(pods: &[&str]) -> LivePods {
+    let mut live = LivePods::new();
+    live.add(&VpaKey::new("shop", WEB.0), WEB.1, pods.iter().copied());
+    live
+}
+
+#[tokio::test]
+async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
+    for (flavor, release) in by_turns(ALL) {
+        let (history, end) = hours(4);
+        let history = shop(&flavor, history, &[USUAL, FRONT, ALIKE, STRANGER]);
+        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let name = format!("{} on {release:?}", flavor.name);
+        let remember = read(&server.url(), last(2), end, &LivePods::new()).await;
+        assert_eq!(remember.pods("web"), [USUAL], "{name}: names alone");
+
+        let remember = read(&server.url(), last(2), end, &live(&[USUAL, FRONT, ALIKE])).await;
+        assert_eq!(remember.pods("web"), [ALIKE, FRONT, USUAL], "{name}");
+        assert_eq!(remember.pods("db"), [""; 0], "{name}");
+        for pod in [ALIKE, FRONT, USUAL] {
+            let replica = remember.of("web", "app", pod).expect("it is there");
+            assert_eq!((replica.cpu.len(), replica.memory.len()), (120, 24), "{name}: {pod}, once");
+            assert!(replica.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
+        }
+
+        let storage = storage(&server.url(), hasty(), last(2), end);
+        let all = wanted(&[WEB]);
+        let live = live(&[FRONT]);
+        let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
+        storage.throttling(&all, 60 * MINUTE, pods).await.expect("answered");
+        let known = storage.with_series(&["bank", "shop"]).await.expect("answered");
+        assert_eq!(known, HashSet::from(["shop".into()]), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_too_long_for_one_query_are_asked_for_in_several() {
+    // So many that they take three queries, and so many that all pods are asked for at once.
+    for many in [300, 1_200] {
+        let (history, end) = hours(3);
+        let named: Vec<String> =
+            (0..many).map(|number| format!("a-pod-that-nobody-would-call-so-{number}")).collect();
+        let mut pods: Vec<&str> = named.iter().map(String::as_str).collect();
+        pods.extend([FRONT, USUAL]);
+        // Series of the first, the last and the usual one: the others have none.
+        let first: &'static str = "a-pod-that-nobody-would-call-so-0";
+        let history = shop(&AGENT, history, &[first, FRONT, USUAL, STRANGER]);
+        let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+        let remember = read(&server.url(), last(2), end, &live(&pods)).await;
+        assert_eq!(remember.pods("web"), [first, FRONT, USUAL], "{many}");
+        for pod in [first, FRONT, USUAL] {
+            let replica = remember.of("web", "app", pod).expect("it is there");
+            assert_eq!(replica.cpu.len(), 120, "{many}: {pod}, once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pods_that_are_there_now_are_added_to_those_that_labels_tell() {
+    let (history, end) = hours(4);
+    let labels = [("namespace", "shop"), ("pod", USUAL), ("label_app", "web")];
+    let history = CHART.state(history, "kube_pod_labels", &labels, |_| Some(1.0));
+    let history = shop(&CHART, history, &[USUAL, FRONT, STRANGER]);
+    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let [query, prefix] = ["kube_pod_labels", "label_"].map(str::to_owned);
+    let labels = PodLabels { query, prefix: Some(prefix), namespace: None, pod: None };
+    let settings = Settings { labels: Some(labels), ..last(2) };
+    let remember = read(&server.url(), settings, end, &live(&[USUAL, FRONT])).await;
+    assert_eq!(remember.pods("web"), [FRONT, USUAL]);
+}
