@@ -185,7 +185,10 @@ async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_pr
         "--address=127.0.0.1:0".to_owned(),
         "--port=0".to_owned(),
         "--register-webhook=false".to_owned(),
-        format!("--admission-controller.client-ca-file={}", write("ca.crt", &authority.certificate())),
+        format!(
+            "--admission-controller.client-ca-file={}",
+            write("ca.crt", &authority.certificate())
+        ),
         format!("--admission-controller.tls-cert-file={}", write("tls.crt", &identity.certificate)),
         format!("--admission-controller.tls-private-key={}", write("tls.key", &identity.key)),
     ];

@@ -329,7 +329,7 @@ mod tests {
         let of = |text: &str| Query::of_tenant(text, &Matchers::default(), &tenant);
         for (text, confined) in [
             ("up", r#"up{namespace="shop"}"#),
-            (r#"up{namespace='shop'}"#, r#"up{namespace="shop",namespace='shop'}"#),
+            (r"up{namespace='shop'}", r#"up{namespace="shop",namespace='shop'}"#),
             (
                 "sum(rate(a[5m])) / on (pod) (b or vector(0)) # all",
                 r#"sum(rate(a{namespace="shop"}[5m])) / on (pod) (b{namespace="shop"} or vector(0)) # all"#,

@@ -108,7 +108,13 @@ impl Question<'_> {
         let span = (now.earlier(over), now);
         if batch.labelled.is_none() {
             let asked = Proof::ask(
-                client, schema, &batch.namespace, &owners, &batch.live, span, budget / 2,
+                client,
+                schema,
+                &batch.namespace,
+                &owners,
+                &batch.live,
+                span,
+                budget / 2,
             );
             match asked.await {
                 Ok(proof) => batch.proof = proof,
