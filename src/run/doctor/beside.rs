@@ -73,14 +73,14 @@ impl Pods {
     /// The VPAs of the namespace with the most pods, each with the owner of its pods, as a storage wants them, and those pods.
     pub(super) fn largest(&self) -> Option<(&str, Owned, LivePods)> {
         let Self::Of { vpas, .. } = self else { return None };
-        let owned = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
+        let with_pods = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
-        for vpa in owned() {
+        for vpa in with_pods() {
             *pods.entry(&vpa.namespace).or_default() += vpa.pods.len();
         }
         let (namespace, _) = pods.into_iter().max_by_key(|(_, pods)| *pods)?;
         let (mut wanted, mut live) = (Owned::new(), LivePods::new());
-        for vpa in owned().filter(|vpa| vpa.namespace == namespace).take(MOST_READ) {
+        for vpa in with_pods().filter(|vpa| vpa.namespace == namespace).take(MOST_READ) {
             let key = VpaKey::new(namespace, &*vpa.name);
             let owner = vpa.owner.as_deref().unwrap_or_default();
             live.add(&key, owner, vpa.pods.iter().map(String::as_str));

@@ -18,7 +18,7 @@ use super::{
     super::calls::Questions, Role, config::WatermarkConfig, gates::queried, seat::Seat, waits::Call,
 };
 use crate::{
-    annotation::LONGEST,
+    annotation::MAX_VALUE_BYTES,
     api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,
     compat::Compat,
@@ -229,9 +229,9 @@ impl Role {
                 "annotation {annotation} asks a Prometheus, and none is known: set --prometheus-address"
             )));
         }
-        if query.len() > LONGEST {
+        if query.len() > MAX_VALUE_BYTES {
             return Err(Unknown::Failed(format!(
-                "annotation {annotation} has {} bytes, and at most {LONGEST} are taken: shorten the query, or record it in \
+                "annotation {annotation} has {} bytes, and at most {MAX_VALUE_BYTES} are taken: shorten the query, or record it in \
                  the Prometheus",
                 query.len()
             )));
