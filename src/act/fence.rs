@@ -1,13 +1,12 @@
 //! The fence: whether this process may write at this moment.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
-use plimsoll_storage::Fenced;
+use plimsoll_storage::{Fenced, Time};
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::clock::Clock;
 
 /// By how much more than monotonic time the wall clock may have moved since the lease was renewed. A machine that is
 /// suspended stops the one and, once it runs again, moves on the other.
@@ -17,19 +16,20 @@ const LARGEST_JUMP: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clocks {
     monotonic: std::time::Instant,
-    wall: SystemTime,
+    wall: Time,
 }
 
 impl Clocks {
     pub fn now() -> Self {
-        Self { monotonic: std::time::Instant::now(), wall: SystemTime::now() }
+        Self { monotonic: std::time::Instant::now(), wall: Clock::wall().now() }
     }
 
     /// How long the machine seems to have been suspended from then till now, if it was.
     fn suspended_until(self, now: Self) -> Option<Duration> {
         let passed = now.monotonic.saturating_duration_since(self.monotonic);
         // A clock that was put back says nothing.
-        let jump = now.wall.duration_since(self.wall).ok()?.saturating_sub(passed);
+        let moved = u64::try_from(now.wall.nanos_since(self.wall)).ok()?;
+        let jump = Duration::from_nanos(moved).saturating_sub(passed);
         Some(jump).filter(|jump| *jump > LARGEST_JUMP)
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         let renewed = Clocks::now();
         let after = |monotonic, wall| Clocks {
             monotonic: renewed.monotonic + Duration::from_millis(monotonic),
-            wall: renewed.wall + Duration::from_millis(wall),
+            wall: renewed.wall.later(Duration::from_millis(wall)),
         };
         for (monotonic, wall, suspended) in [
             (0, 0, None),
@@ -197,12 +197,12 @@ mod tests {
             let found = renewed.suspended_until(after(monotonic, wall));
             assert_eq!(found, suspended.map(Duration::from_millis), "{monotonic} {wall}");
         }
-        let set_back = Clocks { wall: renewed.wall - Duration::from_hours(1), ..renewed };
+        let set_back = Clocks { wall: renewed.wall.earlier(Duration::from_hours(1)), ..renewed };
         assert_eq!(renewed.suspended_until(set_back), None);
 
         let fence = Fence::closed();
         let end = Instant::now() + Duration::from_hours(1);
-        let before = Clocks { wall: renewed.wall - Duration::from_mins(1), ..renewed };
+        let before = Clocks { wall: renewed.wall.earlier(Duration::from_mins(1)), ..renewed };
         fence.until.send_replace(Until::Instant(end, before));
         let refusal = fence.check().expect_err("it was suspended").to_string();
         assert!(!fence.is_held() && refusal.contains("suspended"), "{refusal}");

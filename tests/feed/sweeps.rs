@@ -11,8 +11,8 @@ use plimsoll::observe::watch::Change;
 use plimsoll::recommend::Scope;
 use serde_json::json;
 
-const FEW: usize = 4_000;
-const TIMES: u32 = 10;
+const FEW: usize = 2_000;
+const TIMES: u32 = 8;
 
 /// CPU time of this thread.
 fn spent() -> Duration {

@@ -222,7 +222,7 @@ fn ten_thousand_vpas_of_two_containers_have_41_series_each() {
         let chunks = Arc::new(registry).scrape();
         let lines = chunks.map(|chunk| {
             let text = std::str::from_utf8(&chunk).expect("whole lines");
-            text.lines().filter(|line| !line.starts_with('#')).count()
+            text.lines().filter(|line| line.contains("kind=\"vpa\"")).count()
         });
         lines.sum::<usize>()
     };

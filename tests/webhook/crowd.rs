@@ -143,8 +143,8 @@ async fn one_address_takes_no_more_than_its_part_of_the_connections() {
     let limits =
         WebhookLimits { connections: 8, connections_per_peer: 3, ..WebhookLimits::default() };
     let (served, trusts) = serve_crowd(limits).await;
-    let mut server = Caller::two(served.port, &trusts).await.expect("connects");
-    server.review("before").await.expect("an answer");
+    let mut other = Caller::two(served.port, &trusts).await.expect("connects");
+    other.review("before").await.expect("an answer");
     let mut crowd = Vec::new();
     for from in CROWD.iter().cycle().take(40) {
         let stream = connect_from(*from, served.port, &trusts, &[], rustls::ALL_VERSIONS).await;
@@ -153,7 +153,7 @@ async fn one_address_takes_no_more_than_its_part_of_the_connections() {
         let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.expect("is sent");
         crowd.push(stream);
-        server.review("beside").await.expect("the connection of somebody else stays");
+        other.review("beside").await.expect("the connection of somebody else stays");
     }
     let mut newcomer = Caller::two(served.port, &trusts).await.expect("connects");
     newcomer.review("after").await.expect("an answer");

@@ -156,22 +156,17 @@ impl Role {
         let query = self.query(seat, metric, found.name);
         let kind = if query.is_some() { SourceKind::Prometheus } else { kind(metric)? };
         let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
-        let asked = match (ready, kind) {
-            (Err(why), SourceKind::External | SourceKind::Prometheus) => {
-                Err(Unknown::Unready(why.clone()))
-            }
-            _ => {
-                let asked = async {
-                    match query {
-                        Some((annotation, query)) => {
-                            self.ask_query(key, seat, annotation, query).await
-                        }
-                        None => self.ask_metric(key, kind, metric).await,
-                    }
-                };
-                self.ask_until(until, asked).await
+        let is_of_pods = !matches!(kind, SourceKind::External | SourceKind::Prometheus);
+        let asked = async {
+            match (ready, query) {
+                (Err(why), _) if !is_of_pods => Err(Unknown::Unready(why.clone())),
+                (_, Some((annotation, query))) => {
+                    self.ask_query(key, seat, annotation, query).await
+                }
+                (_, None) => self.ask_metric(key, kind, metric).await,
             }
         };
+        let asked = self.ask_until(until, asked).await;
         let selector = Selector::from_label_selector(found.selector);
         Some(Source {
             kind,

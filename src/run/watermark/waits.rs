@@ -94,12 +94,11 @@ impl Waits {
         let mut waiting = self.begin(call)?;
         let began = Instant::now();
         let mut request = pin!(request);
-        let answer = match timeout(SLOW_AFTER, &mut request).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                waiting.becomes_slow();
-                request.await
-            }
+        let answer = if let Ok(answer) = timeout(SLOW_AFTER, &mut request).await {
+            answer
+        } else {
+            waiting.becomes_slow();
+            request.await
         };
         // The request keeps the limit itself, to the millisecond or so.
         let is_in_vain = answer.is_err() && began.elapsed() >= limit.mul_f64(0.95);
