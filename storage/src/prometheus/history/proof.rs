@@ -98,11 +98,11 @@ impl Proof {
 
     /// Whether there are pods of an owner whose names do not tell.
     pub(super) fn has_odd_pods_of(&self, owner: &Owner) -> bool {
-        let is_odd = |pod: &&Box<str>| !owner.fits(pod) && self.says(pod, owner) == Some(true);
+        let is_odd = |pod: &str| !owner.fits(pod) && self.says(pod, owner) == Some(true);
         let makes_odd = |Made { made, by }: &Made| {
             by.as_ref() == Some(owner) && !owner.makes(&made.kind, &made.name)
         };
-        self.pods.keys().any(|pod| is_odd(&pod)) || self.between.values().flatten().any(makes_odd)
+        self.pods.keys().any(|pod| is_odd(pod)) || self.between.values().flatten().any(makes_odd)
     }
 
     /// What is known of who owns a pod, to be asked about one owner after the other. `None` where nothing is known that its
