@@ -14,6 +14,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub async fn server_time(client: &Client) -> Option<Time> {
     let request = Request::get("/version").body(Body::empty()).ok()?;
     let response = timeout(PATIENCE, client.send(request)).await.ok()?.ok()?;
-    let date = response.headers().get(DATE)?.to_str().ok()?;
+    time_of(response.headers().get(DATE)?.to_str().ok()?)
+}
+
+fn time_of(date: &str) -> Option<Time> {
     Some(jiff::fmt::rfc2822::parse(date).ok()?.timestamp().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_a_response_is_a_time() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(time_of(date), Some(Time::from_secs(784_111_777)));
+        assert_eq!(time_of("some day"), None);
+    }
 }
