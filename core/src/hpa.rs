@@ -38,6 +38,7 @@ pub mod spec;
 pub mod stabilization;
 pub mod status;
 pub mod target_value;
+pub mod validation;
 
 pub use config::{Config, Tolerance};
 pub use decide::{decide, metric_requests};

@@ -1,5 +1,7 @@
 //! Proposals of metrics that every pod has: utilization of requests, and averages.
 
+use serde::Serialize;
+
 use super::{
     config::Tolerance,
     error::MetricError,
@@ -12,7 +14,7 @@ use super::{
 };
 
 /// Why a metric proposes the number of replicas that there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
     /// The ratio is within tolerance.
@@ -28,7 +30,8 @@ pub enum Kept {
 }
 
 /// A number of replicas, and how it came about.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Proposal {
     /// How many replicas.
     pub replicas: i32,

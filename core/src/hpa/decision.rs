@@ -102,7 +102,8 @@ pub enum EventStage {
 }
 
 /// What was decided in one pass. If [`Self::write`] says so, `/scale` is to be updated, and the outcome to be recorded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// When.
     pub at: Time,
@@ -140,9 +141,12 @@ pub struct Decision {
     pub action: Action,
     /// Who is to blame for a failure.
     pub failure: Failure,
+    #[serde(skip)]
     pub(super) conditions: Conditions,
+    #[serde(skip)]
     pub(super) behavior: Option<Behavior>,
     /// What becomes of the condition `ScaledToZero` when the scale was written; `None` removes it.
+    #[serde(skip)]
     pub(super) scaled_to_zero: Option<bool>,
 }
 

@@ -1,6 +1,7 @@
 //! One entry of `spec.metrics`: what has to be fetched for it, and what it proposes.
 
 use k8s_openapi::api::autoscaling::v2::MetricStatus;
+use serde::Serialize;
 
 use super::{
     calculator::{Calculator, Proposal},
@@ -28,7 +29,7 @@ pub struct Context<'a> {
 }
 
 /// What one metric proposes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
     /// What it is called in reasons and messages.
     pub name: String,
@@ -41,7 +42,8 @@ pub struct Evaluation {
 }
 
 /// Why a metric has no proposal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Failed {
     /// The cause, as the metric's own event and condition word it.
     pub error: MetricError,

@@ -38,7 +38,7 @@ pub enum NotCounted {
 }
 
 /// Pods by what becomes of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodGroups {
     /// How many count with their own sample.
     pub ready: usize,

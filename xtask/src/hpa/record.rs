@@ -22,6 +22,9 @@ use crate::parts;
 /// The recording, below the root of the workspace.
 pub const RECORDING: &str = "tests/golden/hpa/upstream-1.36.3.jsonl.gz";
 
+/// Objects, one a line, with what the API server refuses of them.
+pub const VALIDATION: &str = "tests/golden/hpa/validation-1.36.3.jsonl";
+
 /// Of which seed the recording is, and how many scenarios of it.
 const RECORDED: (u64, usize) = (20_261_127, 150);
 
@@ -32,23 +35,48 @@ pub fn scenarios(seed: u64, count: usize) -> Result<Vec<Scenario>> {
 
 /// What upstream's controller does on scenarios: passes of each, in order.
 pub fn upstream(scenarios: &[Scenario]) -> Result<Vec<Vec<Value>>> {
+    group(scenarios, &oracle("run", lines(scenarios)?)?)
+}
+
+/// What upstream's program answers to lines.
+fn oracle(command: &str, lines: String) -> Result<String> {
     let program = match std::env::var_os("HPA_ORACLE") {
         Some(path) => PathBuf::from(path),
         None => parts::hpa_oracle()?,
     };
     let mut child = Command::new(&program)
-        .arg("run")
+        .arg(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("{} cannot be started", program.display()))?;
     let mut input = child.stdin.take().context("no input")?;
-    let lines = lines(scenarios)?;
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "{} failed", program.display());
     writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
-    group(scenarios, std::str::from_utf8(&output.stdout)?)
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Asks anew what the API server refuses of the objects that are recorded.
+fn record_validation(root: &Path) -> Result<()> {
+    let path = root.join(VALIDATION);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut cases: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let objects: String = cases.iter().map(|case| case["hpa"].to_string() + "\n").collect();
+    let verdicts = oracle("check", objects)?;
+    let mut recorded = String::new();
+    for (case, verdict) in cases.iter_mut().zip(verdicts.lines()) {
+        let mut verdict: Value = serde_json::from_str(verdict)?;
+        let mut details: Vec<String> = serde_json::from_value(verdict["details"].take())?;
+        details.sort();
+        case["refused"] = verdict["refused"].take();
+        case["details"] = details.into();
+        recorded += &case.to_string();
+        recorded.push('\n');
+    }
+    std::fs::write(&path, recorded)?;
+    Ok(())
 }
 
 /// One a line.
@@ -122,6 +150,7 @@ pub fn record(root: &Path) -> Result<PathBuf> {
     let mut file = GzEncoder::new(std::fs::File::create(&path)?, Compression::best());
     file.write_all(text.as_bytes())?;
     file.finish()?;
+    record_validation(root)?;
     Ok(path)
 }
 
@@ -161,6 +190,9 @@ struct Recorded {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerSpec;
+    use plimsoll_core::hpa::{defaults, validation::validate};
+
     use super::*;
 
     fn root() -> PathBuf {
@@ -180,6 +212,28 @@ mod tests {
         let (found, passes) = replay_recording(&text).expect("scenarios");
         assert!(found.is_empty(), "\n{}", summary(&found).join("\n"));
         assert!(passes > 1500, "only {passes} passes are recorded");
+    }
+
+    #[test]
+    fn objects_are_refused_as_the_api_server_refuses_them() {
+        let text = std::fs::read_to_string(root().join(VALIDATION)).expect("a recording");
+        let mut count = 0;
+        for line in text.lines() {
+            let case: Value = serde_json::from_str(line).expect("JSON");
+            let mut spec: HorizontalPodAutoscalerSpec =
+                serde_json::from_value(case["hpa"]["spec"].clone()).expect("a spec");
+            defaults::complete(&mut spec);
+            let found = validate(&spec, false);
+            let mut refused: Vec<_> =
+                found.iter().map(|one| format!("{}: {}", one.field, one.kind)).collect();
+            let mut details: Vec<_> = found.iter().map(ToString::to_string).collect();
+            refused.sort();
+            details.sort();
+            assert_eq!(json!(refused), case["refused"], "{}", case["name"]);
+            assert_eq!(json!(details), case["details"], "{}", case["name"]);
+            count += 1;
+        }
+        assert!(count > 80, "only {count} objects are recorded");
     }
 
     mod deep {

@@ -109,3 +109,14 @@ fn what_restricts_is_data() {
     let without = high().with(Fixes::ALL.without(Fix::WindowOnlyHolds));
     assert_eq!(decide(without), []);
 }
+
+#[test]
+fn a_decision_is_written_down_with_its_reasons() {
+    let decision = Case::new(3, cpu(50)).using(&[900, 900]).bounds(2, 4).written();
+    let record = serde_json::to_value(&decision).expect("JSON");
+    let proposal = &record["evaluations"][0]["outcome"]["Ok"];
+    assert_eq!(proposal["groups"]["reasons"], json!({"p2": "no_sample"}));
+    assert_eq!((&proposal["ratio"], &proposal["paddedRatio"]), (&json!(1.8), &json!(1.2)));
+    assert_eq!(record["limited"]["by"], "nothing");
+    assert_eq!((&record["zone"], &record["desired"]), (&json!("metrics"), &json!(4)));
+}
