@@ -168,8 +168,8 @@ impl Batch {
             [] => return vec![usual],
             [one] if usual.as_str().len() + length(one) <= LONGEST_PATTERN => {
                 let together = asked.iter().map(Asked::pattern);
-                let single = singly.into_iter().chain(groups.remove(0)).map(Pattern::literal);
-                return vec![Pattern::any_of(together.chain(single))];
+                let literals = singly.into_iter().chain(groups.remove(0)).map(Pattern::literal);
+                return vec![Pattern::any_of(together.chain(literals))];
             }
             several if several.len() > MOST_GROUPS => return all(),
             _ => {}
