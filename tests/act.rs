@@ -8,7 +8,7 @@ use plimsoll_storage::VpaKey;
 
 use crate::support::{Bed, objects};
 
-mod access;
+pub mod access;
 mod conformance;
 mod election;
 mod heartbeat;

@@ -14,6 +14,7 @@ mod docs;
 mod explain;
 mod feed;
 mod fit;
+mod hostile;
 mod house;
 mod liveness;
 mod metrics;

@@ -57,13 +57,11 @@ impl EarlySamples {
 
     /// Since when a container of a pod was seen live. Pods that are not told apart were seen since the first of them.
     pub fn since(&self, container: &str, pod: &str) -> Option<Time> {
-        match self.find(container, pod) {
-            Ok(place) => Some(self.samples[place].at),
-            Err(_) => {
-                let of_it = |(name, _): &&(Box<str>, Time)| **name == *container;
-                self.others.iter().find(of_it).map(|(_, since)| *since)
-            }
+        if let Ok(place) = self.find(container, pod) {
+            return Some(self.samples[place].at);
         }
+        let of_it = |(name, _): &&(Box<str>, Time)| **name == *container;
+        self.others.iter().find(of_it).map(|(_, since)| *since)
     }
 
     /// When the first of them was measured.

@@ -50,7 +50,7 @@ pub async fn run(config: SeveralConfig, signals: Signals) -> Result<()> {
         let clients = client::connect(config.kubeconfig()?, agent).await?;
         start(config, clients, Clock::wall()).await
     };
-    until_told(signals, starting, Running::stop).await
+    Box::pin(until_told(signals, starting, Running::stop)).await
 }
 
 /// Starts all roles, with time from this clock.

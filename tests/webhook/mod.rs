@@ -3,7 +3,7 @@
 mod annotated;
 pub mod caller;
 mod calls;
-mod cluster;
+pub mod cluster;
 mod crowd;
 mod differential;
 mod limits;

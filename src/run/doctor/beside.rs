@@ -82,8 +82,8 @@ impl Pods {
         let (mut wanted, mut live) = (Owned::new(), LivePods::new());
         for vpa in with_pods().filter(|vpa| vpa.namespace == namespace).take(MOST_READ) {
             let key = VpaKey::new(namespace, &*vpa.name);
-            let owner = vpa.owner.as_deref().unwrap_or_default();
-            live.add(&key, owner, vpa.pods.iter().map(String::as_str));
+            let pods = vpa.pods.iter().map(String::as_str);
+            live.add(&key, vpa.owner.as_deref().unwrap_or_default(), pods);
             wanted.insert(key, vpa.owner.clone());
         }
         Some((namespace, wanted, live))

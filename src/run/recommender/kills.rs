@@ -43,7 +43,9 @@ impl Role {
         for source in limit(&mut waiting) {
             self.health.count_oom_kill(source.name(), DROPPED);
         }
-        waiting.into_iter().for_each(|kill| core.index.add_kill(kill));
+        for kill in waiting {
+            core.index.add_kill(kill);
+        }
         counted
     }
 
@@ -100,7 +102,7 @@ fn limit(waiting: &mut Vec<Kill>) -> Vec<KillSource> {
     if waiting.len() <= MOST_WAITING {
         return Vec::new();
     }
-    let mut counts: HashMap<(Arc<str>, Arc<str>, Arc<str>), usize> = HashMap::new();
+    let mut counts = HashMap::<_, usize>::new();
     let mut dropped = Vec::new();
     waiting.sort_by_key(|kill| kill.at);
     for kill in waiting.iter_mut().rev() {
