@@ -168,7 +168,8 @@ fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
         let mut fleet = waiting(weighting);
         let mut bootstrap = Bootstrap::new(fleet.settings(), minute(30));
         let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
-        let run = Run { replica: "pod-0", gauge: Gauge::Cpu, covers: None, points: &points };
+        let pod = Arc::from("pod-0");
+        let run = Run { replica: &pod, gauge: Gauge::Cpu, covers: None, points: &points };
         let within = |vpa: &VpaKey| Some(fleet.begin_folding(vpa)?.between(minute(10), minute(20)));
         bootstrap.take_run(&app(), run, within);
         for (key, folding) in bootstrap.finish() {

@@ -35,7 +35,7 @@ fn a_cpu_sample_is_taken_once_and_only_after_the_one_before() {
     for compat in MODES {
         let mut subject = Subject::new(compat);
         let taken = [5, 5, 4, 6, 6].map(|at| subject.cpu(minute(at), 100));
-        assert_eq!(taken, [true, false, false, true, false], "{compat}");
+        assert_eq!(taken, [true, false, false, true, false], "{compat:?}");
     }
 }
 
