@@ -13,7 +13,7 @@ pub const LONGEST_QUOTE: usize = 256;
 
 /// An annotation that is ours but makes no sense. It is ignored, and the object says so in a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("annotation {key}: `{value}` is not {wanted}; it is ignored")]
+#[error("annotation {key}: `{}` is not {wanted}; it is ignored", shorten(value, LONGEST_QUOTE))]
 pub struct BadAnnotation {
     /// Key of the annotation.
     pub key: &'static str,

@@ -69,6 +69,7 @@ fn registry() -> Registry {
     let traffic = Traffic::new(&mut registry);
     traffic.set_feed_objects("pods", 7);
     traffic.feed("pods");
+    traffic.set_feed_silence("pods", Duration::from_secs(3));
     traffic.set_writes("status", "200", 1);
     ApiCalls::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
     health.set_write_queue("status", 2);

@@ -325,7 +325,6 @@ impl Election {
         self.options.renew_deadline.min(self.options.lease_duration.mul_f64(0.9))
     }
 
-    /// How often a standby looks.
     fn look(&self) -> Duration {
         (self.options.retry_period / 2).min(LONGEST_LOOK)
     }

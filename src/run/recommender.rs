@@ -8,6 +8,7 @@
 //!   election ──▶ fence ──▶ permit: without it nothing is written
 //! ```
 
+mod clocks_ahead;
 mod explanations;
 mod feeds;
 mod fetching;

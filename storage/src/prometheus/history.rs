@@ -68,12 +68,10 @@ const BUDGET: u64 = 250_000;
 
 /// What was not found of a server's series is looked for again after this: they may just not have been there.
 const LACKING: Duration = Duration::from_mins(10);
-
 /// However much was found, it is looked for again after this: an upgrade renames jobs and labels while this process runs.
 const STALE: Duration = Duration::from_hours(1);
 
-/// After so many readings in a row without a single series, names are looked for again at once, though not more often than
-/// this.
+/// After so many readings in a row without a series, names are looked for again at once, but not more often than this.
 const EMPTY_READINGS: u32 = 3;
 const BETWEEN_EMPTY: Duration = Duration::from_mins(5);
 
@@ -120,7 +118,6 @@ pub struct PrometheusHistory {
     is_unlabelled: AtomicBool,
 }
 
-/// What the server calls its series, and when that was found out.
 #[derive(Clone, Debug)]
 struct Found {
     schema: Arc<Schema>,
@@ -214,9 +211,9 @@ impl PrometheusHistory {
         Ok(schema)
     }
 
-    /// Begins to read: of these VPAs, each with the owner of its pods; what came after one time, or all of it, up to
-    /// another one, or to now. Both are taken back to whole steps, so that what is to be read next may begin where this
-    /// ends ([`Loading::until`]). Also answers what cannot be read at all.
+    /// Begins to read: of these VPAs, each with the owner of its pods; what came after one time, or all of it, up to another
+    /// one, or to now. Both are taken back to whole steps, so that what is read next may begin where this ends
+    /// ([`Loading::until`]). Also returns what cannot be read at all.
     pub async fn begin(
         &self,
         wanted: &HashMap<VpaKey, Option<Box<str>>>,
@@ -226,8 +223,8 @@ impl PrometheusHistory {
         self.begin_knowing(wanted, after, until, KnownPods::default()).await
     }
 
-    /// Whose pods there were within this time until now, as their labels tell, if those are to tell it. `None` where they
-    /// do not: then owners and names do, and a line in the log says so once. That is better than no history.
+    /// Whose pods there were within this time until now by their labels, if those are to tell it. `None` where they do not:
+    /// then owners and names do, and a warning is logged once.
     pub async fn whose(
         &self,
         namespaces: &[&str],
