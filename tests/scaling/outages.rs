@@ -87,9 +87,9 @@ async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it()
         (stage.replicas("other").await == 6).then_some(())
     })
     .await;
-    // The only worker waits for a first answer and for one that finds out whether there are any again, not for all three.
+    // The only worker goes on after a second with each, and asks for none of the three twice before the other one's turn.
     let asked = requests() - before;
-    assert!(asked <= 2, "{asked} requests");
+    assert!(asked <= 3, "{asked} requests");
     // Of those who ask it one goes on waiting; the others are held at once, and inside of their bounds.
     stage.idle().await;
     for name in ["a", "b", "c"] {
