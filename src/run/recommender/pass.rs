@@ -10,11 +10,7 @@ use std::{
 use plimsoll_storage::{Time, VpaKey};
 use tokio::task::JoinSet;
 
-use super::{
-    Role,
-    intake::{ClocksAhead, Reading},
-    state::Core,
-};
+use super::{Role, clocks_ahead::ClocksAhead, intake::Reading, state::Core};
 use crate::{
     api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
