@@ -50,7 +50,7 @@ fn pods_that_leave_together_cost_the_index_no_search_each() {
         }
         let before = spent();
         index.complete_pods();
-        let cost = spent() - before;
+        let cost = spent().saturating_sub(before);
         assert_eq!(index.pod_count(), count);
         cost
     });
@@ -92,7 +92,7 @@ fn objects_that_leave_together_cost_the_store_no_search_each() {
         }
         let before = spent();
         tell(&mut objects, Change::Complete);
-        let cost = spent() - before;
+        let cost = spent().saturating_sub(before);
         assert_eq!(objects.len(), count);
         cost
     });
