@@ -1,13 +1,17 @@
 //! Somebody who may do everything in one namespace, and nothing elsewhere, writes the largest and ugliest objects that the API
 //! server takes. Meanwhile the roles do their work for another namespace, and keep their Leases.
 
-use std::{cell::RefCell, collections::BTreeSet, fs, time::Duration};
+use std::{cell::RefCell, collections::BTreeSet, fs, net::Ipv4Addr, time::Duration};
 
 use http::Request;
-use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment,
+    coordination::v1::Lease, core::v1::Pod,
+};
 use kube::{Api, Client, api::PostParams};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll::{api::VerticalPodAutoscaler, certificate::Bundle};
 use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt as _, task::JoinSet, time::interval};
 
 use crate::{
     act::access::grant,
@@ -17,10 +21,16 @@ use crate::{
         Bed, Usage, fetch::fetch, keeper::State, nodes::is_ready, objects, ours::Ours, ports::Port,
         tier, usage::Use, wait,
     },
-    webhook::cluster::{called, pod, recommended},
+    webhook::{
+        caller::connect_as,
+        cluster::{called, pod, recommended},
+        crowd::flood,
+    },
 };
 
 const NAME: &str = "plimsoll";
+/// Where the API server calls the webhook.
+const HOST: &str = "127.0.0.1";
 const VPAS: &str = "/apis/autoscaling.k8s.io/v1/namespaces/NS/verticalpodautoscalers";
 const WPAS: &str = "/apis/datadoghq.com/v1alpha1/namespaces/NS/watermarkpodautoscalers";
 const PODS: &str = "/api/v1/namespaces/NS/pods";
@@ -28,8 +38,11 @@ const PODS: &str = "/api/v1/namespaces/NS/pods";
 const FOREIGN: &str = ", recommenders: [{name: foreign}]";
 /// How often the updater's Lease has to be renewed while all of it is there.
 const RENEWALS: usize = 4;
-/// Pods that are admitted meanwhile.
-const ADMITTED: usize = 10;
+/// Streams of one connection that never end, and connections of one address that never ask.
+const STREAMS: usize = 63;
+const CONNECTIONS: usize = 64;
+/// Between two attempts of an address to connect.
+const RECONNECT: Duration = Duration::from_millis(100);
 
 /// Who may do everything in a namespace.
 struct Tenant {
@@ -161,6 +174,72 @@ async fn write_everything(tenant: &Tenant) -> usize {
     taken
 }
 
+/// Who vouches for the webhook, as the API server knows it.
+async fn authorities(bed: &Bed) -> Bundle {
+    let configurations = Api::<MutatingWebhookConfiguration>::all(bed.client());
+    let all = configurations.list(&kube::api::ListParams::default()).await.expect("they are there");
+    let pems = all.items.into_iter().flat_map(|one| one.webhooks.unwrap_or_default());
+    let pems = pems.filter_map(|webhook| webhook.client_config.ca_bundle);
+    pems.fold(Bundle::default(), |all, pem| all.with(&Bundle::read(&pem.0)))
+}
+
+/// Keeps the webhook busy from other addresses until it is dropped: streams whose bodies never end, and connections that
+/// never ask, each again when it is closed.
+fn besiege(port: u16, trusts: &Bundle) -> JoinSet<()> {
+    let mut crowd = JoinSet::new();
+    for number in 0..tier::cases(1, 4) {
+        let (from, trusts) = (Ipv4Addr::new(127, 0, 0, 2 + number), trusts.clone());
+        crowd.spawn(async move {
+            let mut pause = interval(RECONNECT);
+            loop {
+                pause.tick().await;
+                let Ok(mut streams) = flood(HOST, from, port, &trusts, STREAMS).await else {
+                    continue;
+                };
+                while streams.join_next().await.is_some() {}
+            }
+        });
+    }
+    for number in 0..tier::cases(1, 8) {
+        for _ in 0..CONNECTIONS {
+            let (from, trusts) = (Ipv4Addr::new(127, 0, 1, 1 + number), trusts.clone());
+            crowd.spawn(async move {
+                let mut pause = interval(RECONNECT);
+                loop {
+                    pause.tick().await;
+                    let stream =
+                        connect_as(HOST, from, port, &trusts, &[], rustls::ALL_VERSIONS).await;
+                    let Ok(mut stream) = stream else { continue };
+                    // Until it is closed.
+                    let _ = stream.read(&mut [0]).await;
+                }
+            });
+        }
+    }
+    crowd
+}
+
+/// How long the API server waited for the webhook in 99 of 100 reviews of pods, at most, in seconds, and for how many.
+async fn waited(bed: &Bed) -> (f64, f64) {
+    let request = Request::get("/metrics").body(Vec::new()).expect("a request");
+    let page = bed.client().request_text(request).await.expect("metrics");
+    let buckets: Vec<(f64, f64)> = page
+        .lines()
+        .filter(|line| {
+            line.starts_with("apiserver_admission_webhook_admission_duration_seconds_bucket")
+        })
+        .filter(|line| line.contains("operation=\"CREATE\"") && line.contains("vpa.k8s.io"))
+        .filter_map(|line| {
+            let (_, most) = line.split_once("le=\"")?;
+            let most = most.split('"').next()?.parse().unwrap_or(f64::INFINITY);
+            Some((most, line.rsplit(' ').next()?.parse().ok()?))
+        })
+        .collect();
+    let count = buckets.iter().map(|(_, count)| *count).fold(0.0, f64::max);
+    let within = buckets.iter().find(|(_, below)| *below >= 0.99 * count);
+    (within.map_or(f64::NAN, |(most, _)| *most), count)
+}
+
 /// The CPU time that the process has used.
 fn spent(bed: &Bed) -> Duration {
     let Some(State::Running(id)) = bed.keeper().state(NAME) else {
@@ -225,6 +304,8 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
 
     assert!(write_everything(&tenant).await > 10, "the API server takes hardly anything");
 
+    let _crowd = besiege(webhook.number(), &authorities(&bed).await);
+
     // The updater keeps its Lease, and the process answers its probes.
     for lease in ["vpa-updater", "vpa-recommender-lease"] {
         renewed(&bed, lease, RENEWALS).await;
@@ -235,12 +316,15 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
     // Pods are admitted with what is recommended to them.
     let pods = Api::<Pod>::namespaced(bed.client(), &calm);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    for number in 0..ADMITTED {
+    for number in 0..tier::cases(10, 1_000) {
         let made = pods.create(&dry, &pod(&owner, &format!("web-{number}"))).await.expect("made");
         let resources = made.spec.expect("a spec").containers.remove(0).resources;
         let requests = resources.and_then(|resources| resources.requests).unwrap_or_default();
         assert_eq!(requests.get("cpu").map(|cpu| &*cpu.0), Some("250m"), "pod {number}");
     }
+    // A bound on it would be one on this machine: it is said, and that each was answered in time has just been seen.
+    let (most, count) = waited(&bed).await;
+    println!("99 of 100 of {count} reviews were answered within {most} s");
 
     // The recommender writes a status that nobody has written before.
     let later = objects::deployment("later", 1, "100m", "64Mi");

@@ -40,6 +40,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a rate: the bound grows with the time that has passed",
     ),
     ("tests/recommender/faults/slow.rs", SLEEP, "a slow server"),
+    ("tests/several/deep.rs", SLEEP, "an API server that hangs for some minutes"),
     ("tests/sources/stage.rs", SLEEP, "a slow server"),
     ("tests/storage/kill.rs", SLEEP, "a kill at a moment that is drawn by chance"),
     ("tests/support/bed/start.rs", SLEEP, "the pause between two looks of a wait with patience"),

@@ -43,7 +43,7 @@ pub async fn connect_from(
 }
 
 /// The same under another name.
-async fn connect_as(
+pub async fn connect_as(
     name: &'static str,
     from: Ipv4Addr,
     port: u16,

@@ -4,7 +4,7 @@ mod annotated;
 pub mod caller;
 mod calls;
 pub mod cluster;
-mod crowd;
+pub mod crowd;
 mod differential;
 mod limits;
 mod quotas;
