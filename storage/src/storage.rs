@@ -232,3 +232,24 @@ pub enum Error {
     #[error(transparent)]
     Fenced(#[from] Fenced),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_record_is_kept_only_where_it_saw_more() {
+        for (richness, supersede, stored, same, expected) in [
+            (0, false, None, false, Standing::Changes),
+            (7, false, Some(7), true, Standing::Unchanged),
+            (7, false, Some(7), false, Standing::Changes),
+            (7, false, Some(6), false, Standing::Changes),
+            (7, false, Some(8), false, Standing::Poorer),
+            (7, true, Some(8), false, Standing::Changes),
+            (7, true, Some(8), true, Standing::Unchanged),
+        ] {
+            let found = Standing::of(richness, supersede, stored, same);
+            assert_eq!(found, expected, "{richness} {supersede} {stored:?} {same}");
+        }
+    }
+}

@@ -216,6 +216,29 @@ fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
 }
 
 #[test]
+fn the_bounds_enclose_a_percentile_that_a_vpa_asks_for() {
+    let numbers = |percentile: &str| {
+        let annotations = [("plimsoll.dev/cpu-percentile", percentile)];
+        let mut subject = Subject::annotated(Compat::Plimsoll, &annotations);
+        subject.settings.per_vpa_tuning = true;
+        for index in 0..11_520 {
+            // Of a thousand minutes 20 take the most, and 400 the least.
+            let used = match index % 1000 {
+                ..20 => 1000,
+                20..600 => 300,
+                _ => 100,
+            };
+            subject.cpu(minute(index), used);
+        }
+        subject.cpu_numbers(minute(11_520))
+    };
+    let [target, lower, upper] = numbers("0.99");
+    assert!(lower < target && target > 1000 && upper >= target, "{lower} {target} {upper}");
+    let [target, lower, upper] = numbers("0.01");
+    assert!(lower <= target && target < 200 && upper > target, "{lower} {target} {upper}");
+}
+
+#[test]
 fn percentiles_set_by_flags_are_taken_as_they_are_even_crosswise() {
     let mut subject = Subject::new(Compat::Upstream);
     subject.settings.cpu.target = 0.99;

@@ -111,7 +111,8 @@ async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_a
     let namespace = bed.namespace("outage").await;
     let usage = Usage::serve(&bed).await;
     let ours = Ours::on(&bed);
-    let flags = flags(&[]);
+    // Whatever looks like an orphan would be collected soon.
+    let flags = flags(&["--checkpoints-gc-interval=5s"]);
     let flags: Vec<&str> = flags[2..].iter().map(String::as_str).collect();
     let replicas = ["one", "two"];
     let ports = replicas.map(|name| ours.together(name, ALL, &flags));

@@ -13,10 +13,20 @@ pub(super) struct Recalled<'a> {
     now: Time,
     /// From here on series are asked for.
     begin: Time,
-    /// Until when each VPA's containers were seen, the one that was seen least.
-    since: HashMap<VpaKey, Time>,
+    since: Since,
     /// VPAs of which one container's record is worth nothing: all of their series are read.
     unfit: HashSet<VpaKey>,
+}
+
+/// Until when all containers of a VPA were seen.
+#[derive(Debug, Default)]
+struct Since(HashMap<VpaKey, Time>);
+
+impl Since {
+    fn note(&mut self, vpa: VpaKey, last: Time) {
+        let since = self.0.entry(vpa).or_insert(last);
+        *since = last.min(*since);
+    }
 }
 
 impl<'a> Recalled<'a> {
@@ -26,13 +36,13 @@ impl<'a> Recalled<'a> {
         now: Time,
         begin: Time,
     ) -> Self {
-        Self { role, bootstrap, now, begin, since: HashMap::new(), unfit: HashSet::new() }
+        Self { role, bootstrap, now, begin, since: Since::default(), unfit: HashSet::new() }
     }
 
     /// Until when the VPAs were seen that need no more than what came since.
     pub(super) fn since(mut self) -> HashMap<VpaKey, Time> {
-        self.since.retain(|key, _| !self.unfit.contains(key));
-        self.since
+        self.since.0.retain(|key, _| !self.unfit.contains(key));
+        self.since.0
     }
 
     fn leave(&mut self, vpa: &VpaKey) {
@@ -55,8 +65,7 @@ impl Sink for Recalled<'_> {
             Ok(Some(history)) => {
                 let begin = |vpa: &VpaKey| self.role.state.lock().fleet.begin_folding(vpa);
                 self.bootstrap.go_on_from(&key, history, begin);
-                let since = self.since.entry(key.vpa).or_insert(last);
-                *since = last.min(*since);
+                self.since.note(key.vpa, last);
             }
             Ok(None) => self.leave(&key.vpa),
             Err(bad) => {
@@ -70,5 +79,21 @@ impl Sink for Recalled<'_> {
 
     fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
         !self.role.state.lock().index.is_of_others(vpa)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_read_from_where_the_container_ends_that_was_seen_least() {
+        let (one, two) = (VpaKey::new("shop", "one"), VpaKey::new("shop", "two"));
+        let at = |seconds| Time::EPOCH.later(std::time::Duration::from_secs(seconds));
+        let mut since = Since::default();
+        for (vpa, last) in [(&one, 500), (&one, 300), (&one, 400), (&two, 900)] {
+            since.note(vpa.clone(), at(last));
+        }
+        assert_eq!(since.0, [(one, at(300)), (two, at(900))].into());
     }
 }
