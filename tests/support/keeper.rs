@@ -115,6 +115,13 @@ impl Keeper {
     /// Sends a signal (`TERM`, `KILL`, `STOP`, ...) to a process that runs.
     pub fn signal(&self, name: &str, signal: &str) {
         if let Some(State::Running(id)) = self.state(name) {
+            // Noise beside a run stops and continues processes too, and must not continue one that a test has stopped.
+            let mark = std::env::temp_dir().join(format!("stopped-{id}"));
+            match signal {
+                "STOP" => std::fs::write(mark, "by a test").expect("a writable folder"),
+                // There is none unless the test has stopped it.
+                _ => drop(std::fs::remove_file(mark)),
+            }
             self.command(&format!("kill -s {signal} {id} 2>/dev/null"));
         }
     }

@@ -79,10 +79,16 @@ fn stop_at_random(folder: &Path, ends: &AtomicBool) -> usize {
         let processes = processes(folder);
         if !processes.is_empty() {
             let process = processes[random.below(processes.len() as u64) as usize];
-            signal("STOP", process);
-            thread::sleep(Duration::from_millis(SHORTEST + random.below(LONGEST - SHORTEST)));
-            signal("CONT", process);
-            stopped += 1;
+            // Those that a test has stopped stay as they are: see `Keeper::signal` in the tests.
+            let of_a_test = folder.join(format!("stopped-{process}"));
+            if !of_a_test.exists() {
+                signal("STOP", process);
+                thread::sleep(Duration::from_millis(SHORTEST + random.below(LONGEST - SHORTEST)));
+                if !of_a_test.exists() {
+                    signal("CONT", process);
+                }
+                stopped += 1;
+            }
         }
         thread::sleep(Duration::from_millis(random.below(BETWEEN)));
     }
