@@ -42,7 +42,18 @@ impl Clocks {
 /// is closed until the next renewal.
 #[derive(Clone, Debug)]
 pub struct Fence {
-    until: Arc<watch::Sender<Until>>,
+    state: Arc<watch::Sender<State>>,
+}
+
+/// One time of holding the fence, from gaining it to losing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term(u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    until: Until,
+    /// How often it was gained: it may be lost and gained again while nobody looks.
+    term: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +90,7 @@ impl Fence {
     }
 
     fn new(until: Until) -> Self {
-        Self { until: Arc::new(watch::Sender::new(until)) }
+        Self { state: Arc::new(watch::Sender::new(State { until, term: 0 })) }
     }
 
     /// Lets writes through until then, of the machine's monotonic time.
@@ -89,22 +100,31 @@ impl Fence {
 
     /// The same, by a lease that was renewed after the clocks stood there: the machine may have been suspended since.
     pub(super) fn hold_since(&self, renewed: Clocks, end: Instant) {
-        self.until.send_replace(Until::Instant(end, renewed));
+        self.state.send_modify(|state| {
+            state.term += u64::from(!state.until.is_held());
+            state.until = Until::Instant(end, renewed);
+        });
     }
 
     /// Lets no more writes through.
     pub fn release(&self) {
-        self.until.send_replace(Until::Released);
+        self.state.send_modify(|state| state.until = Until::Released);
     }
 
     /// Whether a write may begin now.
     pub fn is_held(&self) -> bool {
-        self.until.borrow().is_held()
+        self.term().is_some()
+    }
+
+    /// The term in which writes may begin now, if they may.
+    pub fn term(&self) -> Option<Term> {
+        let state = *self.state.borrow();
+        state.until.is_held().then_some(Term(state.term))
     }
 
     /// As [`Fence::is_held`], with the reason.
     pub fn check(&self) -> Result<(), Fenced> {
-        let until = *self.until.borrow();
+        let until = self.state.borrow().until;
         match until {
             _ if until.is_held() => Ok(()),
             Until::Instant(end, renewed) => {
@@ -125,19 +145,26 @@ impl Fence {
         }
     }
 
-    /// Returns once writes may begin.
-    pub async fn held(&self) {
-        // The sender lives as long as `self`, so this cannot fail.
-        let _ = self.until.subscribe().wait_for(|until| until.is_held()).await;
+    /// Returns once writes may begin, and in which term.
+    pub async fn held(&self) -> Term {
+        let mut changes = self.state.subscribe();
+        loop {
+            // The sender lives as long as `self`, so this cannot fail.
+            let _ = changes.wait_for(|state| state.until.is_held()).await;
+            // It may have run out since.
+            if let Some(term) = self.term() {
+                return term;
+            }
+        }
     }
 
-    /// Returns once no write may begin, be it given up or run out.
-    pub async fn lost(&self) {
-        let mut changes = self.until.subscribe();
+    /// Returns once that term is over, be it given up or run out, and even if another one has begun since.
+    pub async fn lost(&self, term: Term) {
+        let mut changes = self.state.subscribe();
         loop {
-            let until = *changes.borrow_and_update();
+            let State { until, term: now } = *changes.borrow_and_update();
             let end = match until {
-                _ if !until.is_held() => return,
+                _ if now != term.0 || !until.is_held() => return,
                 Until::Instant(end, _) => Some(end),
                 Until::Always | Until::Released => None,
             };
@@ -203,7 +230,7 @@ mod tests {
         let fence = Fence::closed();
         let end = Instant::now() + Duration::from_hours(1);
         let before = Clocks { wall: renewed.wall.earlier(Duration::from_mins(1)), ..renewed };
-        fence.until.send_replace(Until::Instant(end, before));
+        fence.state.send_modify(|state| state.until = Until::Instant(end, before));
         let refusal = fence.check().expect_err("it was suspended").to_string();
         assert!(!fence.is_held() && refusal.contains("suspended"), "{refusal}");
         fence.hold_until(end);
@@ -217,13 +244,34 @@ mod tests {
         let waits = tokio::spawn(async move { held.held().await });
         let end = Instant::now() + Duration::from_secs(10);
         other.hold_until(end);
-        waits.await.expect("held");
-        fence.lost().await;
+        let term = waits.await.expect("held");
+        fence.lost(term).await;
         assert_eq!(Instant::now(), end, "neither sooner nor later");
         assert!(!fence.is_held(), "it ran out by itself");
         fence.hold_until(Instant::now() + Duration::from_hours(1));
-        let waits = tokio::spawn(async move { other.lost().await });
+        let term = fence.held().await;
+        let waits = tokio::spawn(async move { other.lost(term).await });
         fence.release();
         waits.await.expect("lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_that_ended_is_over_even_if_another_began_before_anybody_looked() {
+        let fence = Fence::closed();
+        let hour = Duration::from_hours(1);
+        fence.hold_until(Instant::now() + hour);
+        let first = fence.held().await;
+        fence.hold_until(Instant::now() + hour);
+        assert_eq!(fence.term(), Some(first), "a renewal begins no term");
+        fence.release();
+        assert_eq!(fence.term(), None);
+        fence.hold_until(Instant::now() + hour);
+        fence.lost(first).await;
+        let second = fence.held().await;
+        assert_ne!(second, first);
+        tokio::time::sleep(2 * hour).await;
+        fence.hold_until(Instant::now() + hour);
+        fence.lost(second).await;
+        assert_ne!(fence.held().await, second, "one that ran out is over as well");
     }
 }

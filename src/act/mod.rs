@@ -52,7 +52,7 @@ pub use dry_run::set_dry_run;
 pub use election::{Election, ElectionOptions, ElectionState, Standing};
 pub use event::{About, EventWriter, Events, Happening, events};
 pub use eviction::{Evicted, evict};
-pub use fence::Fence;
+pub use fence::{Fence, Term};
 pub use heartbeat::{Beat, Heartbeat};
 pub use ledger::{Kept, LedgerLease};
 pub use limiter::Limiter;

@@ -59,7 +59,7 @@ use super::{
     vitals::Condition,
 };
 use crate::{
-    act::{ElectionState, Fence, Limiter, Outbox, Permit, WriteStats},
+    act::{ElectionState, Fence, Limiter, Outbox, Permit, Term, WriteStats},
     clock::Clock,
     compat::Compat,
     metrics::{Health, ObjectMetrics, RecommenderMetrics, Traffic},
@@ -119,8 +119,8 @@ pub struct Role {
     loaded: Notify,
     /// Whether the latest attempt to read it failed.
     unreadable: AtomicBool,
-    /// Whether what another writer stored was taken over, since this process leads.
-    caught_up: AtomicBool,
+    /// The term of leading in which what another writer stored was taken over.
+    caught_up: watch::Sender<Option<Term>>,
     passes: watch::Sender<(u64, Summary)>,
 }
 
@@ -360,7 +360,7 @@ impl Role {
             found: Notify::new(),
             loaded: Notify::new(),
             unreadable: AtomicBool::new(false),
-            caught_up: AtomicBool::new(false),
+            caught_up: watch::Sender::new(None),
             passes: watch::Sender::new((0, Summary::default())),
         }))
     }

@@ -22,7 +22,8 @@ const STALE: Duration = Duration::from_mins(15);
 impl Role {
     /// Whether this process may write, and has read what it would write over.
     pub(super) fn may_write(&self) -> bool {
-        self.caught_up.load(Ordering::Acquire) && self.permit.fence().is_held()
+        let term = self.permit.fence().term();
+        term.is_some() && *self.caught_up.borrow() == term
     }
 
     pub(super) fn start_election(
@@ -68,28 +69,28 @@ impl Role {
     /// Whenever this process comes to lead: takes over what others stored, before it writes anything.
     pub(super) async fn keep_leading(self: Arc<Self>, stop: Stop) {
         loop {
-            tokio::select! {
+            let term = tokio::select! {
                 () = stop.stopped() => return,
-                () = self.permit.fence().held() => {}
-            }
+                term = self.permit.fence().held() => term,
+            };
             if self.config.election.on {
                 tracing::info!("leading");
                 tokio::select! {
                     () = stop.stopped() => return,
                     // What was read is old once somebody else may have led.
-                    () = self.permit.fence().lost() => continue,
+                    () = self.permit.fence().lost(term) => continue,
                     () = self.catch_up() => {}
                 }
             }
-            self.caught_up.store(true, Ordering::Release);
+            self.caught_up.send_replace(Some(term));
             self.publish_all();
             self.saver.wake();
             tokio::select! {
                 // What is still to be written at the end is written under the same lead.
                 () = stop.stopped() => return,
-                () = self.permit.fence().lost() => {}
+                () = self.permit.fence().lost(term) => {}
             }
-            self.caught_up.store(false, Ordering::Release);
+            self.caught_up.send_replace(None);
             tracing::warn!("no longer leading; watching and sampling as a standby");
         }
     }

@@ -204,8 +204,9 @@ async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_
         assert_eq!(two.state.decided().await, Standing::Standby);
         let overlaps = Overlaps::watch([&one, &two]);
         let renewed = next_renewal(&api).await;
+        let term = one.fence.term().expect("it leads");
         state.store(fault, Ordering::Relaxed);
-        one.fence.lost().await;
+        one.fence.lost(term).await;
         assert_eq!(
             Instant::now() - renewed.at,
             ms(UPSTREAM[1]),
@@ -254,9 +255,10 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
         let retry = ms(UPSTREAM[2]);
 
         next_renewal(&api).await;
+        let term = one.fence.term().expect("it leads");
         write(&api, json!({"holderIdentity": "another", "leaseDurationSeconds": 10})).await;
         let given = Instant::now();
-        one.fence.lost().await;
+        one.fence.lost(term).await;
         // A renewal that is refused, and the look after it.
         assert!(Instant::now() - given <= retry + latency * 2 + TICKS);
         tokio::select! {
