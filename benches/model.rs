@@ -12,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll::{
-    recommend::{Directives, History, Settings, recommend},
-    units::{Bytes, MilliCpu},
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::{
+    recommender::{Directives, History, Settings, recommend},
+    types::units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::{Time, VpaKey};
 
 #[path = "../tests/model/mix.rs"]
 mod mix;

@@ -24,7 +24,7 @@ use std::{
 
 use clap::Parser;
 use jiff::{civil::DateTime, tz::TimeZone};
-use plimsoll::compat::Compat;
+use plimsoll_core::types::compat::Compat;
 
 use self::{
     follow::{Followed, Start, follow},

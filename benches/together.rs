@@ -110,7 +110,7 @@ async fn main() -> ExitCode {
 }
 
 async fn define(bed: &Bed) {
-    let definitions = plimsoll::api::crds::crds().expect("definitions");
+    let definitions = plimsoll_core::api::crds::crds().expect("definitions");
     let writes = definitions.iter().map(|definition| {
         let definition = serde_json::to_value(definition).expect("plain data");
         Write::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)

@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use tokio::sync::watch;
 
 /// The time that decisions are made at. Leases, TLS and time limits of requests stay on the machine's own.

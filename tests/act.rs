@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kube::api::Api;
-use plimsoll::api::{VerticalPodAutoscaler, crds};
-use plimsoll_storage::VpaKey;
+use plimsoll_core::api::{VerticalPodAutoscaler, crds};
+use plimsoll_core::types::VpaKey;
 
 use crate::support::{Bed, objects};
 

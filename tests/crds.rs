@@ -6,14 +6,14 @@ mod watermark;
 use std::{collections::BTreeMap, fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use plimsoll::{
+use plimsoll_core::{
     api::{
         crds,
         crds::to_yaml,
         crds_yaml,
         vpa::{UpdateMode, VerticalPodAutoscaler},
     },
-    quantity::Quantity,
+    types::quantity::Quantity,
 };
 use serde_json::{Value, json};
 

@@ -7,10 +7,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use plimsoll::{
-    demo::{self, Config, Life, Witness},
-    sim::{Amount, Kind, Step},
-};
+use plimsoll::demo::{self, Config, Life, Witness};
+use plimsoll_core::sim::{Amount, Kind, Step};
 use plimsoll_storage::{Storage, local::Local};
 use serde_json::Value;
 
@@ -174,7 +172,7 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
         seed: 42,
         days: 3,
         store: None,
-        settings: plimsoll::recommend::Settings::default(),
+        settings: plimsoll_core::recommender::Settings::default(),
     };
     let open = || {
         let (local, _) = Local::open(directory.path())?;
@@ -249,7 +247,7 @@ async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
         let (local, _) = Local::open(directory.path())?;
         Ok(Box::new(local) as Box<dyn Storage>)
     };
-    let settings = plimsoll::recommend::Settings::default();
+    let settings = plimsoll_core::recommender::Settings::default();
     let config = Config { seed: 42, days: 1, store: None, settings };
     let mut day = FirstDay::default();
     demo::run(&config, &open, &mut day).await.expect("the demo runs");

@@ -3,13 +3,15 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
-    annotation::{KEYS, WPA_KEYS},
     cli::{self, flags},
-    compat::Fix,
     doctor,
     explain::{PodReport, Report, pod, text},
     look::{Glyphs, Look},
-    recommend::tuning::{PROFILES, Profile},
+};
+use plimsoll_core::{
+    api::annotation::{KEYS, WPA_KEYS},
+    recommender::tuning::{PROFILES, Profile},
+    types::compat::Fix,
 };
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -110,9 +112,9 @@ fn every_annotation_that_is_written_is_documented() {
     let (_, written) = page.split_once("## Annotations that Plimsoll writes").expect("a chapter");
     for (key, on) in [
         (plimsoll_storage::checkpoint::annotation::KEY, "VerticalPodAutoscalerCheckpoint"),
-        (plimsoll::recommend::annotation::KEY, "VerticalPodAutoscaler"),
-        (plimsoll::update::guard::memory::KEY, "VerticalPodAutoscaler"),
-        (plimsoll::update::guard::ledger::KEY, "the updater's Lease"),
+        (plimsoll_core::recommender::annotation::KEY, "VerticalPodAutoscaler"),
+        (plimsoll_core::updater::guard::memory::KEY, "VerticalPodAutoscaler"),
+        (plimsoll_core::updater::guard::ledger::KEY, "the updater's Lease"),
     ] {
         assert!(written.contains(&format!("\n| `{key}` | {on} |")), "{key} has no row");
     }

@@ -14,17 +14,15 @@ use std::{
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     clock::Clock,
     explain::{Report, report::Agreement},
-    quantity::Quantity,
-    recommend::ResourceExplanation,
     run::recommender::Running,
 };
-use plimsoll_storage::{
-    Time,
-    checkpoint::{VerticalPodAutoscalerCheckpoint as Checkpoint, annotation},
+use plimsoll_core::{
+    api::VerticalPodAutoscaler, recommender::ResourceExplanation, types::quantity::Quantity,
 };
+use plimsoll_core::{api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint, types::Time};
+use plimsoll_storage::checkpoint::annotation;
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,7 +1,9 @@
 //! Somebody who may do everything in one namespace, and nothing elsewhere, writes the largest and ugliest objects that the API
 //! server takes. Meanwhile the roles do their work for another namespace, and keep their Leases.
 
-use std::{cell::RefCell, collections::BTreeSet, fs, net::Ipv4Addr, time::Duration};
+use std::{
+    cell::RefCell, collections::BTreeSet, fs, io::Write as _, net::Ipv4Addr, time::Duration,
+};
 
 use http::Request;
 use k8s_openapi::api::{
@@ -9,7 +11,8 @@ use k8s_openapi::api::{
     coordination::v1::Lease, core::v1::Pod,
 };
 use kube::{Api, Client, api::PostParams};
-use plimsoll::{api::VerticalPodAutoscaler, certificate::Bundle};
+use plimsoll::certificate::Bundle;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, task::JoinSet, time::interval};
 
@@ -324,7 +327,8 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
     }
     // A bound on it would be one on this machine: it is said, and that each was answered in time has just been seen.
     let (most, count) = waited(&bed).await;
-    println!("99 of 100 of {count} reviews were answered within {most} s");
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "99 of 100 of {count} reviews were answered within {most} s").expect("stderr");
 
     // The recommender writes a status that nobody has written before.
     let later = objects::deployment("later", 1, "100m", "64Mi");

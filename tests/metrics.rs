@@ -7,18 +7,18 @@ mod watermark;
 
 use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, time::Duration};
 
-use plimsoll::{
-    metrics::{
-        AdmissionMetrics, ApiCalls, Cardinality, Definition, Health, HistoryState, LabelSet,
-        ObjectMetrics, PassTotals, QualitySample, RecommendationChange, RecommenderMetrics,
-        Registry, Returned, ReviewTimes, Tally, Traffic, UpdatedVpa, UpdaterMetrics, VpaTraits,
-        WatermarkMetrics, WatermarkObjects,
-    },
-    recommend::{Reason, estimate::Resource},
-    update::Skip,
+use plimsoll::metrics::{
+    AdmissionMetrics, ApiCalls, Cardinality, Definition, Health, HistoryState, LabelSet,
+    ObjectMetrics, PassTotals, QualitySample, RecommendationChange, RecommenderMetrics, Registry,
+    Returned, ReviewTimes, Tally, Traffic, UpdatedVpa, UpdaterMetrics, VpaTraits, WatermarkMetrics,
+    WatermarkObjects,
+};
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::{
+    recommender::{Reason, estimate::Resource},
+    updater::Skip,
     watermark::Restriction,
 };
-use plimsoll_storage::{Time, VpaKey};
 use xtask::parts::{self, Release};
 
 use crate::support::not_run::not_run;

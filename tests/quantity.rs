@@ -1,6 +1,6 @@
 //! Quantities against what Kubernetes makes of the same texts, and the laws that hold for all of them.
 
-use plimsoll::{
+use plimsoll_core::types::{
     quantity::{Format, Quantity, humanize},
     units::{Bytes, MilliCpu},
 };

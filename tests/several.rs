@@ -6,12 +6,8 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use plimsoll::{
-    api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler},
-    cli::several_config,
-    clock::Clock,
-    run::several,
-};
+use plimsoll::{cli::several_config, clock::Clock, run::several};
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use serde_json::{Value, json};
 
 use crate::{

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
-use plimsoll::{
-    demo,
-    recommend::{ContainerPolicy, Controlled, Directives, Settings},
+use plimsoll::demo;
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::{
+    recommender::{ContainerPolicy, Controlled, Directives, Settings},
     sim::{
         Advice, Amount, Cluster, ContainerSpec, CpuDemand, Figures, Invalid, Kind, Limits, MIB,
         MemoryDemand, Part, Recommender, Series, Share, Step, Updates, Workload,
     },
-    units::{Bytes, MilliCpu},
+    types::units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::{Time, VpaKey};
 
 const START: Time = demo::START;
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use plimsoll::{
-    api::vitals::{self, Vitals},
     explain::status::{Facts, LeaseFacts, Level, PodFacts, judge, text},
     look::{Glyphs, Look},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::api::vitals::{self, Vitals};
+use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 
 use crate::{

@@ -7,19 +7,19 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::{
-    clock::Clock,
-    compat::Compat,
-    recommend::{self, Bootstrap, Directives, Fleet, HistoryState},
-    run::prometheus::PrometheusConfig,
+use plimsoll::{clock::Clock, run::prometheus::PrometheusConfig};
+use plimsoll_core::{
+    history::{Run, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
 };
-use plimsoll_storage::{
-    Key, Run, Sample, Sink, Snapshot, Time, VpaKey,
-    prometheus::{
-        client::{Asked, Watch},
-        door::{Door, DoorConfig, Wall},
-        history::PrometheusHistory,
-    },
+use plimsoll_core::{
+    recommender::{self, Bootstrap, Directives, Fleet, HistoryState},
+    types::compat::Compat,
+};
+use plimsoll_storage::prometheus::{
+    client::{Asked, Watch},
+    door::{Door, DoorConfig, Wall},
+    history::PrometheusHistory,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ impl Recommender {
     /// Everything that is there before the first question about history.
     pub async fn set_up(task: &Task) -> Self {
         let now = Time::from_secs(task.end);
-        let mut fleet = Fleet::new(recommend::Settings::default(), Compat::Plimsoll);
+        let mut fleet = Fleet::new(recommender::Settings::default(), Compat::Plimsoll);
         for (key, owner) in task.mix.vpas() {
             fleet.track(&key, Directives::default(), now);
             fleet.set_owner(&key, &owner);
@@ -100,7 +100,7 @@ impl Recommender {
             std::fs::write(&task.requests, text).expect("the folder is writable");
         }
         let is_loaded =
-            |watched: &recommend::fleet::Watched| watched.state() == HistoryState::Loaded;
+            |watched: &recommender::fleet::Watched| watched.state() == HistoryState::Loaded;
         assert!(self.fleet.watched().all(is_loaded), "a history was left out");
         Figures {
             requests: report.queries,

@@ -1,6 +1,6 @@
 //! Workloads that are all alike, and what they are called: the same in every process.
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 use serde::{Deserialize, Serialize};
 
 use super::support::noise::Noise;

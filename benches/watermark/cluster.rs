@@ -13,7 +13,7 @@ use super::{
     },
 };
 use kube::api::{Api, ListParams};
-use plimsoll::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 const GROUP: &str = "datadoghq.com/v1alpha1";
 const IN_A_NAMESPACE: usize = 100;
@@ -80,7 +80,7 @@ fn is_active(object: &WatermarkPodAutoscaler) -> bool {
 }
 
 async fn define(bed: &Bed) {
-    let definitions = plimsoll::api::crds::crds().expect("definitions");
+    let definitions = plimsoll_core::api::crds::crds().expect("definitions");
     let writes = definitions.iter().map(|definition| {
         let definition = serde_json::to_value(definition).expect("plain data");
         Write::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)

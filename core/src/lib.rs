@@ -3,5 +3,14 @@
 //! Nothing in this crate talks to a cluster, reads a clock or is `async`; the compiler sees to it, because the crates for
 //! that are not among its dependencies.
 
+pub mod admission;
+pub mod api;
+pub mod history;
 pub mod hpa;
+pub mod recommender;
+pub mod scaling;
+pub mod sim;
+pub mod sizing;
 pub mod types;
+pub mod updater;
+pub mod watermark;

@@ -1,9 +1,12 @@
 //! Types that every decision speaks in: amounts with their unit, Kubernetes quantities, points in time.
 
+pub mod compat;
+pub mod key;
 pub mod quantity;
 pub mod time;
 pub mod units;
 
+pub use key::{Key, VpaKey};
 pub use quantity::Quantity;
 pub use time::Time;
 pub use units::{Bytes, MilliCpu};

@@ -9,7 +9,8 @@ use kube::{
     Client,
     api::{Api, ObjectMeta, Patch, PatchParams, PostParams},
 };
-use plimsoll_storage::{Fenced, Time, WritePermit};
+use plimsoll_core::types::Time;
+use plimsoll_storage::{Fenced, WritePermit};
 use serde_json::json;
 
 use crate::{

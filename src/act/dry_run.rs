@@ -6,7 +6,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 /// Who wrote, in `managedFields`.
 const FIELD_MANAGER: &str = "plimsoll-dry-run";

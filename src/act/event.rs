@@ -18,7 +18,8 @@ use kube::{
     Client,
     api::{Api, ObjectMeta, PostParams},
 };
-use plimsoll_storage::{Time, WritePermit};
+use plimsoll_core::types::Time;
+use plimsoll_storage::WritePermit;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll_storage::{Fenced, Time};
+use plimsoll_core::types::Time;
+use plimsoll_storage::Fenced;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

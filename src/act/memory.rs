@@ -2,16 +2,15 @@
 //! was read.
 
 use kube::Client;
-use plimsoll_storage::{VpaKey, WritePermit};
+use plimsoll_core::types::VpaKey;
+use plimsoll_storage::WritePermit;
 use serde_json::json;
 
-use crate::{
-    act::{
-        status::{Outcome, Part, REQUEST_LIMIT, StatusPatch, attempt},
-        writes::WriteStats,
-    },
-    api::VerticalPodAutoscaler,
+use crate::act::{
+    status::{Outcome, Part, REQUEST_LIMIT, StatusPatch, attempt},
+    writes::WriteStats,
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// Who writes, in `managedFields`.
 pub const UPDATER: &str = "plimsoll-updater";

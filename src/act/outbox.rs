@@ -10,7 +10,7 @@ use std::{
 };
 
 use kube::Client;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::time::Instant;
 use tokio::{
     sync::{Notify, watch},

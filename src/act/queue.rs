@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::time::Instant;
 
 use crate::act::jitter;

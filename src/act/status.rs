@@ -8,17 +8,16 @@ use kube::{
     api::{Api, Patch, PatchParams},
     client::Body,
 };
-use plimsoll_storage::{VpaKey, WritePermit};
+use plimsoll_core::types::VpaKey;
+use plimsoll_storage::WritePermit;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    act::{
-        request::{Unsent, exchange},
-        writes::{WriteKind, WriteStats},
-    },
-    api::VerticalPodAutoscaler,
+use crate::act::{
+    request::{Unsent, exchange},
+    writes::{WriteKind, WriteStats},
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);

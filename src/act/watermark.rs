@@ -7,13 +7,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    act::{
-        pen::{Pen, REQUEST_LIMIT, Unwritten},
-        writes::WriteKind,
-    },
-    api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
+use crate::act::{
+    pen::{Pen, REQUEST_LIMIT, Unwritten},
+    writes::WriteKind,
 };
+use plimsoll_core::api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus};
 
 /// What of an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::Validity;
 

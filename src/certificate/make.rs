@@ -3,7 +3,7 @@
 
 use std::{fmt, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,

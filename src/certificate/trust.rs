@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use rustls::{
     RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},

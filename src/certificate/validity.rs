@@ -1,6 +1,6 @@
 //! From when until when a certificate holds, read off its DER.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use rustls::pki_types::CertificateDer;
 
 use super::{CertificateError, certificates};

@@ -18,15 +18,16 @@ use super::{
     value,
 };
 use crate::{
-    compat::Compat,
-    quantity::Quantity,
-    recommend::Scope,
     run::{
         self, AdmissionConfig,
         admission::config::{AdmissionGates, names},
         config::Address,
     },
     serve::webhook::{Ciphers, WebhookLimits},
+};
+use plimsoll_core::{
+    recommender::Scope,
+    types::{compat::Compat, quantity::Quantity},
 };
 
 /// The name of the role, and of upstream's program.

@@ -4,7 +4,7 @@
 use clap::Args;
 
 use super::value;
-use crate::{quantity::Quantity, recommend::Amounts};
+use plimsoll_core::{recommender::Amounts, types::quantity::Quantity};
 
 /// The largest node, and limits by hand.
 #[derive(Clone, Debug, Args)]

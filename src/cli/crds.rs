@@ -15,8 +15,8 @@ pub struct CrdsArgs {}
 /// Prints them.
 pub fn run(arguments: &CrdsArgs) -> Result<Exit, Problem> {
     let CrdsArgs {} = arguments;
-    let yaml =
-        crate::api::crds_yaml().map_err(|error| Problem::new(Exit::Internal, error.to_string()))?;
+    let yaml = plimsoll_core::api::crds_yaml()
+        .map_err(|error| Problem::new(Exit::Internal, error.to_string()))?;
     output::say(&yaml)?;
     Ok(Exit::Fine)
 }

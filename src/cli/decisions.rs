@@ -5,9 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::{gates::Gate, guards::GuardArgs, rules::RuleArgs, typed::Typed, value};
-use crate::{
-    compat::Compat, fit::LimitPolicy, run::updater::config::AdmissionCheck, update::Settings,
-};
+use crate::run::updater::config::AdmissionCheck;
+use plimsoll_core::{sizing::LimitPolicy, types::compat::Compat, updater::Settings};
 
 /// Where things are when nothing else says so.
 const NAMESPACE: &str = "kube-system";

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::value;
-use crate::{compat::Compat, run::config::Election};
+use crate::run::config::Election;
+use plimsoll_core::types::compat::Compat;
 
 /// How long a lease holds, and how it is kept.
 #[derive(Clone, Copy, Debug, Args)]

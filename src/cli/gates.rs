@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::value;
-use crate::compat::Compat;
+use plimsoll_core::types::compat::Compat;
 
 /// A gate by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

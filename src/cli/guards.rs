@@ -5,9 +5,9 @@ use std::{str::FromStr, time::Duration};
 use clap::{ArgAction, Args};
 
 use super::{typed::Typed, value};
-use crate::{
-    compat::Compat,
-    update::guard::{
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::guard::{
         Allowance, BreakerSettings, CanarySettings, CoolDown, GuardSettings, HeartbeatRule, Windows,
     },
 };

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use clap::{Args, builder::BoolishValueParser};
-use plimsoll_storage::Scheme;
+use plimsoll_core::history::Scheme;
 
 use super::value;
-use crate::{
-    compat::{Compat, Fix, Fixes},
-    quantity::Quantity,
-    recommend::{HistoryWeighting, Percentiles, Settings},
+use plimsoll_core::{
+    recommender::{HistoryWeighting, Percentiles, Settings},
+    types::{
+        compat::{Compat, Fix, Fixes},
+        quantity::Quantity,
+    },
 };
 
 /// How the model works. Shown by `--help`; `-h` keeps to the essentials.

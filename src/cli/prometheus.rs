@@ -6,7 +6,8 @@ use clap::Args;
 use plimsoll_storage::prometheus::{detect::Known, history::PodLabels, query::Query};
 
 use super::{Exit, door::DoorArgs, output::Problem, typed::Typed, value};
-use crate::{quantity::Quantity, run::prometheus::PrometheusConfig};
+use crate::run::prometheus::PrometheusConfig;
+use plimsoll_core::types::quantity::Quantity;
 
 /// Where history in a Prometheus is.
 #[derive(Clone, Debug, Args)]

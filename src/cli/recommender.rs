@@ -19,13 +19,13 @@ use super::{
     typed::Typed,
     value,
 };
-use crate::{
-    compat::Compat,
-    recommend::{Scope, Shard},
-    run::{
-        self, RecommenderConfig,
-        config::{Address, ObjectMetrics, StorageChoice, UsageSource},
-    },
+use crate::run::{
+    self, RecommenderConfig,
+    config::{Address, ObjectMetrics, StorageChoice, UsageSource},
+};
+use plimsoll_core::{
+    recommender::{Scope, Shard},
+    types::compat::Compat,
 };
 
 /// The name of the role, and of upstream's program.

@@ -7,10 +7,9 @@ use clap::{ArgAction, Args};
 use super::{typed::Typed, value};
 use crate::{
     act::registration::{Caller, Namespaces, Wanted},
-    compat::Compat,
-    recommend::Scope,
     run::admission::config::LeaseConfig,
 };
+use plimsoll_core::{recommender::Scope, types::compat::Compat};
 
 /// How API servers learn of the webhook, and updaters of its health.
 #[derive(Clone, Debug, Args)]

@@ -6,10 +6,8 @@ use super::{
     Exit, log,
     output::{Problem, on_one_line},
 };
-use crate::{
-    compat::Compat,
-    run::{Signals, config::LogConfig},
-};
+use crate::run::{Signals, config::LogConfig};
+use plimsoll_core::types::compat::Compat;
 
 /// What every role is started with.
 #[derive(Clone, Debug)]

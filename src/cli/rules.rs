@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::gates::{Gate, Gates};
-use crate::{
-    compat::{Compat, Fix, Fixes},
-    fit::LimitPolicy,
+use plimsoll_core::{
+    sizing::LimitPolicy,
+    types::compat::{Compat, Fix, Fixes},
 };
 
 /// Whose ways, and what becomes of limits.

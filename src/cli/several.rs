@@ -12,14 +12,12 @@ use super::{
     role::Start,
     updater, watermark,
 };
-use crate::{
-    compat::Compat,
-    run::{
-        self,
-        config::{Address, LogConfig},
-        several::SeveralConfig,
-    },
+use crate::run::{
+    self,
+    config::{Address, LogConfig},
+    several::SeveralConfig,
 };
+use plimsoll_core::types::compat::Compat;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

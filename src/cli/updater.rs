@@ -15,14 +15,12 @@ use super::{
     typed::Typed,
     value,
 };
-use crate::{
-    recommend::Scope,
-    run::{
-        self, UpdaterConfig,
-        config::{Address, ObjectMetrics},
-        updater::config::{DryRun, Rate},
-    },
+use crate::run::{
+    self, UpdaterConfig,
+    config::{Address, ObjectMetrics},
+    updater::config::{DryRun, Rate},
 };
+use plimsoll_core::recommender::Scope;
 
 /// The name of the role, and of upstream's program.
 pub const NAME: &str = "updater";
@@ -199,10 +197,8 @@ pub fn run(arguments: &UpdaterArgs, typed: &Typed) -> Result<Exit, Problem> {
 mod tests {
     use std::time::Duration;
 
-    use crate::{
-        cli::updater_config,
-        update::guard::{GuardSettings, HeartbeatRule},
-    };
+    use crate::cli::updater_config;
+    use plimsoll_core::updater::guard::{GuardSettings, HeartbeatRule};
 
     #[test]
     fn guards_are_on_unless_upstreams_ways_are_wanted_and_then_those_that_were_set() {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use crate::quantity::Quantity;
+use plimsoll_core::types::quantity::Quantity;
 
 /// The longest time that Go knows, in nanoseconds.
 const LONGEST: f64 = i64::MAX as f64;
@@ -160,8 +160,9 @@ pub fn share(text: &str) -> Result<f64, String> {
 
 /// The most of a resource; 0 is none, as upstream has it.
 pub fn maximum(text: &str) -> Result<Quantity, String> {
-    let most: Quantity =
-        text.parse().map_err(|error: crate::quantity::ParseError| error.to_string())?;
+    let most: Quantity = text
+        .parse()
+        .map_err(|error: plimsoll_core::types::quantity::ParseError| error.to_string())?;
     if most.is_negative() {
         return Err(
             "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out".into()

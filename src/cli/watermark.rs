@@ -26,7 +26,6 @@ use super::{
     value,
 };
 use crate::{
-    compat::{Compat, Fix, Fixes},
     metrics::LabelSet,
     run::{
         self, WatermarkConfig,
@@ -34,6 +33,7 @@ use crate::{
         updater::config::DryRun,
     },
 };
+use plimsoll_core::types::compat::{Compat, Fix, Fixes};
 
 /// The name of the role.
 pub const NAME: &str = "watermark";
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn tls_of_recommenders_counts_with_an_authority_or_a_certificate() {
         let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
-        assert_eq!(idle.recommender_tls, crate::api::scaled::TlsConfig::default());
+        assert_eq!(idle.recommender_tls, plimsoll_core::api::scaled::TlsConfig::default());
         assert!(idle.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
         let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
         assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Place;
-use crate::sim::{Sink, Step};
+use plimsoll_core::sim::{Sink, Step};
 
 /// Minutes in one point.
 pub const POINT_MINUTES: u32 = 120;

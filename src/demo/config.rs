@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::recommend::Settings;
+use plimsoll_core::recommender::Settings;
 
 /// The most days one demo may live: more teaches nothing new, and its sums still fit into the integers that
 /// every JSON reader keeps exactly.

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::{
+use plimsoll_core::{
     sim::{
         Amount, ContainerSpec, CpuDemand, Kind, Limits, MIB, MemoryDemand, Part, Share, Workload,
     },
-    units::{Bytes, MilliCpu},
+    types::units::{Bytes, MilliCpu},
 };
 
 /// The namespace that everything lives in.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::sim::{Sink, Step, Workload};
+use plimsoll_core::sim::{Sink, Step, Workload};
 
 /// Sums over the minutes of some containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

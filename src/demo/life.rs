@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use plimsoll_storage::{Fenced, Storage, Time, VpaKey, Wanted, WritePermit};
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_storage::{Fenced, Storage, Wanted, WritePermit};
 
 use super::{
     chart::Charts,
@@ -13,10 +14,10 @@ use super::{
     ledger::Ledger,
     report::{HistoryReport, Restart},
 };
-use crate::{
-    quantity::Quantity,
-    recommend::{Amounts, ContainerPolicy, Directives},
+use plimsoll_core::{
+    recommender::{Amounts, ContainerPolicy, Directives},
     sim::{Advised, Cluster, Recommender, Sink as _, Step, Updates},
+    types::quantity::Quantity,
 };
 
 /// Both lives begin on Monday, 5 January 2026, at midnight UTC.
@@ -86,7 +87,7 @@ pub enum Failure {
     Interrupted,
     /// The demo's own workloads are wrong.
     #[error(transparent)]
-    Fleet(#[from] crate::sim::Invalid),
+    Fleet(#[from] plimsoll_core::sim::Invalid),
 }
 
 /// What is kept of a life.
@@ -195,7 +196,7 @@ fn cluster(config: &Config, fleet: &[Member], updates: Updates) -> Result<Cluste
 fn recommender(config: &Config, fleet: &[Member]) -> Recommender {
     let vpas = fleet.iter().map(|Member { workload, max_memory, .. }| {
         let policies = max_memory.iter().map(|most| ContainerPolicy {
-            container: crate::recommend::policy::EVERY_CONTAINER.into(),
+            container: plimsoll_core::recommender::policy::EVERY_CONTAINER.into(),
             max_allowed: Amounts { cpu: None, memory: Some(Quantity::from(*most)) },
             ..ContainerPolicy::default()
         });

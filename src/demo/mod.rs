@@ -29,7 +29,7 @@ use self::{
     life::Account,
     report::{ContainerReport, HistoryReport, Lives, Recommended, Savings, Why},
 };
-use crate::sim::{Advised, Kind, Part};
+use plimsoll_core::sim::{Advised, Kind, Part};
 
 /// Lives both lives, and reports.
 pub async fn run(

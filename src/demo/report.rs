@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{
     chart::Chart,
     ledger::{self, Totals},
 };
-use crate::{
-    recommend::Explanation,
+use plimsoll_core::{
+    recommender::Explanation,
     sim::{Advice, Share},
 };
 

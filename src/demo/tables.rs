@@ -1,11 +1,13 @@
 //! The report's two tables: what the lives came to, and what is recommended.
 
 use super::report::{ContainerReport, Lives, Recommended, Report};
-use crate::{
-    look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap},
-    quantity::Quantity,
+use crate::look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap};
+use plimsoll_core::{
     sim::Advice,
-    units::{Bytes, MilliCpu},
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
 };
 
 /// The sums of both lives.

@@ -165,7 +165,7 @@ mod tests {
             seed: 1,
             days: 8,
             store: None,
-            settings: crate::recommend::Settings::default(),
+            settings: plimsoll_core::recommender::Settings::default(),
         };
         let painted = opening(&config, &look(true));
         let plain = opening(&config, &look(false));

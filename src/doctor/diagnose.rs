@@ -192,7 +192,7 @@ pub fn time(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use plimsoll_storage::Time;
+    use plimsoll_core::types::Time;
 
     use super::*;
     use crate::doctor::{

@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{
-    Time,
-    prometheus::schema::{Recorded, Schema},
-};
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::schema::{Recorded, Schema};
 use serde::Deserialize;
 
 use super::{

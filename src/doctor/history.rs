@@ -141,7 +141,7 @@ pub(super) fn unfound(facts: &Facts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::Time;
+    use plimsoll_core::types::Time;
 
     use super::*;
     use crate::doctor::diagnose::tests::{facts, not};

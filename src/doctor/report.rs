@@ -1,7 +1,7 @@
 //! What there is to say about a Prometheus, as data: `--output json` prints it, and the text is made from nothing
 //! else.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;

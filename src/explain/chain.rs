@@ -2,22 +2,24 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     report::{Agreement, Numbers, Resource},
     walk::{Walk, Which, step},
 };
-use crate::{
-    look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put, span},
-    quantity::Quantity,
-    recommend::{
+use crate::look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put, span};
+use plimsoll_core::{
+    recommender::{
         Reason, ResourceExplanation,
         estimate::Resource as Kind,
         explanation::{Basis, Stretch},
         throttling::Throttled,
     },
-    units::{Bytes, MilliCpu},
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
 };
 
 /// Everything about one resource.

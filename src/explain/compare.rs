@@ -1,15 +1,15 @@
 //! Whether numbers in a status and numbers worked out anew are the same, but for what time explains.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::report::{Agreement, Numbers};
-use crate::{
-    quantity::Quantity,
-    recommend::{
+use plimsoll_core::{
+    recommender::{
         ResourceExplanation,
         estimate::{Resource, stretch_factor},
         explanation::{Step, Stretch},
     },
+    types::quantity::Quantity,
 };
 
 /// Share that may lie between the two: a histogram's bucket is 5 % wide, and bounds that moved by less than

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    quantity::Quantity,
-    recommend::{Amounts, Reason, ResourceExplanation},
+use plimsoll_core::{
+    recommender::{Amounts, Reason, ResourceExplanation},
+    types::quantity::Quantity,
 };
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.

@@ -3,11 +3,11 @@
 mod judge;
 pub mod text;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Serialize;
 
 pub use self::judge::judge;
-use crate::api::vitals::Vitals;
+use plimsoll_core::api::vitals::Vitals;
 
 /// Version of the report, and what it is.
 pub const SCHEMA_VERSION: u32 = 1;

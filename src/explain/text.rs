@@ -4,10 +4,8 @@ use super::{
     chain::{ago, resource},
     report::{Container, Finding, Form, LeftOut, Report, StoredRecord},
 };
-use crate::{
-    look::{BOLD, DIM, Look, RED, YELLOW, put},
-    recommend::{annotation, estimate::Resource as Kind},
-};
+use crate::look::{BOLD, DIM, Look, RED, YELLOW, put};
+use plimsoll_core::recommender::{annotation, estimate::Resource as Kind};
 
 /// The whole report.
 pub fn render(report: &Report, look: &Look) -> String {

@@ -1,12 +1,12 @@
 //! The way from what a histogram reads to a number, once more and step by step, from an explanation alone.
 
-use crate::{
-    quantity::Quantity,
-    recommend::{
+use plimsoll_core::{
+    recommender::{
         ResourceExplanation,
         estimate::{Resource, stretch_factor},
         explanation::Step,
     },
+    types::quantity::Quantity,
 };
 
 /// Which of the three numbers.

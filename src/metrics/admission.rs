@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, gauge, histogram},

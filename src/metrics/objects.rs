@@ -8,7 +8,7 @@ mod scrape;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 pub use self::requests::PodRequests;
 pub(super) use self::{
@@ -21,7 +21,7 @@ use self::{
     passes::{OF_CONTAINER, OF_VPA, RESTRICTED, Rows, VPA_INFO},
 };
 use super::{labels::HistoryState, text::Lines};
-use crate::recommend::{Figures, Reason, estimate::Resource};
+use plimsoll_core::recommender::{Figures, Reason, estimate::Resource};
 
 /// The `kind` of VPAs.
 const VPA: &str = "vpa";

@@ -9,7 +9,7 @@ use super::{
     registry::Registry,
     value::{Counter, Histogram},
 };
-use crate::recommend::estimate::Resource;
+use plimsoll_core::recommender::estimate::Resource;
 
 /// From 0.01 to 655.36 cores.
 const CORES: &[f64] = &powers_of_two(0.01);

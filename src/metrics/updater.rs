@@ -4,7 +4,7 @@ mod totals;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 pub use self::totals::{PassTotals, Sized, Tally};
 use self::totals::{SIZES, log2};
@@ -15,7 +15,7 @@ use super::{
     registry::Registry,
     value::{Counter, Gauge, Histogram},
 };
-use crate::update::guard::Harm;
+use plimsoll_core::updater::guard::Harm;
 
 const NEVER: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";

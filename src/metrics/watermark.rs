@@ -22,7 +22,7 @@ use super::{
     registry::Registry,
     value::{Counter, Gauge, Histogram},
 };
-use crate::replicas::Unknown;
+use plimsoll_core::scaling::Unknown;
 
 const NEVER: &str = "it has not happened yet";
 /// What upstream's framework calls the controller and its queue.

@@ -5,10 +5,10 @@ use std::{collections::HashSet, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{Api, Client, core::response::StatusDetails};
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{items::words, scale::Gate};
-use crate::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 const AT_ONCE: usize = 8;
 /// Without an answer by then, a VPA may be there.

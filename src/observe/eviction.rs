@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     feed::Feed,
@@ -12,7 +12,7 @@ use super::{
     slim::SlimEvent,
     watch::{Change, Options, watch},
 };
-use crate::recommend::eviction_notice::{self, Blamed};
+use plimsoll_core::recommender::eviction_notice::{self, Blamed};
 
 /// A node has evicted a pod, and says which containers used too much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

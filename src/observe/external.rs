@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::{
     items::{Deadline, encode, read_items},
     usage::{ContainerUsage, PodUsage, UsageError, UsageReport, amount},
 };
-use crate::quantity::Quantity;
+use plimsoll_core::types::quantity::Quantity;
 
 const API: &str = "/apis/external.metrics.k8s.io/v1beta1";
 

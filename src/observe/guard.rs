@@ -95,7 +95,7 @@ impl<K: Resource> Resource for Guarded<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::VerticalPodAutoscaler;
+    use plimsoll_core::api::VerticalPodAutoscaler;
 
     #[test]
     fn an_unreadable_object_among_good_ones_is_named() {

@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use self::namespace::{Entry, Namespace};
 pub use self::{
@@ -31,7 +31,7 @@ use super::{
     selector::Selector,
     slim::SlimPod,
 };
-use crate::{api::vpa::VerticalPodAutoscaler, recommend::scope::Scope};
+use plimsoll_core::{api::vpa::VerticalPodAutoscaler, recommender::scope::Scope};
 
 /// The index.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use k8s_openapi::{api::core::v1::LimitRange, apimachinery::pkg::apis::meta::v1::
 use serde::Deserialize;
 
 use super::slim::lean_metadata;
-use crate::fit::LimitRangeItem;
+use plimsoll_core::sizing::LimitRangeItem;
 
 /// A LimitRange.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]

@@ -22,7 +22,7 @@ use super::{
     slim::{SlimNode, SlimPod},
     target::{Outcome, Targets},
 };
-use crate::api::{VerticalPodAutoscaler, vpa::TargetRef};
+use plimsoll_core::api::{VerticalPodAutoscaler, vpa::TargetRef};
 
 /// No chain of owners is longer; a longer one goes in a circle.
 const LONGEST_CHAIN: usize = 12;

@@ -7,13 +7,15 @@ use super::{
     slim::{SlimNode, SlimPod},
     watch::Change,
 };
-use crate::{
-    quantity::Quantity,
-    recommend::{
+use plimsoll_core::{
+    recommender::{
         scope::Scope,
         shapes::{Shape, Shapes, Taint},
     },
-    units::{Bytes, MilliCpu},
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
 };
 
 /// The nodes.

@@ -2,18 +2,20 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     selector::Labels,
     slim::{self, SlimPod},
     startup::Startup,
 };
-pub use crate::fit::Part;
-use crate::{
-    quantity::Quantity,
-    recommend::{OomKill, shapes::Toleration},
-    units::{Bytes, MilliCpu},
+pub use plimsoll_core::sizing::Part;
+use plimsoll_core::{
+    recommender::{OomKill, shapes::Toleration},
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
 };
 
 /// The reason by which a kubelet says that a container was killed for its memory.

@@ -5,9 +5,9 @@ use kube::ResourceExt as _;
 use serde::Deserialize;
 
 use super::slim::lean_metadata;
-use crate::{
+use plimsoll_core::{
     api::ResourceList,
-    fit::quota::{Quota, Scope},
+    sizing::quota::{Quota, Scope},
 };
 
 /// A ResourceQuota.

@@ -6,14 +6,14 @@ use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::{guard::without_position, selector::Labels, slim::lean_metadata};
-use crate::{
-    fit,
-    update::{
+use plimsoll_core::{
+    sizing,
+    updater::{
         Life, Owner, Phase, Readiness,
         life::{ContainerLife, Ending, ResizeCondition},
     },
@@ -31,7 +31,7 @@ pub struct RunningPod {
     /// Its labels: one piece of text in place of a map.
     pub labels: Labels,
     /// Its containers, and what they have; without labels.
-    pub sizes: fit::Pod,
+    pub sizes: sizing::Pod,
     /// What became of it.
     pub life: Life,
 }
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for RunningPod {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(from)?.get();
         let wrong = |why: serde_json::Error| D::Error::custom(without_position(&why.to_string()));
-        let mut sizes: fit::Pod = serde_json::from_str(text).map_err(wrong)?;
+        let mut sizes: sizing::Pod = serde_json::from_str(text).map_err(wrong)?;
         let mut lives: Lives = serde_json::from_str(text).map_err(wrong)?;
         if let Some(annotations) = &mut sizes.annotations {
             annotations.retain(|key, _| READ.iter().any(|read| key.starts_with(read)));
@@ -129,7 +129,7 @@ struct Terminated {
 impl RunningPod {
     /// Whether it still has what it was given to start with.
     pub fn is_boosted(&self) -> bool {
-        fit::boost::boosted(&self.sizes).next().is_some()
+        sizing::boost::boosted(&self.sizes).next().is_some()
     }
 
     /// Whether it is on its way out.

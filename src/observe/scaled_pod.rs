@@ -6,11 +6,11 @@ use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Deserialize;
 
 use super::{labelled::Labelled, selector::Labels, slim::lean_references};
-use crate::replicas::{self, pods::Phase};
+use plimsoll_core::scaling::{self, pods::Phase};
 
 /// A pod as the watch tells of it.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -61,7 +61,7 @@ pub struct KeptPod {
     /// All of its owners.
     pub owners: Box<[OwnedBy]>,
     /// Of nobody as yet: whose it is hangs on who asks.
-    pub pod: replicas::Pod,
+    pub pod: scaling::Pod,
 }
 
 impl Labelled for KeptPod {
@@ -94,7 +94,7 @@ impl ScaledPod {
         KeptPod {
             labels,
             owners: owners.iter().map(OwnedBy::from).collect(),
-            pod: replicas::Pod {
+            pod: scaling::Pod {
                 name: Arc::from(self.metadata.name.as_deref().unwrap_or_default()),
                 is_own: false,
                 phase: phase(self.status.phase.as_deref()),

@@ -15,15 +15,13 @@ mod tail;
 
 use std::time::Duration;
 
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        client::Client,
-        failure::Failure,
-        query::Query,
-        schema::{Pace, Schema},
-        selector::Pattern,
-    },
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    client::Client,
+    failure::Failure,
+    query::Query,
+    schema::{Pace, Schema},
+    selector::Pattern,
 };
 
 use self::gathered::{Gathered, Taker};
@@ -31,7 +29,7 @@ use super::{
     items::Deadline,
     usage::{PodUsage, UsageError, UsageReport},
 };
-use crate::recommend::estimate::Resource;
+use plimsoll_core::recommender::estimate::Resource;
 
 /// The longest pattern of namespaces: some servers refuse long queries.
 const LONGEST_PATTERN: usize = 4096;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Request, header::DATE};
 use kube::{Client, client::Body};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use tokio::time::timeout;
 
 /// How long its answer is waited for.

@@ -7,7 +7,7 @@ use k8s_openapi::{
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
-use crate::{fit::annotations::BOOST, quantity::Quantity};
+use plimsoll_core::{sizing::annotations::BOOST, types::quantity::Quantity};
 
 /// A pod.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -96,7 +96,7 @@ pub struct PodStatus {
     pub init_container_statuses: Vec<ContainerStatus>,
     /// Since when it is ready, if it is.
     #[serde(rename = "conditions", deserialize_with = "ready_since")]
-    pub ready_since: Option<plimsoll_storage::Time>,
+    pub ready_since: Option<plimsoll_core::types::Time>,
 }
 
 /// What became of a container.
@@ -314,14 +314,14 @@ fn boost_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::E
 /// Since when a pod is ready, by its conditions.
 fn ready_since<'de, D: Deserializer<'de>>(
     from: D,
-) -> Result<Option<plimsoll_storage::Time>, D::Error> {
+) -> Result<Option<plimsoll_core::types::Time>, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Told {
         #[serde(rename = "type")]
         kind: Box<str>,
         status: Box<str>,
-        last_transition_time: Option<plimsoll_storage::Time>,
+        last_transition_time: Option<plimsoll_core::types::Time>,
     }
     let mut told = Vec::<Told>::deserialize(from)?.into_iter();
     let ready = told.find(|one| &*one.kind == "Ready" && &*one.status == "True");

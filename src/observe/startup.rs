@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::slim::SlimPod;
-use crate::{
+use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    fit::{annotations, boost, plan::Plan},
+    sizing::{annotations, boost, plan::Plan},
 };
 
 /// The boosts that a pod was created with: few pods have any.

@@ -12,7 +12,7 @@ use self::walk::{Asked, judge};
 use super::controllers::{Controllers, Lookup, WellKnown};
 use super::scale::{Gate, Lifetimes, ObjectKey, Scale, Scales};
 use super::selector::Selector;
-use crate::{api::vpa::TargetRef, update::Wanted};
+use plimsoll_core::{api::vpa::TargetRef, updater::Wanted};
 
 /// What a target leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,13 +4,13 @@ use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use super::items::UsageError;
 use super::items::{Deadline, encode, read_items};
-use crate::{
+use plimsoll_core::types::{
     quantity::Quantity,
     units::{Bytes, MilliCpu},
 };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    annotation::BadAnnotation, fit::Wishes, recommend::tuning::Tuning,
-    update::guard::window::Windows,
+use plimsoll_core::{
+    api::annotation::BadAnnotation, recommender::tuning::Tuning, sizing::Wishes,
+    updater::guard::window::Windows,
 };
 
 /// Of all of them.
@@ -24,7 +24,7 @@ pub(super) fn bad_for_writers(annotations: &BTreeMap<String, String>) -> Vec<Bad
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotation::KEYS;
+    use plimsoll_core::api::annotation::KEYS;
 
     #[test]
     fn no_annotation_is_read_without_its_nonsense_being_named() {

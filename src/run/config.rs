@@ -11,9 +11,11 @@ use std::{
 use super::prometheus::PrometheusConfig;
 use crate::{
     act::{ElectionOptions, lease},
-    compat::Compat,
     metrics::Cardinality,
-    recommend::{Amounts, Scope, Settings},
+};
+use plimsoll_core::{
+    recommender::{Amounts, Scope, Settings},
+    types::compat::Compat,
 };
 
 /// Everything about the recommender that flags can set.

@@ -17,18 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        answer::Ignore,
-        client::{Client, Limits},
-        detect::{Known, detect, find_recorded},
-        door::{Door, DoorConfig, DoorError, Wall},
-        failure::Failure,
-        query::{Along, Fold, Query},
-        schema::{Fact, Schema, States, THROTTLED},
-        selector::{Pattern, Selector},
-    },
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    answer::Ignore,
+    client::{Client, Limits},
+    detect::{Known, detect, find_recorded},
+    door::{Door, DoorConfig, DoorError, Wall},
+    failure::Failure,
+    query::{Along, Fold, Query},
+    schema::{Fact, Schema, States, THROTTLED},
+    selector::{Pattern, Selector},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;

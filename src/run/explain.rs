@@ -8,9 +8,14 @@ mod told;
 use std::collections::HashMap;
 
 use kube::{Api, Client, api::ListParams};
+use plimsoll_core::{
+    api::checkpoint::VerticalPodAutoscalerCheckpoint,
+    history::{Sample, Sink, Skipped, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 use plimsoll_storage::{
-    Checkpoints, Error, Key, Local, Sample, Sink, Skipped, Snapshot, Storage, Time, VpaKey, Wanted,
-    checkpoint::{self, VerticalPodAutoscalerCheckpoint},
+    Checkpoints, Error, Local, Storage, Wanted,
+    checkpoint::{self},
 };
 
 use super::{
@@ -19,7 +24,6 @@ use super::{
     recommender::state::State,
 };
 use crate::{
-    compat::Compat,
     explain::{
         Report,
         nearest::nearest,
@@ -31,7 +35,10 @@ use crate::{
         target::Outcome,
         watch::Change,
     },
-    recommend::{Amounts, Fleet, Restored, Scope, Settings},
+};
+use plimsoll_core::{
+    recommender::{Amounts, Fleet, Restored, Scope, Settings},
+    types::compat::Compat,
 };
 
 /// Whose numbers are to be explained, and by which flags they were made.

@@ -10,7 +10,8 @@ use plimsoll_storage::prometheus::{
     history::{PodLabels, PrometheusHistory, Settings, Weighting},
 };
 
-use crate::{clock::Clock, recommend::weighting::HistoryWeighting};
+use crate::clock::Clock;
+use plimsoll_core::recommender::weighting::HistoryWeighting;
 
 /// What a point of a history takes while it waits for the rest of its slice: time and value, and as much again while
 /// the list of them grows.

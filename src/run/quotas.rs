@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use super::tasks::Stop;
 use crate::{
     act::{Rule, Verdict, may},
-    fit::quota::Quota,
     observe::{
         feed::Feed,
         mirror::{Filed, Mirror},
@@ -16,6 +15,7 @@ use crate::{
         watch::{self as watches, Change, Options, Reader},
     },
 };
+use plimsoll_core::sizing::quota::Quota;
 
 /// The ResourceQuotas that are known. Nobody waits for them: where there are none, nothing is held back.
 #[derive(Debug)]

@@ -61,13 +61,12 @@ use super::{
 use crate::{
     act::{ElectionState, Fence, Limiter, Outbox, Permit, Term, WriteStats},
     clock::Clock,
-    compat::Compat,
     metrics::{Health, ObjectMetrics, RecommenderMetrics, Traffic},
     observe::{
         controllers::Controllers, index::Index, scale::Lifetimes, target::Targets, watch::Reader,
     },
-    recommend::Fleet,
 };
+use plimsoll_core::{recommender::Fleet, types::compat::Compat};
 
 /// Pauses after a storage that cannot be reached.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

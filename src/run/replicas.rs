@@ -14,10 +14,8 @@ pub(super) use self::{
     scales::Sight,
     scopes::{Scope, Scopes},
 };
-use crate::{
-    compat::Compat,
-    observe::{scale::Scales, watch::Reader},
-};
+use crate::observe::{scale::Scales, watch::Reader};
+use plimsoll_core::types::compat::Compat;
 
 /// The workloads of a role.
 pub(super) struct Workloads {

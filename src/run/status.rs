@@ -7,10 +7,8 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 
 use super::cluster::Cluster;
-use crate::{
-    api::vitals,
-    explain::status::{Facts, LeaseFacts, PodFacts},
-};
+use crate::explain::status::{Facts, LeaseFacts, PodFacts};
+use plimsoll_core::api::vitals;
 
 /// What all pods of this project are labelled with.
 const OURS: &str = "app.kubernetes.io/name=plimsoll";

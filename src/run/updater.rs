@@ -30,7 +30,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use kube::Client;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use tokio::sync::watch;
 
 use self::{
@@ -64,11 +64,10 @@ use crate::{
         WriteStats, events,
     },
     clock::Clock,
-    compat::Compat,
     metrics::{ObjectMetrics, Pace, Traffic, UpdaterMetrics},
     observe::{controllers::Controllers, target::Targets, watch::Reader},
-    update::guard::ledger,
 };
+use plimsoll_core::{types::compat::Compat, updater::guard::ledger};
 
 /// Who says so, in events.
 const COMPONENT: &str = "vpa-updater";

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{
+use plimsoll_core::{
     api::vitals::{KEY, Vitals},
-    compat::Compat,
+    types::compat::Compat,
 };
 
 /// How a role is.

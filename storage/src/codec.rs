@@ -5,7 +5,10 @@
 
 use serde::Serialize;
 
-use crate::{Key, Snapshot, VpaKey};
+use plimsoll_core::{
+    history::Snapshot,
+    types::{Key, VpaKey},
+};
 
 /// Number of the encoding below. It changes when old readers would misunderstand new records; a field
 /// that is merely added does not change it.

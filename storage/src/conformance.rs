@@ -10,7 +10,11 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{Key, Record, Snapshot, Storage};
+use crate::Storage;
+use plimsoll_core::{
+    history::{Record, Snapshot},
+    types::Key,
+};
 
 mod cases;
 mod crash;

@@ -12,22 +12,14 @@ pub mod checkpoint;
 pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-pub mod key;
 pub mod local;
 pub mod memory;
 pub mod prometheus;
-pub mod sample;
-pub mod snapshot;
 pub mod storage;
 
 pub use checkpoint::Checkpoints;
-pub use key::{Key, VpaKey};
 pub use local::Local;
 pub use memory::Memory;
-pub use plimsoll_core::types::{time, time::Time};
-pub use sample::{Gauge, Measurement, Run, Sample};
-pub use snapshot::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights};
 pub use storage::{
-    Error, Fenced, LoadReport, Orphaned, Record, SaveReport, Sink, Skipped, Standing, Storage,
-    Wanted, WritePermit, Writer,
+    Error, Fenced, LoadReport, Orphaned, SaveReport, Standing, Storage, Wanted, WritePermit, Writer,
 };

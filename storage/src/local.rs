@@ -15,10 +15,9 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{
-    Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Wanted, WritePermit, Writer,
-};
+use crate::{Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer};
 use history::History;
+use plimsoll_core::history::{Record, Sink};
 use prepared::Prepared;
 
 mod damage;

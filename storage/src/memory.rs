@@ -8,8 +8,12 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Error, Key, LoadReport, Orphaned, Record, SaveReport, Sink, Snapshot, Storage, Wanted,
-    WritePermit, Writer, storage::Standing,
+    Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer,
+    storage::Standing,
+};
+use plimsoll_core::{
+    history::{Record, Sink, Snapshot},
+    types::Key,
 };
 
 /// History in memory. A write is one record.

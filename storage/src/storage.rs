@@ -12,7 +12,10 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use crate::{Key, Run, Sample, Snapshot, VpaKey};
+use plimsoll_core::{
+    history::{Record, Sink, Skipped},
+    types::{Key, VpaKey},
+};
 
 /// A place that remembers history. Object-safe: the recommender holds a `Box<dyn Storage>`.
 #[async_trait]
@@ -93,54 +96,6 @@ impl Wanted {
     }
 }
 
-/// Takes what a backend remembers. A backend calls one of the two for each thing it finds, and may mix them.
-pub trait Sink: Send {
-    /// A whole state.
-    fn snapshot(&mut self, key: Key, snapshot: Snapshot);
-    /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
-    /// and kills together: a kill is told from what it used by what came before it.
-    fn sample(&mut self, key: &Key, sample: Sample);
-    /// Many observations of one container of a pod: nothing else than each of them as a sample, in this order. Whoever
-    /// takes millions finds a run's histories once.
-    fn run(&mut self, key: &Key, run: Run<'_>) {
-        run.samples().for_each(|sample| self.sample(key, sample));
-    }
-    /// Not all that is remembered of this VPA can be had now: what came of it does not count, and neither does what
-    /// is still to come in this load. Half a history would pass for a whole one.
-    fn discard(&mut self, vpa: &VpaKey) {
-        let _ = vpa;
-    }
-    /// All that is remembered of this VPA has been handed on. Only backends that hand on single samples say so, and of
-    /// each VPA once: what they have handed on of the others may be half a history until the load has ended.
-    fn whole(&mut self, vpa: &VpaKey) {
-        let _ = vpa;
-    }
-    /// Whether what is remembered of this VPA may be handed to another one for the same workload. Not while it is
-    /// another program's: then both see the same pods, and what it saw would count twice.
-    fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
-        let _ = vpa;
-        true
-    }
-}
-
-/// One record to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// What the history belongs to.
-    pub key: Key,
-    /// The history.
-    pub snapshot: Snapshot,
-    /// Replace even a richer stored record: only for a state that was reset on purpose.
-    pub supersede: bool,
-}
-
-impl Record {
-    /// A record that gives way to a richer one.
-    pub fn new(key: Key, snapshot: Snapshot) -> Self {
-        Self { key, snapshot, supersede: false }
-    }
-}
-
 /// How a record to be written stands to the one that is stored under its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -173,15 +128,6 @@ pub struct LoadReport {
     pub samples: usize,
     /// Records that could not be used, each with its reason.
     pub skipped: Vec<Skipped>,
-}
-
-/// A record that was passed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Which one, as far as it could be told.
-    pub what: String,
-    /// Why, in one line.
-    pub why: String,
 }
 
 /// What a save did.

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, WatchParams};
 use kube::{Client, Resource as _, ResourceExt};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 
 use super::bed_with_definitions;

@@ -12,8 +12,8 @@ use plimsoll::act::writes::{Answer, WriteKind};
 use plimsoll::act::{
     Fence, Limiter, Outbox, Outcome, Permit, Source, StatusPatch, status::RECOMMENDER,
 };
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::{Time, VpaKey};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;

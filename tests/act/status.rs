@@ -6,8 +6,8 @@ use kube::api::{Api, DeleteParams};
 use plimsoll::act::{
     Fence, Limiter, Outcome, Permit, StatusPatch, status::RECOMMENDER, write_status,
 };
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::VpaKey;
 use serde_json::{Value, json};
 
 use super::{bed_with_definitions, read, vpa};

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{
-    admit::{Admission, admit},
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    admission::{Admission, admit},
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{Plan, Pod, Ranges, Refusal, Rules, boost},
-    quantity::Quantity,
+    sizing::{Plan, Pod, Ranges, Refusal, Rules, boost},
+    types::{compat::Compat, quantity::Quantity},
 };
-use plimsoll_storage::Time;
 use serde_json::{Value, json};
 
 use crate::fit::{pod, quantity, ranges, vpa};
@@ -74,7 +73,7 @@ fn boosted(row: &Row, compat: Compat, ranges: &Ranges) -> Result<String, Refusal
     if !admitted.boosted.is_empty() {
         assert_eq!(admitted.operations[0].path, "/metadata/annotations/vpaCpuStartupBoost~1c1");
     }
-    let amount = |list: &plimsoll::api::ResourceList| list.cpu().map(|it| it.to_string());
+    let amount = |list: &plimsoll_core::api::ResourceList| list.cpu().map(|it| it.to_string());
     let size = &admitted.sizes[0];
     Ok(format!(
         "{}; {}",

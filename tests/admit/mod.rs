@@ -5,11 +5,11 @@ mod patches;
 mod size;
 mod validation;
 
-use plimsoll::{
-    admit::{Admission, admit},
+use plimsoll_core::{
+    admission::{Admission, admit},
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{Operation, Plan, Pod, Ranges, Refusal, Rules},
+    sizing::{Operation, Plan, Pod, Ranges, Refusal, Rules},
+    types::compat::Compat,
 };
 
 /// Operations as `path value`, with `c0` for the resources of the first container.

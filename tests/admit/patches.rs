@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{
-    admit::admit,
+use plimsoll_core::{
+    admission::admit,
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    compat::Compat,
-    fit::{
+    sizing::{
         Operation, Plan, Pod, Ranges,
         claim::{Candidate, Owner, choose},
     },
+    types::compat::Compat,
 };
 use serde_json::{Value, json};
 
@@ -244,8 +244,8 @@ fn moded(name: &str, mode: UpdateMode) -> VerticalPodAutoscaler {
 /// Golden vectors 279 to 283.
 #[test]
 fn a_pod_belongs_to_the_oldest_vpa_that_does_anything() {
-    use plimsoll::admit::pod::is_for;
-    use plimsoll_storage::Time;
+    use plimsoll_core::admission::pod::is_for;
+    use plimsoll_core::types::Time;
     let owner = Owner { kind: "Deployment", name: "web" };
     let chosen = |vpas: &[(&VerticalPodAutoscaler, i64, bool)]| {
         let candidates = vpas.iter().map(|(vpa, at, selects)| Candidate {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    admit::{
+use plimsoll_core::{
+    admission::{
         Admission, admit,
         validation::{MAX_BYTES, MAX_MESSAGES, MAX_REQUIREMENTS, Verdict, validate},
     },
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{
+    sizing::{
         LimitRangeItem, Plan, Ranges, Refusal, Rules, Young,
         capacity::{MAX_CONTAINERS, MAX_POLICIES, MAX_RESOURCES},
     },
+    types::compat::Compat,
 };
 use serde_json::{Value, json};
 

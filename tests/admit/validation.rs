@@ -1,9 +1,9 @@
 //! Verdicts over VPA objects: golden vectors 244 to 278, and doubts.
 
-use plimsoll::{
-    admit::validation::{Gates, Neighbour, Verdict, validate},
-    compat::{Compat, Fix, Fixes},
-    fit::Rules,
+use plimsoll_core::{
+    admission::validation::{Gates, Neighbour, Verdict, validate},
+    sizing::Rules,
+    types::compat::{Compat, Fix, Fixes},
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn verdict(spec: &Value, old: Option<&Value>, gates: Gates) -> Verdict {
 
 /// `path cause value` of each error.
 fn errors(verdict: &Verdict) -> Vec<String> {
-    let line = |one: &plimsoll::admit::validation::FieldError| {
+    let line = |one: &plimsoll_core::admission::validation::FieldError| {
         let path = one.path.replace("spec.resourcePolicy.containerPolicies[0]", "P");
         let cause = one.fault.cause().trim_start_matches("FieldValue").to_owned();
         let value = one.value.iter().map(|value| format!(" {value}"));

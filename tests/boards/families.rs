@@ -5,7 +5,7 @@ use std::{
     fs,
 };
 
-use plimsoll::{recommend::Reason, watermark::Restriction};
+use plimsoll_core::{recommender::Reason, watermark::Restriction};
 use promql_parser::label::MatchOp;
 use xtask::boards::families::APPEAR;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use kube::api::{Api, ListParams, PostParams};
-use plimsoll::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::json;
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use plimsoll::api::{crds, wpa::WatermarkPodAutoscaler};
+use plimsoll_core::api::{crds, wpa::WatermarkPodAutoscaler};
 use serde_json::{Value, json};
 
 const PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";

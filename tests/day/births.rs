@@ -152,7 +152,7 @@ fn lines(body: Body) -> impl futures::Stream<Item = Result<Vec<u8>, kube::Error>
 
 #[test]
 fn a_pod_is_created_when_the_clock_sees_it_first_and_owners_and_others_keep_what_they_have() {
-    let clock = Clock::stepped(plimsoll_storage::Time::from_secs(1_800_000_000));
+    let clock = Clock::stepped(plimsoll_core::types::Time::from_secs(1_800_000_000));
     let births = Births::new(clock.clone());
     let pod = |name: &str, created: &str| {
         format!(

@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{Api, api::ListParams};
 use plimsoll::{
-    api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler},
     cli::several_config,
     clock::Clock,
     run::several::{self, Running},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
+use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use xtask::parts::Release;

@@ -164,8 +164,10 @@ async fn answer(stage: &Stage) {
         });
         let wrong = serde_json::from_value(wrong).expect("an object");
         let rehearsal = PostParams { dry_run: true, ..PostParams::default() };
-        let vpas =
-            Api::<plimsoll::api::VerticalPodAutoscaler>::namespaced(client.clone(), &namespace);
+        let vpas = Api::<plimsoll_core::api::VerticalPodAutoscaler>::namespaced(
+            client.clone(),
+            &namespace,
+        );
         match vpas.create(&rehearsal, &wrong).await {
             Err(kube::Error::Api(status)) if status.message.contains("admission webhook") => Ok(()),
             other => Err(format!("{other:?}")),

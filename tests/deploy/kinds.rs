@@ -22,7 +22,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use plimsoll::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 

@@ -10,8 +10,8 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use plimsoll::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use serde_json::{Value, json};
 
 use super::stage::Stage;

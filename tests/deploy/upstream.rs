@@ -11,8 +11,8 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use plimsoll::{api::VerticalPodAutoscaler, quantity::Quantity};
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::{api::VerticalPodAutoscaler, types::quantity::Quantity};
 use serde_json::{Value, json};
 use xtask::parts::{self, Autoscaler};
 

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use http::Method;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     explain::{Report, report::Agreement},
-    recommend::annotation::{KEY, LIMIT, Told, read},
     run::recommender::Running,
+};
+use plimsoll_core::{
+    api::VerticalPodAutoscaler,
+    recommender::annotation::{KEY, LIMIT, Told, read},
 };
 use serde_json::{Value, json};
 

@@ -11,15 +11,15 @@ use kube::{
     ResourceExt,
     api::{Api, ListParams, Patch, PatchParams},
 };
-use plimsoll::{
+use plimsoll::explain::PodReport;
+use plimsoll_core::types::Time;
+use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    explain::PodReport,
-    update::{
+    updater::{
         Ledger, Skip,
         guard::{Charge, Health, Memory, Rollout, ledger, memory},
     },
 };
-use plimsoll_storage::Time;
 use serde_json::{Value, json};
 
 use super::{plimsoll, refused, text};

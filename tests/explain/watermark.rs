@@ -1,11 +1,11 @@
 //! What is told of a watermark autoscaler: from what stands on the object and nothing else.
 
 use plimsoll::{
-    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     explain::{WpaReport, wpa::text},
     look::{Glyphs, Look},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus};
+use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 
 use crate::schema::{faults, schema};

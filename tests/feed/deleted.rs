@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::{Method, Response};
 use kube::Api;
 use kube::api::PostParams;
-use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll::observe::deleted::deleted_vpas;
 use plimsoll::observe::scale::Gate;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::VpaKey;
 use serde_json::json;
 use tokio::time::Instant;
 

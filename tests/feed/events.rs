@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, PostParams};
 use plimsoll::observe::eviction::{Eviction, watch_evictions};
 use plimsoll::observe::feed::Feed;
-use plimsoll::units::Bytes;
+use plimsoll_core::types::units::Bytes;
 use serde_json::json;
 
 use crate::support::{Bed, wait};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll::observe::watch::{Options, Reader};
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -8,7 +8,7 @@ use plimsoll::observe::labelled::{Arrived, Labelled, LabelledObjects};
 use plimsoll::observe::selector::Labels;
 use plimsoll::observe::slim::SlimPod;
 use plimsoll::observe::watch::Change;
-use plimsoll::recommend::Scope;
+use plimsoll_core::recommender::Scope;
 use serde_json::json;
 
 const FEW: usize = 2_000;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::Client;
 use plimsoll::observe::external::{ExternalMetrics, PodQuery, fetch_external};
 use plimsoll::observe::usage::{ContainerUsage, PodUsage, UsageError, UsageReport, fetch_usage};
-use plimsoll::units::{Bytes, MilliCpu};
+use plimsoll_core::types::units::{Bytes, MilliCpu};
 
 use super::watches::allow;
 use crate::support::usage::{Api, Fault, Use};

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
-use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll::observe::slim::{SlimNode, SlimPod};
 use plimsoll::observe::watch::Options;
-use plimsoll::quantity::Quantity;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::mirror::Mirror;
@@ -193,7 +193,7 @@ async fn pods_and_nodes_keep_what_is_read_and_nothing_else() {
 
 /// As upstream's definition, but it lets everything in and keeps it.
 async fn create_definition_without_schema(client: Client) {
-    let mut definition = plimsoll::api::crds()
+    let mut definition = plimsoll_core::api::crds()
         .expect("definitions")
         .into_iter()
         .find(|definition| definition.spec.names.kind == "VerticalPodAutoscaler")

@@ -1,9 +1,9 @@
 //! Capping of single containers: golden vectors 17 to 39.
 
-use plimsoll::{
+use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{Plan, Ranges, Rules},
+    sizing::{Plan, Ranges, Rules},
+    types::compat::Compat,
 };
 use serde_json::{Value, json};
 
@@ -239,7 +239,8 @@ fn what_the_pod_does_not_have_is_left_out_and_nothing_recommended_is_nothing() {
         assert_eq!(found, []);
         let silent = VerticalPodAutoscaler { status: None, ..stranger };
         let (pod, ranges) = (pod(&[""]), Ranges::default());
-        let found = plimsoll::fit::processed(&pod, &Plan::of(&silent), &ranges, Rules::of(compat));
+        let found =
+            plimsoll_core::sizing::processed(&pod, &Plan::of(&silent), &ranges, Rules::of(compat));
         assert_eq!(found, Ok(None));
     }
 }

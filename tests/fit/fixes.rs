@@ -1,10 +1,10 @@
 //! Each fix that changes what a pod gets: upstream's result, ours, and ours without it.
 
-use plimsoll::{
-    admit::{Admission, admit},
+use plimsoll_core::{
+    admission::{Admission, admit},
     api::VerticalPodAutoscaler,
-    compat::{Compat, Fix},
-    fit::{Plan, Pod, Ranges, Rules, Size},
+    sizing::{Plan, Pod, Ranges, Rules, Size},
+    types::compat::{Compat, Fix},
 };
 use serde_json::{Value, json};
 

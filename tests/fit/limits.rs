@@ -1,8 +1,8 @@
 //! Limits in proportion: golden vectors 1 to 16, and the other policies.
 
-use plimsoll::{
+use plimsoll_core::{
     api::{ResourceList, ResourceName},
-    fit::{
+    sizing::{
         LimitPolicy,
         limits::{Original, limit, proportional},
     },

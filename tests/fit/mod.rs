@@ -8,16 +8,15 @@ mod properties;
 mod quotas;
 mod sizes;
 
-use plimsoll::{
+use plimsoll_core::{
     api::{
         ResourceList, ResourceName, VerticalPodAutoscaler,
         vpa::{ContainerRecommendation, Recommendation, VerticalPodAutoscalerStatus},
     },
-    compat::Compat,
-    fit::{
+    sizing::{
         Container, LimitRangeItem, Plan, Pod, Processed, Ranges, Refusal, Resources, Rules, Size,
     },
-    quantity::Quantity,
+    types::{compat::Compat, quantity::Quantity},
 };
 use serde_json::{Value, json};
 
@@ -114,7 +113,8 @@ pub fn process(
     ranges: &Ranges,
     compat: Compat,
 ) -> Result<Vec<Processed>, Refusal> {
-    let processed = plimsoll::fit::processed(pod, &Plan::of(vpa), ranges, Rules::of(compat));
+    let processed =
+        plimsoll_core::sizing::processed(pod, &Plan::of(vpa), ranges, Rules::of(compat));
     processed.map(Option::unwrap_or_default)
 }
 
@@ -124,7 +124,7 @@ pub fn size(
     ranges: &Ranges,
     compat: Compat,
 ) -> Result<Vec<Size>, Refusal> {
-    plimsoll::fit::sizes(pod, &Plan::of(vpa), Some(ranges), Rules::of(compat))
+    plimsoll_core::sizing::sizes(pod, &Plan::of(vpa), Some(ranges), Rules::of(compat))
 }
 
 /// `c1: target | lower | upper` of each container.
@@ -133,6 +133,6 @@ pub fn targets(processed: &[Processed]) -> Vec<String> {
     processed.iter().map(line).collect()
 }
 
-pub fn items(reasons: &[plimsoll::fit::Reason]) -> Vec<String> {
-    reasons.iter().filter_map(plimsoll::fit::Reason::item).collect()
+pub fn items(reasons: &[plimsoll_core::sizing::Reason]) -> Vec<String> {
+    reasons.iter().filter_map(plimsoll_core::sizing::Reason::item).collect()
 }

@@ -1,9 +1,9 @@
 //! LimitRanges for whole pods: golden vectors 46 to 66 and 304 to 307, each beside the right answer.
 
-use plimsoll::{
+use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{Plan, Pod, Refusal, Rules, processed},
+    sizing::{Plan, Pod, Refusal, Rules, processed},
+    types::compat::Compat,
 };
 use serde_json::{Value, json};
 

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::{
-    admit::{Admission, admit},
+use plimsoll_core::{
+    admission::{Admission, admit},
     api::{ResourceList, ResourceName, VerticalPodAutoscaler},
-    compat::Compat,
-    fit::{
+    sizing::{
         LimitPolicy, Operation, Plan, Pod, Ranges, Refusal, Rules, check, demand::Demand,
         patch::Op, processed, qos_with, sizes,
     },
-    quantity::{Format, Quantity},
+    types::{
+        compat::Compat,
+        quantity::{Format, Quantity},
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -95,7 +97,7 @@ prop_compose! {
         let recommendation = status.recommendation.get_or_insert_default();
         for (index, lists) in said.into_iter().enumerate() {
             let Some([target, lower_bound, upper_bound]) = lists else { continue };
-            recommendation.container_recommendations.push(plimsoll::api::vpa::ContainerRecommendation {
+            recommendation.container_recommendations.push(plimsoll_core::api::vpa::ContainerRecommendation {
                 container_name: format!("c{}", index + 1),
                 target,
                 lower_bound,
@@ -125,7 +127,7 @@ impl Case {
         Plan::of(&self.vpa).with_limits(self.limits)
     }
 
-    fn sizes(&self) -> Result<Vec<plimsoll::fit::Size>, Refusal> {
+    fn sizes(&self) -> Result<Vec<plimsoll_core::sizing::Size>, Refusal> {
         sizes(&self.pod, &self.plan(), Some(&self.ranges), Rules::of(Compat::Plimsoll))
     }
 }
@@ -148,7 +150,7 @@ fn apply(document: &mut Value, operations: &[Operation]) {
 }
 
 fn document(pod: &Pod) -> Value {
-    let container = |one: &plimsoll::fit::Container| json!({"name": &*one.name, "resources": serde_json::to_value(&one.spec).expect("is written")});
+    let container = |one: &plimsoll_core::sizing::Container| json!({"name": &*one.name, "resources": serde_json::to_value(&one.spec).expect("is written")});
     let containers: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({"metadata": {"name": &*pod.name}, "spec": {"containers": containers}})
 }

@@ -1,8 +1,8 @@
 //! Quotas, and what a pod asks for as a whole.
 
-use plimsoll::{
+use plimsoll_core::{
     api::ResourceName,
-    fit::{
+    sizing::{
         Place, Pod, Size,
         demand::Demand,
         quota::{Change, Quota, Scope, acceptable, excesses},

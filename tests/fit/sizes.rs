@@ -1,8 +1,8 @@
 //! Requests and limits of whole pods: golden vectors 67 to 82, and those of the rest that say something of both.
 
-use plimsoll::{
-    compat::Compat,
-    fit::{Plan, Ranges, Refusal, Rules, Size},
+use plimsoll_core::{
+    sizing::{Plan, Ranges, Refusal, Rules, Size},
+    types::compat::Compat,
 };
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ fn nothing_recommended_is_nothing_and_unknown_ranges_are_a_refusal() {
         let vpa = vpa(base, &["c1: cpu 2, memory 200Mi"]);
         let sizes = size(&pod, &vpa, &defaults, compat).expect("78");
         assert_eq!(line(&sizes[0]), "cpu 2, memory 200Mi; cpu 2, memory 200Mi");
-        let refused = plimsoll::fit::sizes(&pod, &Plan::of(&vpa), None, Rules::of(compat));
+        let refused = plimsoll_core::sizing::sizes(&pod, &Plan::of(&vpa), None, Rules::of(compat));
         assert_eq!(refused, Err(Refusal::RangesUnknown), "79");
     }
 }

@@ -9,21 +9,24 @@ use super::{
 
 /// What they have in common: files, and folders with all that is in them.
 const NEUTRAL: [&str; 8] = [
-    "src/replicas/",
+    "core/src/scaling/",
     "src/observe/",
     "src/run/replicas.rs",
     "src/run/replicas/",
     "src/act/pen.rs",
     "src/act/request.rs",
-    "src/api/scaled.rs",
-    "src/api/trace.rs",
+    "core/src/api/scaled.rs",
+    "core/src/api/trace.rs",
 ];
 
 /// What belongs to one kind.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 9] = [
     "crate::watermark",
-    "crate::horizontal",
+    "crate::hpa",
     "crate::api::wpa",
+    "plimsoll_core::watermark",
+    "plimsoll_core::hpa",
+    "plimsoll_core::api::wpa",
     "crate::act::watermark",
     "crate::run::watermark",
     "crate::run::horizontal",
@@ -54,7 +57,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() {
-    let files = sources(&["src"]);
+    let files = sources(&["core", "src"]);
     for place in NEUTRAL {
         let is_there = |(path, _): &(String, String)| path.starts_with(place);
         assert!(files.iter().any(is_there), "{place} is gone: say where what was there is now");
@@ -65,10 +68,10 @@ fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() 
 #[test]
 fn a_kind_that_got_into_what_is_of_none_is_found() {
     for (path, text) in [
-        ("src/replicas/pods.rs", "use crate::watermark::Rules;"),
-        ("src/replicas/consult.rs", "use crate::{api::wpa::RecommenderSpec, quantity::Quantity};"),
-        ("src/observe/source/tls.rs", "fn f(tls: &crate::api::wpa::TlsConfig) {}"),
-        ("src/observe/scaled_pod.rs", "use crate::api::{self, wpa};"),
+        ("core/src/scaling/pods.rs", "use crate::watermark::Rules;"),
+        ("core/src/scaling/consult.rs", "use crate::{api::wpa::RecommenderSpec, types::Quantity};"),
+        ("src/observe/source/tls.rs", "fn f(tls: &plimsoll_core::api::wpa::TlsConfig) {}"),
+        ("src/observe/scaled_pod.rs", "use plimsoll_core::api::{self, wpa};"),
         ("src/run/replicas.rs", "use super::watermark::Role;"),
         ("src/run/replicas/pods.rs", "use super::super::watermark::seat::Seat;"),
         ("src/act/pen.rs", "use super::watermark::Part;"),
@@ -77,9 +80,12 @@ fn a_kind_that_got_into_what_is_of_none_is_found() {
         assert_eq!(findings(path, text).len(), 1, "{path}: {text}");
     }
     for (path, text) in [
-        ("src/run/watermark/target.rs", "use crate::api::wpa::WatermarkPodAutoscalerSpec;"),
-        ("src/replicas/pods.rs", "//! Not crate::watermark.\nuse crate::compat::Fixes;"),
-        ("src/observe/source/tls.rs", "use crate::{api::scaled::TlsConfig, replicas::Unknown};"),
+        ("src/run/watermark/target.rs", "use plimsoll_core::api::wpa::WatermarkPodAutoscalerSpec;"),
+        ("core/src/scaling/pods.rs", "//! Not crate::watermark.\nuse crate::types::compat::Fixes;"),
+        (
+            "src/observe/source/tls.rs",
+            "use plimsoll_core::{api::scaled::TlsConfig, scaling::Unknown};",
+        ),
     ] {
         assert_eq!(findings(path, text), Vec::<String>::new(), "{path}: {text}");
     }

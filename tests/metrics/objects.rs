@@ -3,15 +3,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll::{
-    metrics::{
-        Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, PodRequests, Registry,
-        UpdateRow, VpaRow, objects::PAGE,
-    },
-    recommend::{Figures, Reason, estimate::Resource},
-    update::Skip,
+use plimsoll::metrics::{
+    Cardinality, ContainerRow, HistoryState, ObjectMetrics, Objects, PodRequests, Registry,
+    UpdateRow, VpaRow, objects::PAGE,
 };
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
+use plimsoll_core::{
+    recommender::{Figures, Reason, estimate::Resource},
+    updater::Skip,
+};
 
 use super::scrape;
 

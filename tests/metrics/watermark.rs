@@ -4,15 +4,15 @@ mod held;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use plimsoll::{
-    metrics::{
-        Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
-        SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
-    },
-    replicas::Unknown,
+use plimsoll::metrics::{
+    Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
+    SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
+};
+use plimsoll_core::types::VpaKey;
+use plimsoll_core::{
+    scaling::Unknown,
     watermark::{Restriction, gate::Left},
 };
-use plimsoll_storage::VpaKey;
 
 use super::{objects::Fleet, scrape};
 

@@ -1,11 +1,10 @@
 //! What annotations ask for is bounded as flags are: a value that a flag refuses is refused, and an amount ends where a flag's ends.
 
-use plimsoll::{
-    cli::{recommender_config, updater_config},
-    compat::Compat,
-    fit::Wishes,
-    recommend::{Amounts, ContainerPolicy, Directives},
-    units::LARGEST,
+use plimsoll::cli::{recommender_config, updater_config};
+use plimsoll_core::{
+    recommender::{Amounts, ContainerPolicy, Directives},
+    sizing::Wishes,
+    types::{compat::Compat, units::LARGEST},
 };
 
 use super::{Subject, minute};

@@ -3,15 +3,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{
+use plimsoll_core::{
+    history::{Gauge, Measurement, Run, Sample, Snapshot},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_core::{
+    recommender::{
         Bootstrap, ContainerHistory, Directives, Fleet, Folded, HistoryWeighting, OomKill,
         Settings, fleet::Usage,
     },
-    units::{Bytes, MilliCpu},
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
-use plimsoll_storage::{Gauge, Key, Measurement, Run, Sample, Snapshot, Time, VpaKey};
 
 use super::{HOUR, MIB, MINUTE, START, minute};
 
@@ -97,7 +102,7 @@ fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
     let mut fleet = waiting(HistoryWeighting::Upstream);
     let hour = |hours: u32| START.later(HOUR * hours);
     let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
-    let rules = fleet.settings().rules(None, &plimsoll::recommend::tuning::Tuning::NONE);
+    let rules = fleet.settings().rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
     let mut fed = ContainerHistory::new(START, &rules);
     for hours in 2..=192 {
         let (cores, mebibytes) = (f64::from(hours % 7) / 7.0, i64::from(hours % 11) * 50);
@@ -230,7 +235,7 @@ fn a_kill_counts_as_a_live_one() {
     // The pod shows that kill to whoever sees it first.
     let known =
         read.take_kill_at_first_sight(&vpa(), ("pod-0", "app"), (minute(2), kill), minute(5));
-    assert_eq!(known, plimsoll::recommend::fleet::KillOutcome::Known);
+    assert_eq!(known, plimsoll_core::recommender::fleet::KillOutcome::Known);
 }
 
 #[test]

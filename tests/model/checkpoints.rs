@@ -1,10 +1,11 @@
 //! Golden vectors V70 to V72: what a long history looks like in a checkpoint.
 
-use plimsoll::recommend::{
+use plimsoll_core::history::Scheme;
+use plimsoll_core::history::checkpoint;
+use plimsoll_core::recommender::{
     buckets::Buckets,
     histogram::{Axis, Histogram},
 };
-use plimsoll_storage::{Scheme, checkpoint};
 
 use super::{
     HOUR, MINUTE, MODES, START, at, close, encoded, encoded_memory, encoded_weights,

@@ -1,15 +1,15 @@
 //! Golden vectors V35 to V62: estimators, and the whole chain on short and long histories.
 
-use plimsoll::{
-    recommend::{
+use plimsoll_core::history::{Observed, Scheme};
+use plimsoll_core::{
+    recommender::{
         buckets::Buckets,
         estimate::{Resource, stretch_factor, weigh},
         explanation::{Basis, Stretch},
         histogram::{Axis, Histogram},
     },
-    units::LARGEST,
+    types::units::LARGEST,
 };
-use plimsoll_storage::{Observed, Scheme};
 use std::time::Duration;
 
 use super::{GIB, HOUR, MIB, MINUTE, MODES, START, Subject, minute};
@@ -168,7 +168,7 @@ fn v61_v62_spikes_and_bursts_over_eight_days() {
 }
 
 /// The scenario of V56 to V60: 100 m and 200Mi a minute.
-pub fn steady(compat: plimsoll::compat::Compat, samples: u32) -> Subject {
+pub fn steady(compat: plimsoll_core::types::compat::Compat, samples: u32) -> Subject {
     let mut subject = Subject::new(compat);
     for index in 0..samples {
         assert!(subject.cpu(minute(index), 100));
@@ -178,7 +178,7 @@ pub fn steady(compat: plimsoll::compat::Compat, samples: u32) -> Subject {
 }
 
 /// The scenario of V61: a CPU spike every ten minutes, a growing memory spike every day.
-pub fn spiky(compat: plimsoll::compat::Compat) -> Subject {
+pub fn spiky(compat: plimsoll_core::types::compat::Compat) -> Subject {
     let mut subject = Subject::new(compat);
     for index in 0..11_520 {
         let (day, of_day) = (i64::from(index / 1440), index % 1440);

@@ -1,12 +1,12 @@
 //! Every number can be worked out again from its explanation alone.
 
-use plimsoll::{
-    quantity::Quantity,
-    recommend::{
+use plimsoll_core::{
+    recommender::{
         Amounts, ContainerPolicy, Directives, Percentiles, ResourceExplanation, Settings,
         explanation::{Explanation, Step},
         recommend,
     },
+    types::quantity::Quantity,
 };
 use proptest::prelude::*;
 

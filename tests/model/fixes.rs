@@ -1,14 +1,19 @@
 //! Each named fix: upstream's number, ours, and that switching the fix off brings upstream's back.
 
-use plimsoll::{
-    compat::{Compat, Fix},
-    recommend::{
+use plimsoll_core::{
+    history::{Gauge, Measurement, Run, Sample},
+    types::{Key, VpaKey},
+};
+use plimsoll_core::{
+    recommender::{
         Bootstrap, Directives, Fleet, Folded, OomKill, Overrides, Reason,
         fleet::{KillOutcome, Usage},
     },
-    units::{Bytes, LARGEST, MilliCpu},
+    types::{
+        compat::{Compat, Fix},
+        units::{Bytes, LARGEST, MilliCpu},
+    },
 };
-use plimsoll_storage::{Gauge, Key, Measurement, Run, Sample, VpaKey};
 use std::time::Duration;
 
 use super::{HOUR, MIB, MINUTE, START, Subject, encoded_memory, minute};
@@ -24,17 +29,18 @@ fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Subject) 
     (upstream, fixed)
 }
 
-fn oom(subject: &mut Subject, time: plimsoll_storage::Time, kill: OomKill) -> bool {
+fn oom(subject: &mut Subject, time: plimsoll_core::types::Time, kill: OomKill) -> bool {
     let rules = subject.rules();
     let container = subject.history.container_mut("app", time, &rules);
     container.record_oom("pod-0", time, kill, &rules).is_ok()
 }
 
-fn restarted(mut subject: Subject, now: plimsoll_storage::Time) -> Subject {
+fn restarted(mut subject: Subject, now: plimsoll_core::types::Time) -> Subject {
     let rules = subject.rules();
     let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
-    let container = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
-    subject.history = plimsoll::recommend::History::default();
+    let container =
+        plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
+    subject.history = plimsoll_core::recommender::History::default();
     subject.history.restore("app".into(), container.expect("is sound"), now, &rules);
     subject
 }
@@ -60,7 +66,7 @@ fn exact_weights_survive_restart() {
         subject.settings.cpu.half_life = Duration::from_hours(24 * 365);
         let before = {
             let mut subject =
-                Subject { history: plimsoll::recommend::History::default(), ..subject };
+                Subject { history: plimsoll_core::recommender::History::default(), ..subject };
             for index in 0..30_000 {
                 subject.cpu(minute(index), if index == 15_000 { 4000 } else { 100 });
             }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    recommend::{
+use plimsoll_core::{history::Scheme, types::Time};
+use plimsoll_core::{
+    recommender::{
         buckets::Buckets,
         estimate::Resource,
         histogram::{Axis, Histogram},
     },
-    units::{Bytes, MilliCpu},
+    types::units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::{Scheme, Time};
 
 use super::{HOUR, START, at, close, encoded};
 
@@ -267,7 +267,7 @@ fn v73_to_v79_references_are_multiples_of_the_half_life_counted_from_year_one() 
 
 #[test]
 fn v80_a_memory_peak_is_stamped_with_the_end_of_its_window() {
-    let mut subject = super::Subject::new(plimsoll::compat::Compat::Upstream);
+    let mut subject = super::Subject::new(plimsoll_core::types::compat::Compat::Upstream);
     let sample: Time = at("2026-03-05T13:37:05Z");
     assert!(subject.memory(sample, 200 * super::MIB));
     let snapshot =

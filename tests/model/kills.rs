@@ -3,13 +3,16 @@
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path, time::Duration};
 
-use plimsoll::{
-    recommend::{
+use plimsoll_core::{
+    history::{Record, Snapshot},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_core::{
+    recommender::{
         ContainerHistory, Directives, History, OomKill, Recommendation, Rules, Settings, recommend,
     },
-    units::{Bytes, MilliCpu},
+    types::units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::{Key, Record, Snapshot, Time, VpaKey};
 
 use super::{MIB, START, mix::Noise};
 use crate::storage::{

@@ -3,15 +3,20 @@
 
 use std::{ops::Range, thread, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{
+use plimsoll_core::{
+    history::{Measurement, Sample, Scheme},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_core::{
+    recommender::{
         Bootstrap, Directives, Fleet, OomKill, Recommendation, Settings, buckets::Buckets,
         fleet::Usage,
     },
-    units::{Bytes, MilliCpu},
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
-use plimsoll_storage::{Key, Measurement, Sample, Scheme, Time, VpaKey};
 
 use super::START;
 use crate::support::{noise, tier};

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    recommend::{Directives, History, OomKill, Rules, Settings},
-    units::{Bytes, MilliCpu},
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    recommender::{Directives, History, OomKill, Rules, Settings},
+    types::units::{Bytes, MilliCpu},
 };
-use plimsoll_storage::Time;
 
 /// Days that each container lives.
 pub const DAYS: u32 = 8;

@@ -2,15 +2,20 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{
+use plimsoll_core::{
+    history::{Scheme, Weights},
+    types::Time,
+};
+use plimsoll_core::{
+    recommender::{
         ContainerRecommendation, Directives, History, Recommendation, Rules, Settings,
         histogram::Histogram, recommend,
     },
-    units::{Bytes, MilliCpu},
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
-use plimsoll_storage::{Scheme, Time, Weights};
 
 mod asked;
 mod bootstrap;
@@ -133,7 +138,7 @@ pub fn close(actual: f64, expected: f64) {
 
 /// The integers that a checkpoint would hold for these weights.
 pub fn encoded_weights(weights: &Weights) -> Vec<(u8, u32)> {
-    let checkpoint = plimsoll_storage::checkpoint::encode(weights).expect("standard buckets");
+    let checkpoint = plimsoll_core::history::checkpoint::encode(weights).expect("standard buckets");
     let mut buckets: Vec<(u8, u32)> = checkpoint
         .bucket_weights
         .iter()

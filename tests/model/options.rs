@@ -1,12 +1,14 @@
 //! Improvements that change the numbers of healthy workloads: each is off until it is asked for.
 
-use plimsoll::{
-    compat::Compat,
-    quantity::Quantity,
-    recommend::{ContainerHistory, Reason},
-    units::{Bytes, MilliCpu},
+use plimsoll_core::history::{Scheme, Throttling};
+use plimsoll_core::{
+    recommender::{ContainerHistory, Reason},
+    types::{
+        compat::Compat,
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
 };
-use plimsoll_storage::{Scheme, Throttling};
 
 use super::{HOUR, MIB, START, Subject, explanations::recompute, minute};
 
@@ -81,8 +83,8 @@ fn a_history_follows_when_the_buckets_change() {
     let (cpu, memory) = (subject.cpu_numbers(now)[0], subject.memory_numbers(now)[0]);
     subject.settings.scheme = Scheme::Fine;
     let rules = subject.rules();
-    let back = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
-    subject.history = plimsoll::recommend::History::default();
+    let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
+    subject.history = plimsoll_core::recommender::History::default();
     subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
     let near = |one: i64, other: i64| (one - other).abs() as f64 / (other as f64) < 0.08;
     assert!(near(subject.cpu_numbers(now)[0], cpu));
@@ -149,9 +151,10 @@ fn a_half_life_that_changes_keeps_what_was_known_and_hears_what_is_new() {
                 let old = subject.history.get("app").expect("is known");
                 let rules = subject.rules();
                 let saved = old.to_snapshot(now, &rules);
-                let back =
-                    plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
-                subject.history = plimsoll::recommend::History::default();
+                let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(
+                    &saved, now, &rules,
+                );
+                subject.history = plimsoll_core::recommender::History::default();
                 subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
             }
             // One sample more does not push eight days aside,
@@ -186,8 +189,8 @@ fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
             subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
         subject.settings.scheme = Scheme::Fine;
         let rules = subject.rules();
-        let back = plimsoll::recommend::ContainerHistory::from_snapshot(&saved, now, &rules);
-        subject.history = plimsoll::recommend::History::default();
+        let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
+        subject.history = plimsoll_core::recommender::History::default();
         subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
         subject.memory(now, 2 * mebi * MIB);
         let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
@@ -208,7 +211,8 @@ fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
         let now = minute(3000);
         let saved =
             subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
-        plimsoll_storage::checkpoint::status_from_snapshot(&saved, now).expect("can be written")
+        plimsoll_core::history::checkpoint::status_from_snapshot(&saved, now)
+            .expect("can be written")
     };
     let (standard, fine) = (lived(Scheme::Standard), lived(Scheme::Fine));
     assert_eq!(standard.cpu_histogram.bucket_weights, fine.cpu_histogram.bucket_weights);

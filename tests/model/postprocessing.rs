@@ -1,12 +1,11 @@
 //! Golden vectors V119 to V134: whole cores, limits of the policy, and blamed containers.
 
-use plimsoll::{
-    compat::Compat,
-    quantity::Quantity,
-    recommend::{
+use plimsoll_core::{
+    recommender::{
         Amounts, ContainerPolicy, Controlled, directives::whole_cores_container,
         estimate::Resource, eviction_notice, explanation::Rounding, policy::Cap,
     },
+    types::{compat::Compat, quantity::Quantity},
 };
 
 use super::{MIB, Subject, minute};

@@ -1,17 +1,23 @@
 //! Laws that hold for every history: order does not matter, merging is union, nothing undefined comes
 //! out, a snapshot loses nothing and a checkpoint only what its format says.
 
-use plimsoll::{
-    compat::{Compat, Fix, Fixes},
-    recommend::{
+use plimsoll_core::history::checkpoint;
+use plimsoll_core::{
+    history::{Scheme, Snapshot, Weights},
+    types::Time,
+};
+use plimsoll_core::{
+    recommender::{
         ContainerHistory, History, OomKill, Rules, Settings,
         buckets::Buckets,
         histogram::{Axis, Histogram},
         recommend,
     },
-    units::{Bytes, LARGEST, MilliCpu},
+    types::{
+        compat::{Compat, Fix, Fixes},
+        units::{Bytes, LARGEST, MilliCpu},
+    },
 };
-use plimsoll_storage::{Scheme, Snapshot, Time, Weights, checkpoint};
 use proptest::prelude::*;
 
 use super::{HOUR, START, minute};
@@ -127,7 +133,7 @@ fn live(container: &mut ContainerHistory, events: &[Event], rules: &Rules) {
 }
 
 pub fn history(events: &[EventBox], settings: &Settings) -> History {
-    let rules = settings.rules(None, &plimsoll::recommend::tuning::Tuning::NONE);
+    let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
     let mut history = History::default();
     let events: Vec<Event> = events.iter().map(|event| event.0.clone()).collect();
     live(history.container_mut("app", START, &rules), &events, &rules);
@@ -194,7 +200,7 @@ proptest! {
         let settings = Settings { fixes, per_replica_peaks: per_replica, ..Settings::default() };
         let history = history(&events, &settings);
         let now = minute(later);
-        let directives = plimsoll::recommend::Directives::default();
+        let directives = plimsoll_core::recommender::Directives::default();
         for container in recommend(&directives, &history, &settings, now).containers {
             let all = [container.target, container.lower, container.upper, container.uncapped];
             for amounts in all {
@@ -208,7 +214,7 @@ proptest! {
             prop_assert!(container.lower.memory <= container.target.memory);
             prop_assert!(container.target.memory <= container.upper.memory);
         }
-        let rules = settings.rules(None, &plimsoll::recommend::tuning::Tuning::NONE);
+        let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
         let snapshot = history.get("app").expect("is known").to_snapshot(now, &rules);
         for weights in [&snapshot.cpu, &snapshot.memory] {
             prop_assert!(weights.total.is_finite() && weights.total >= 0.0);
@@ -224,7 +230,7 @@ proptest! {
     ) {
         let scheme = if fine { Scheme::Fine } else { Scheme::Standard };
         let settings = Settings { scheme, per_replica_peaks, ..Settings::of(Compat::Plimsoll) };
-        let rules = settings.rules(None, &plimsoll::recommend::tuning::Tuning::NONE);
+        let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
         let mut stayed = history(&events, &settings);
         let snapshot = stayed.get("app").expect("is known").to_snapshot(minute(now), &rules);
         let text = serde_json::to_string(&snapshot).expect("can be written");

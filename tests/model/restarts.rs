@@ -1,11 +1,10 @@
 //! Golden vectors V135 to V140: what a restart loses upstream, and that it loses nothing here.
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{ContainerHistory, History, OomKill, Restored},
-    units::Bytes,
+use plimsoll_core::{history::Snapshot, types::Time};
+use plimsoll_core::{
+    recommender::{ContainerHistory, History, OomKill, Restored},
+    types::{compat::Compat, units::Bytes},
 };
-use plimsoll_storage::{Snapshot, Time};
 
 use super::{
     MIB, MODES, Subject, close, encoded_memory, encoded_weights, estimates::spiky, minute,

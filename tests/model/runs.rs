@@ -2,12 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{Bootstrap, Directives, Fleet, HistoryWeighting, Settings, fleet::Usage},
-    units::{Bytes, MilliCpu},
+use plimsoll_core::{
+    history::{Gauge, Run, Snapshot},
+    types::{Key, Time, VpaKey},
 };
-use plimsoll_storage::{Gauge, Key, Run, Snapshot, Time, VpaKey};
+use plimsoll_core::{
+    recommender::{Bootstrap, Directives, Fleet, HistoryWeighting, Settings, fleet::Usage},
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
+};
 use proptest::prelude::*;
 
 use super::{MINUTE, START, minute};

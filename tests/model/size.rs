@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use plimsoll::recommend::{History, Settings};
-use plimsoll_storage::VpaKey;
+use plimsoll_core::recommender::{History, Settings};
+use plimsoll_core::types::VpaKey;
 
 use super::mix;
 

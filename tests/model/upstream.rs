@@ -7,14 +7,17 @@ mod deep;
 
 use std::{ops::Range, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{ContainerHistory, History, OomKill, Restored, Rules, Settings},
-    units::{Bytes, MilliCpu},
+use plimsoll_core::history::checkpoint;
+use plimsoll_core::{
+    api::checkpoint::{HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
+    types::Time,
 };
-use plimsoll_storage::{
-    Time,
-    checkpoint::{self, HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
+use plimsoll_core::{
+    recommender::{ContainerHistory, History, OomKill, Restored, Rules, Settings},
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -166,7 +169,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Res
 
 fn compare_histograms(
     what: &str,
-    ours: &plimsoll_storage::Weights,
+    ours: &plimsoll_core::history::Weights,
     theirs: &HistogramCheckpoint,
 ) -> Result<(), String> {
     let encoded = checkpoint::encode(ours).expect("standard buckets");

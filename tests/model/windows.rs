@@ -1,11 +1,10 @@
 //! Golden vectors V81 to V105: memory windows and the ladder of out-of-memory bumps.
 
-use plimsoll::{
-    compat::Compat,
-    recommend::{OomKill, Overrides, window},
-    units::Bytes,
+use plimsoll_core::{history::Replica, types::Time};
+use plimsoll_core::{
+    recommender::{OomKill, Overrides, window},
+    types::{compat::Compat, units::Bytes},
 };
-use plimsoll_storage::{Replica, Time};
 use std::time::Duration;
 
 use super::{GIB, HOUR, MIB, MODES, START, Subject, at, encoded_memory, minute};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::answer::Ignore;
 use plimsoll_storage::prometheus::client::{Grid, Limits, Outcome};
 use plimsoll_storage::prometheus::failure::Failure;

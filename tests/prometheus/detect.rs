@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::{Known, Unknown, detect};
 use plimsoll_storage::prometheus::door::Wall;
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::answer::{Labels, Series, Wants};
 use plimsoll_storage::prometheus::client::{Client, Limits};
 use plimsoll_storage::prometheus::door::{Door, DoorConfig, Transport, Wall};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use plimsoll::observe::series::fetch_series;
 use plimsoll::observe::usage::{PodUsage, UsageError, UsageReport};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::{Known, detect};
 use plimsoll_storage::prometheus::schema::Schema;
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::compat::Compat;
-use plimsoll::recommend::{Bootstrap, Directives, Fleet, Settings};
+use plimsoll_core::recommender::{Bootstrap, Directives, Fleet, Settings};
+use plimsoll_core::types::compat::Compat;
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::{Key, VpaKey},
+};
 use plimsoll_storage::prometheus::door::Wall;
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings as Asked};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Key, Sample, Sink, Snapshot, VpaKey};
 
 use crate::model::lived::scraped::Scraper;
 use crate::model::lived::world::{Pod, Run, SPAN, Story};
@@ -43,7 +46,7 @@ impl Sink for Fill {
         self.bootstrap.take(key, &sample, |vpa| fleet.begin_folding(vpa));
     }
 
-    fn run(&mut self, key: &Key, run: plimsoll_storage::Run<'_>) {
+    fn run(&mut self, key: &Key, run: plimsoll_core::history::Run<'_>) {
         let fleet = &self.fleet;
         self.bootstrap.take_run(key, run, |vpa| fleet.begin_folding(vpa));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::answer::{Labels, Reader, Series, Wants};
 use plimsoll_storage::prometheus::client::Grid;
 use plimsoll_storage::prometheus::selector::Selector;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::answer::{AnswerError, Kind, Reader, Summary};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
-use plimsoll_storage::Time;
+use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::Time;
 use serde_json::json;
 
 use super::start::{passed, start, step, vpa, written};

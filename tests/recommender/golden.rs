@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll::recommend::power::power_of_two;
+use plimsoll_core::recommender::power::power_of_two;
 use serde_json::{Map, Value, json};
 
 const BUCKETS: usize = 176;

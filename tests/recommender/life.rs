@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
-use plimsoll_storage::Time;
+use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::Time;
 
 use super::start::{passed, start, step, vpa, written};
 use crate::storage::objects::defined;

@@ -7,7 +7,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 use super::clients::{start_with, watched, writes};
 use super::start::{passed, step};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use kube::api::Api;
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     cli::recommender_config,
     clock::Clock,
     run::recommender::{self, Running, Summary},
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 use crate::support::{Bed, wait};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
 use super::faults::stage::{MEBIBYTE, MINUTE, Said, Stage, metric, metric_is, targets};

@@ -7,8 +7,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
 use super::clients::start_with;
 use super::start::{passed, step, vpa};

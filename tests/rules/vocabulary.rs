@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll::{
-    metrics::{Definition, Kind},
-    recommend::Reason,
-    update::Skip,
+use plimsoll::metrics::{Definition, Kind};
+use plimsoll_core::{
+    recommender::Reason,
+    updater::Skip,
     watermark::{Restriction, conditions::Fact},
 };
 use promql_parser::{

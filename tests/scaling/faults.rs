@@ -12,7 +12,7 @@ use kube::{
     Api, ResourceExt as _,
     runtime::{WatchStreamExt as _, watcher},
 };
-use plimsoll::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::json;
 use tokio::task::JoinHandle;
 

@@ -14,12 +14,12 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use plimsoll::{
-    api::wpa::WatermarkPodAutoscaler,
     cli::watermark_config,
     clock::Clock,
     run::watermark::{self, Running},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 
 use crate::{

@@ -7,8 +7,8 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
 use super::{ALL, flags, value, vpa};
 use crate::{

@@ -3,10 +3,10 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use plimsoll::{
-    api::scaled::TlsConfig,
     certificate::{Bundle, Pair, Wanted, make},
     observe::source::recommender::{Pace, Recommenders},
 };
+use plimsoll_core::api::scaled::TlsConfig;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
     ServerConfig,

@@ -4,13 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::{Client, Config};
-use plimsoll::{
-    observe::{
-        selector::Selector,
-        source::{external_metric::ask_external, pod_usage::ask_pods},
-    },
-    replicas::{Answer, Unknown},
+use plimsoll::observe::{
+    selector::Selector,
+    source::{external_metric::ask_external, pod_usage::ask_pods},
 };
+use plimsoll_core::scaling::{Answer, Unknown};
 use serde_json::{Value, json};
 
 use super::stage::{Reply, Server};

@@ -2,16 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll::{
-    observe::source::promql::{Queries, TenantScope},
-    replicas::{Answer, Unknown},
-};
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        client::{Client, Limits},
-        door::{Door, DoorConfig, Wall},
-    },
+use plimsoll::observe::source::promql::{Queries, TenantScope};
+use plimsoll_core::scaling::{Answer, Unknown};
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    client::{Client, Limits},
+    door::{Door, DoorConfig, Wall},
 };
 
 use super::stage::{Reply, Server};

@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::{
+use plimsoll::observe::source::recommender::{Calls, Pace, Recommenders};
+use plimsoll_core::{
     api::scaled::TlsConfig,
-    observe::source::recommender::{Calls, Pace, Recommenders},
-    replicas::{Advice, Unknown},
+    scaling::{Advice, Unknown},
 };
 use serde_json::{Value, json};
 

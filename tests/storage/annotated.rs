@@ -1,9 +1,13 @@
 //! What stands in a checkpoint: upstream's format, and beside it the annotation, which counts only for its own status.
 
-use plimsoll_storage::{
-    Observed, Replica, Snapshot, Time,
-    checkpoint::{annotation, decode, encode},
+use plimsoll_core::{
+    history::{
+        Observed, Replica, Snapshot,
+        checkpoint::{decode, encode},
+    },
+    types::Time,
 };
+use plimsoll_storage::checkpoint::annotation;
 use serde_json::{Value, json};
 
 use super::objects::{Shelf, annotation_of, save};
@@ -175,7 +179,7 @@ async fn of_a_large_fleet_the_largest_open_peaks_are_kept_and_the_rest_counts_as
 async fn a_typical_annotation_takes_less_than_four_kilobytes() {
     let Some(shelf) = Shelf::new("typical").await else { return };
     let mut record = shelf.record("web", "app", 20_000);
-    let weights = |first: u8, count: u8| plimsoll_storage::Weights {
+    let weights = |first: u8, count: u8| plimsoll_core::history::Weights {
         reference: Some(Time::from_secs(1_790_000_000)),
         total: 25_385.781_156_456_942,
         buckets: (first..first + count).map(|b| (b, 1_234.567_891_234 / f64::from(b))).collect(),

@@ -6,9 +6,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use plimsoll_core::{
+    history::{Record, Sink, Skipped, Snapshot, Weights},
+    types::Key,
+};
 use plimsoll_storage::{
-    Error, Key, LoadReport, Orphaned, Record, SaveReport, Sink, Skipped, Snapshot, Standing,
-    Storage, Wanted, Weights, WritePermit, Writer,
+    Error, LoadReport, Orphaned, SaveReport, Standing, Storage, Wanted, WritePermit, Writer,
     conformance::{
         Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, not_applicable, table,
     },

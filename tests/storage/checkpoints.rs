@@ -11,15 +11,20 @@ use std::{
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use plimsoll_storage::{
-    Checkpoints, Error, Key, LoadReport, Orphaned, Record, Sample, SaveReport, Scheme, Sink,
-    Snapshot, Storage, VpaKey, Wanted, WritePermit, Writer,
-    checkpoint::{
-        Options, VerticalPodAutoscalerCheckpoint as Checkpoint, snapshot_from_status,
-        status_from_snapshot,
+use plimsoll_core::{
+    api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint,
+    history::{
+        Record, Sample, Scheme, Sink, Snapshot,
+        checkpoint::{snapshot_from_status, status_from_snapshot},
     },
-    conformance::not_applicable,
-    conformance::{Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, table},
+    types::{Key, VpaKey},
+};
+use plimsoll_storage::{
+    Checkpoints, Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer,
+    checkpoint::Options,
+    conformance::{
+        Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, not_applicable, table,
+    },
 };
 use serde_json::json;
 

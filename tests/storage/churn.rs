@@ -4,9 +4,10 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use plimsoll_storage::{
-    Checkpoints, Record, Time, Writer, checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint,
+use plimsoll_core::{
+    api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint, history::Record, types::Time,
 };
+use plimsoll_storage::{Checkpoints, Writer};
 
 use super::place::{Granted, records};
 use crate::support::memory_api::MemoryApi;

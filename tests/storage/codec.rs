@@ -1,8 +1,11 @@
 //! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
 
-use plimsoll_storage::{
-    Bump, HalfLives, Key, Observed, Replica, Scheme, Snapshot, Throttling, Time, VpaKey, Weights,
-    codec::{FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot},
+use plimsoll_core::{
+    history::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_storage::codec::{
+    FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot,
 };
 use proptest::{collection::vec, option, prelude::*};
 

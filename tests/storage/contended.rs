@@ -6,9 +6,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use plimsoll_core::{
+    history::{Record, Skipped},
+    types::{Key, VpaKey},
+};
 use plimsoll_storage::{
-    Checkpoints, Error, Fenced, Key, Record, Skipped, Storage, VpaKey, Wanted, WritePermit, Writer,
-    checkpoint::Options,
+    Checkpoints, Error, Fenced, Storage, Wanted, WritePermit, Writer, checkpoint::Options,
 };
 use serde_json::json;
 

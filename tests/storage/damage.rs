@@ -8,7 +8,8 @@ use std::{
     path::Path,
 };
 
-use plimsoll_storage::{Key, Local, Snapshot, Writer};
+use plimsoll_core::{history::Snapshot, types::Key};
+use plimsoll_storage::{Local, Writer};
 use proptest::{collection::vec, prelude::*};
 
 use super::place::{

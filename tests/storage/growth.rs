@@ -2,7 +2,11 @@
 
 use std::{fs, path::Path};
 
-use plimsoll_storage::{Key, Local, Sample, Sink, Snapshot, Storage, Wanted};
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::Key,
+};
+use plimsoll_storage::{Local, Storage, Wanted};
 
 use super::place::{Loaded, assert_same, by_key, load, open, place, records, run, save};
 

@@ -15,7 +15,11 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Key, Local, Record, Snapshot};
+use plimsoll_core::{
+    history::{Record, Snapshot},
+    types::Key,
+};
+use plimsoll_storage::Local;
 
 use super::place::{Seeded, assert_same, by_key, load, place, records, save};
 use crate::support::{noise, tier};

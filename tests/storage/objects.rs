@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use plimsoll_core::{
+    api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint,
+    history::{Record, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 use plimsoll_storage::{
-    Checkpoints, Key, LoadReport, Record, Sample, SaveReport, Sink, Snapshot, Storage, Time,
-    VpaKey, Wanted, Writer,
-    checkpoint::{Options, VerticalPodAutoscalerCheckpoint as Checkpoint, annotation},
+    Checkpoints, LoadReport, SaveReport, Storage, Wanted, Writer,
+    checkpoint::{Options, annotation},
 };
 use serde_json::{Value, json};
 
@@ -25,7 +29,7 @@ pub fn at_now() -> Time {
 /// Has the definitions in place.
 pub async fn defined(bed: &Bed) {
     let definitions = Api::<CustomResourceDefinition>::all(bed.client());
-    for definition in plimsoll::api::crds::crds().expect("definitions") {
+    for definition in plimsoll_core::api::crds::crds().expect("definitions") {
         match definitions.create(&PostParams::default(), &definition).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use plimsoll_storage::{
-    Fenced, Key, LoadReport, Local, Observed, Record, Sample, Sink, Snapshot, Storage, Time,
-    VpaKey, Wanted, Weights, WritePermit, Writer,
+use plimsoll_core::{
+    history::{Observed, Record, Sample, Sink, Snapshot, Weights},
+    types::{Key, Time, VpaKey},
 };
+use plimsoll_storage::{Fenced, LoadReport, Local, Storage, Wanted, WritePermit, Writer};
 use tempfile::TempDir;
 
 /// A directory of its own.

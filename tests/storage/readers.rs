@@ -9,8 +9,12 @@ use std::{
 };
 
 use async_trait::async_trait;
+use plimsoll_core::{
+    history::{Measurement, Sample, Sink, Skipped},
+    types::{Key, Time},
+};
 use plimsoll_storage::{
-    Error, Key, LoadReport, Measurement, Sample, Sink, Skipped, Storage, Time, Wanted, Writer,
+    Error, LoadReport, Storage, Wanted, Writer,
     conformance::{Case, Life, Source, check_reading, failed, not_applicable, table},
 };
 

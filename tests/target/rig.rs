@@ -7,7 +7,6 @@ use futures::FutureExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
-use plimsoll::api::vpa::TargetRef;
 use plimsoll::observe::controllers::{
     Controller, Controllers, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet,
     SlimReplicationController, SlimStatefulSet,
@@ -15,6 +14,7 @@ use plimsoll::observe::controllers::{
 use plimsoll::observe::scale::{Gate, Lifetimes};
 use plimsoll::observe::selector::Selector;
 use plimsoll::observe::target::{Outcome, Targets};
+use plimsoll_core::api::vpa::TargetRef;
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use http::{Method, Response};
 use plimsoll::act::Limiter;
-use plimsoll::api::vpa::TargetRef;
 use plimsoll::observe::controllers::{Controllers, WellKnown};
 use plimsoll::observe::scale::{Gate, Lifetimes};
 use plimsoll::observe::target::{Outcome, Targets};
+use plimsoll_core::api::vpa::TargetRef;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    update::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
         Need, Observed, Priority, Settings, Skip,
         acceptance::{accept, had_quick_oom},
         life::{ContainerLife, Ending, Life},
     },
 };
-use plimsoll_storage::Time;
 use serde_json::json;
 
 use super::{NOW, ago, pod, spec};

@@ -1,9 +1,9 @@
 //! Each named fix of an updater's decision: upstream's, ours, and that switching the fix off brings upstream's back.
 
-use plimsoll::{
-    compat::{Compat, Fix, Fixes},
-    fit::{Place, Size},
-    update::{
+use plimsoll_core::{
+    sizing::{Place, Size},
+    types::compat::{Compat, Fix, Fixes},
+    updater::{
         GuardSettings, Readiness, Settings, Sizing,
         guard::{RefusedBy, Touch, Touched, refusals::wanted},
         life::ResizeCondition,
@@ -65,7 +65,7 @@ fn unknown_owners_have_replicas() {
                 .life
                 .owner
                 .take()
-                .map(|owner| plimsoll::update::Owner { kind: "CloneSet".into(), ..owner });
+                .map(|owner| plimsoll_core::updater::Owner { kind: "CloneSet".into(), ..owner });
         }
         touched(&case).1
     });
@@ -201,7 +201,7 @@ fn only_possible_resizes() {
         let mut case = case(settings, "InPlaceOrRecreate", 4);
         for pod in &mut case.pods {
             // Nobody asked for anything: any request would make it Burstable.
-            pod.size.containers[0].spec = plimsoll::fit::Resources::default();
+            pod.size.containers[0].spec = plimsoll_core::sizing::Resources::default();
         }
         touched(&case)
     });

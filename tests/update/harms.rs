@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    update::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
         Decision, Ledger, Memory, Phase, Readiness, Skip, Verdict,
         guard::{Harm, ledger::KEY as LEDGER, memory::KEY as MEMORY},
         life::{ContainerLife, Ending},
     },
 };
-use plimsoll_storage::Time;
 
 use super::{Case, NOW, ago, pod, recommended, steps};
 
@@ -84,10 +84,10 @@ fn a_first_pod_that_never_starts_or_never_gets_ready_stops_the_workload() {
 fn a_pod_that_does_not_come_back_stops_the_workload() {
     let mut case = changed("Recreate");
     case.pods.remove(0);
-    case.wanted = plimsoll::update::Wanted::Pods(4);
+    case.wanted = plimsoll_core::updater::Wanted::Pods(4);
     assert_eq!(at(&mut case, 9).harm, None);
     assert_eq!(at(&mut case, 11).harm, Some(Harm::Missing));
-    case.wanted = plimsoll::update::Wanted::Pods(3);
+    case.wanted = plimsoll_core::updater::Wanted::Pods(3);
     assert_eq!(at(&mut case, 11).harm, None, "nobody wants it any more");
     assert_eq!(steps(&at(&mut case, 11), "evict"), 1, "nor is it waited for");
 }

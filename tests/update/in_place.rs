@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    update::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
         InPlace, ResizePhase, Settings, Wanted,
         guard::refusals::{Refusals, RefusedBy, wanted},
         in_place::{Candidate, FirstSeen, Question},
@@ -12,7 +13,6 @@ use plimsoll::{
         pass::Pod,
     },
 };
-use plimsoll_storage::Time;
 
 use super::{groups, pod, recommended};
 
@@ -90,7 +90,7 @@ impl Asked {
 
 fn candidate<'a>(
     pod: &'a Pod,
-    refusal: Option<&'a plimsoll::update::guard::refusals::Refusal>,
+    refusal: Option<&'a plimsoll_core::updater::guard::refusals::Refusal>,
 ) -> Candidate<'a> {
     let phase = ResizePhase::of(&pod.life, None, true);
     Candidate { size: &pod.size, life: &pod.life, phase, is_down: false, refusal }

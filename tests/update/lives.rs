@@ -1,9 +1,9 @@
 //! Laws that hold for every life of a small group: whatever is killed, whoever takes over, however old the view is,
 //! never more pods are down than may be.
 
-use plimsoll::{
-    compat::Compat,
-    update::{GuardSettings, Pod, guard::Allowance, life::ContainerLife},
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{GuardSettings, Pod, guard::Allowance, life::ContainerLife},
 };
 use proptest::prelude::*;
 
@@ -171,15 +171,15 @@ fn odd_pod(
     backs_off: bool,
     shape: usize,
 ) -> Pod {
-    use plimsoll::update::{Phase, Readiness, life::ResizeCondition};
+    use plimsoll_core::updater::{Phase, Readiness, life::ResizeCondition};
 
     let requests: &[&str] = [&[][..], &[""], &["cpu 1", "memory 1"]][shape];
     let mut pod = pod(number, requests);
     pod.life.phase = [Phase::Pending, Phase::Running, Phase::Other][usize::from(phase)];
     pod.life.readiness = match readiness {
         0 => Readiness::Unknown,
-        1 => Readiness::Unready(plimsoll_storage::Time::from_nanos(i64::MIN)),
-        2 => Readiness::Ready(plimsoll_storage::Time::from_nanos(i64::MAX)),
+        1 => Readiness::Unready(plimsoll_core::types::Time::from_nanos(i64::MIN)),
+        2 => Readiness::Ready(plimsoll_core::types::Time::from_nanos(i64::MAX)),
         _ => pod.life.readiness,
     };
     if !owned {

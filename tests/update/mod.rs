@@ -17,20 +17,20 @@ mod worlds;
 
 use std::time::Duration;
 
-use plimsoll::{
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::{
     api::{
         VerticalPodAutoscalerSpec,
         vpa::{ContainerRecommendation, Recommendation},
     },
-    compat::Compat,
-    fit::{Container, LimitPolicy, Plan, Ranges, Rules, quota::Quota},
-    update::{
+    sizing::{Container, LimitPolicy, Plan, Ranges, Rules, quota::Quota},
+    types::compat::Compat,
+    updater::{
         Decision, Groups, Life, Owner, Pod, Readiness, Recall, Settings, Sizing, Skip, Subject,
         Verdict, Wanted, World,
         guard::{Heartbeat, ledger::Sizes},
     },
 };
-use plimsoll_storage::{Time, VpaKey};
 use serde_json::json;
 
 use crate::fit::{list, resources};
@@ -173,7 +173,7 @@ impl Case {
 
     pub fn decide(&self) -> Decision {
         self.with(|subject, world| {
-            plimsoll::update::decide(subject, world, &self.settings, self.recall.clone())
+            plimsoll_core::updater::decide(subject, world, &self.settings, self.recall.clone())
         })
     }
 
@@ -193,13 +193,13 @@ pub fn steps(decision: &Decision, word: &str) -> usize {
 
 /// The groups of some pods.
 pub fn groups(pods: &[Pod], wanted: Wanted, min: i64, settings: &Settings) -> Groups {
-    let rules = plimsoll::update::GroupRules {
+    let rules = plimsoll_core::updater::GroupRules {
         min_replicas: min,
         tolerance: settings.eviction_tolerance,
         skips_budget: settings.skips_budget_in_place,
         surges: false,
     };
-    let members = pods.iter().map(|pod| plimsoll::update::group::Member {
+    let members = pods.iter().map(|pod| plimsoll_core::updater::group::Member {
         life: &pod.life,
         boosted: false,
         given_up: false,

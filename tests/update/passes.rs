@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll::{
-    compat::Compat,
-    update::{
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
         Action, GuardSettings, Outcome, Pass, Phase, Readiness, Recall, Settings, Skip, Verdict,
         Wanted,
         guard::{Heartbeat, Memory, Touch, Touched, memory::Rewritten},
@@ -60,7 +60,7 @@ fn what_must_be_evicted_or_waited_for_is_not_resized() {
 }
 
 /// Makes a pass in which each step of a word comes to this.
-fn play(case: &Case, word: &str, outcome: Outcome) -> plimsoll::update::Decision {
+fn play(case: &Case, word: &str, outcome: Outcome) -> plimsoll_core::updater::Decision {
     case.with(|subject, world| {
         let mut pass = Pass::begin(subject, world, &case.settings, case.recall.clone());
         while let Some(step) = pass.next() {
@@ -367,7 +367,7 @@ fn a_single_replica_gets_a_second_one_before_it_goes() {
     late.now = NOW.later(Duration::from_mins(15));
     let given_up = late.decide();
     assert_eq!(given_up.steps[0].0.action, Action::EndSurge);
-    assert_eq!(given_up.harm, Some(plimsoll::update::guard::Harm::Unready));
+    assert_eq!(given_up.harm, Some(plimsoll_core::updater::guard::Harm::Unready));
     assert_eq!(given_up.recall.memory.surge, None);
     late.pods.clear();
     assert!(late.decide().steps.is_empty(), "nobody is there to be sized");

@@ -1,8 +1,8 @@
 //! Golden vectors 127 to 143: how much a pod needs what is recommended, and the order that follows.
 
-use plimsoll::{
-    fit::Resources,
-    update::{Observed, Priority},
+use plimsoll_core::{
+    sizing::Resources,
+    updater::{Observed, Priority},
 };
 
 use super::{pod, recommended};

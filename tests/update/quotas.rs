@@ -1,9 +1,9 @@
 //! Evictions near a ResourceQuota: the pod that takes the place of another one is created while that one still counts.
 
-use plimsoll::{
-    compat::Compat,
-    fit::quota::Quota,
-    update::{Skip, group::Wanted},
+use plimsoll_core::{
+    sizing::quota::Quota,
+    types::compat::Compat,
+    updater::{Skip, group::Wanted},
 };
 
 use super::{Case, pod, recommended, steps};

@@ -1,7 +1,8 @@
 //! Golden vectors 216 to 233: eviction requirements.
 
-use plimsoll::{
-    api::vpa::EvictionRequirement, compat::Compat, fit::Resources, update::requirement::are_met,
+use plimsoll_core::{
+    api::vpa::EvictionRequirement, sizing::Resources, types::compat::Compat,
+    updater::requirement::are_met,
 };
 use serde_json::json;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    fit::quota::Quota,
-    update::{Decision, Outcome, Pass, Skip, Verdict},
+use plimsoll_core::{
+    sizing::quota::Quota,
+    types::compat::Compat,
+    updater::{Decision, Outcome, Pass, Skip, Verdict},
 };
 
 use super::Case;

@@ -1,6 +1,6 @@
 //! Storms of evictions that upstream's users lived through, replayed.
 
-use plimsoll::{compat::Compat, update::guard::Heartbeat};
+use plimsoll_core::{types::compat::Compat, updater::guard::Heartbeat};
 
 use super::worlds::{Workload, run};
 

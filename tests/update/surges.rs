@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    update::{Action, Skip, Wanted, guard::memory::Surge},
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{Action, Skip, Wanted, guard::memory::Surge},
 };
 
 use super::{Case, NOW, ago, recommended, spec};
@@ -54,7 +54,7 @@ fn no_pod_goes_while_a_second_replica_is_taken_back() {
     assert_eq!(words, ["end_surge"]);
     assert_eq!(decision.harm, None, "it serves");
     assert_eq!(decision.recall.memory.surge, None);
-    assert!(decision.verdicts.contains(&plimsoll::update::Verdict::Skipped(Skip::Surging)));
+    assert!(decision.verdicts.contains(&plimsoll_core::updater::Verdict::Skipped(Skip::Surging)));
     let mut later = case;
     later.recall = decision.recall;
     later.now = NOW.later(Duration::from_mins(1));

@@ -1,8 +1,8 @@
 //! What change windows cost: they are evaluated once for a workload, and a long line of skipped pods pauses.
 
-use plimsoll::{
-    compat::Compat,
-    update::{Next, Pass, Skip, guard::WindowState},
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{Next, Pass, Skip, guard::WindowState},
 };
 
 use super::{Case, NOW};
@@ -24,5 +24,7 @@ fn a_pass_pauses_after_so_many_skipped_pods_and_finds_the_same_reasons() {
     assert_eq!(pauses, 6);
     assert_eq!(verdicts, case.decide().verdicts);
     let skip = Skip::OutsideWindow { until: None };
-    assert!(verdicts.iter().all(|it| *it == plimsoll::update::Verdict::Skipped(skip.clone())));
+    assert!(
+        verdicts.iter().all(|it| *it == plimsoll_core::updater::Verdict::Skipped(skip.clone()))
+    );
 }

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Compat,
-    fit::Resources,
-    update::{Action, Outcome, Pass, Pod, Readiness, Recall, Wanted, life::ResizeCondition},
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    sizing::Resources,
+    types::compat::Compat,
+    updater::{Action, Outcome, Pass, Pod, Readiness, Recall, Wanted, life::ResizeCondition},
 };
-use plimsoll_storage::Time;
 
 use super::{Case, pod, recommended};
 use crate::fit::list;

@@ -7,7 +7,8 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock};
+use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
 use super::stage::{self, deployment, held_by, passes, pods, ready, uids, vpa};

@@ -7,7 +7,8 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use plimsoll::{api::VerticalPodAutoscaler, clock::Clock, run::updater::Running};
+use plimsoll::{clock::Clock, run::updater::Running};
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::sync::watch;
 

@@ -9,7 +9,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Mutex};
 
 use http::Method;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
-use plimsoll::update::guard::Charge;
+use plimsoll_core::updater::guard::Charge;
 use serde_json::json;
 
 use super::{

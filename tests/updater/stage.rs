@@ -8,14 +8,16 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     cli::updater_config,
     clock::Clock,
     run::{
         UpdaterConfig,
         updater::{self, Running},
     },
-    update::{
+};
+use plimsoll_core::{
+    api::VerticalPodAutoscaler,
+    updater::{
         Ledger,
         guard::{Charge, ledger},
     },

@@ -1,7 +1,7 @@
 //! What follows from a recommender's answer: vectors R1 to R8 and X28 to X30.
 
-use plimsoll::{
-    replicas::{Advice, Answer, SourceKind, Unknown},
+use plimsoll_core::{
+    scaling::{Advice, Answer, SourceKind, Unknown},
     watermark::{
         Position::{self, Above, Below, Inside},
         Source,

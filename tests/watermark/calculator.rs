@@ -1,10 +1,9 @@
 //! What metrics ask for: vectors C1 to C48 and X1 to X13, X31 to X33 of upstream's calculators.
 
-use plimsoll::{
-    replicas::{Answer, Pod, Unknown, Unready, pods::Phase},
+use plimsoll_core::{
+    scaling::{Answer, Pod, Unknown, Unready, pods::Phase},
     watermark::{
-        Position,
-        Position::{Above, Below, Inside},
+        Position::{self, Above, Below, Inside},
         Source,
         combine::Asked,
     },

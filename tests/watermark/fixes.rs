@@ -1,9 +1,9 @@
 //! Each fix three ways: what upstream does, what ours does, and ours with the fix switched off.
 
-use plimsoll::{
+use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerStatus,
-    compat::{Compat, Fix, Fixes},
-    replicas::Unknown,
+    scaling::Unknown,
+    types::compat::{Compat, Fix, Fixes},
     watermark::{
         Position, Source,
         conditions::Fact,

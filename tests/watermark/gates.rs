@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use plimsoll::watermark::{
+use plimsoll_core::types::Time;
+use plimsoll_core::watermark::{
     Gate,
     gate::{Backoff, Hold, Since},
 };
-use plimsoll_storage::Time;
 
 use super::{NOW, ago, both};
 

@@ -1,8 +1,10 @@
 //! How many may come or go at once, and the bounds: vectors L1 to L5, N1 to N11 and X14 to X23.
 
-use plimsoll::{
-    compat::{Compat, Fixes},
-    quantity::Quantity,
+use plimsoll_core::{
+    types::{
+        compat::{Compat, Fixes},
+        quantity::Quantity,
+    },
     watermark::{
         Limited::{self, BelowOne, DownscaleSpeed, Not, TooFew, TooMany, UpscaleSpeed},
         Limits,

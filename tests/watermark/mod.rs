@@ -17,19 +17,19 @@ mod written;
 
 use std::time::Duration;
 
-use plimsoll::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::{Compat, Fixes},
-    replicas::{
+    scaling::{
         Answer, Pod, Scale, SourceKind, Unknown,
         pods::{Named, Phase, Usage},
     },
+    types::compat::{Compat, Fixes},
     watermark::{
         Band, Decision, Memory, Options, Question, Rules, Setting, Source,
         conditions::{self, Fact, Said},
     },
 };
-use plimsoll_storage::Time;
 use serde_json::{Value, json};
 
 pub const NOW: Time = Time::from_secs(1_800_000_000);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use plimsoll::{
+use plimsoll_core::{
     api::trace::Trace,
-    compat::{Compat, Fixes},
-    replicas::{
+    scaling::{
         Answer, Unknown, Unready,
         memory::{Found, Remembered},
         pods::Phase,
     },
+    types::compat::{Compat, Fixes},
     watermark::{
         Decision, Hold, Memory, Options, Position, Restriction, Rules, Source, gate::Passage,
         options::Fallback, trace::trace,
@@ -177,8 +177,8 @@ fn with_delays_of_their_own_metrics_that_take_turns_satisfy_none() {
         let sources = vec![loud("a", a.0), loud("b", b.0)];
         let mut case = Case::new(ours(), fields.clone(), 5, sources).with(options).scaled(3600);
         case.memory.sources = vec![remembered("a", a.1, a.2), remembered("b", b.1, b.2)];
-        let above = plimsoll::watermark::conditions::Said::above(true);
-        let below = plimsoll::watermark::conditions::Said::below(true);
+        let above = plimsoll_core::watermark::conditions::Said::above(true);
+        let below = plimsoll_core::watermark::conditions::Said::below(true);
         case = case.said(&above, 3600).said(&below, 3600);
         let decision = case.decide();
         let held = decision.passage.and_then(|Passage { held, .. }| held);
@@ -324,7 +324,7 @@ fn what_pods_used_too_long_ago_says_nothing() {
     *at = Some(ago(120));
     let case = Case::new(ours(), fast(&json!({})), 2, vec![source]);
     for (age, expected) in [(None, true), (Some(60), false), (Some(180), true)] {
-        let setting = plimsoll::watermark::Setting { oldest: age.map(ago), ..case.setting() };
+        let setting = plimsoll_core::watermark::Setting { oldest: age.map(ago), ..case.setting() };
         let (rows, _) = setting.combine(&case.sources);
         assert_eq!(rows[0].outcome.is_ok(), expected, "{age:?}");
         if !expected {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use plimsoll::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::{Compat, Fixes},
-    replicas::Unknown,
+    scaling::Unknown,
+    types::compat::{Compat, Fixes},
     watermark::{
         Memory,
         conditions::{self, Fact},
         outcome::{Made, Writing},
     },
 };
-use plimsoll_storage::Time;
 use serde_json::{Value, json};
 
 use super::{Case, NOW, external, source, spec};
@@ -118,7 +118,8 @@ fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
     assert_eq!(reason(&inside, Fact::AbleToScale), "BackoffBoth");
     let (again, _) = pass(Compat::Plimsoll, &inside, 1_500, &Made::Nothing, 30);
     let without_values = |status: &WatermarkPodAutoscalerStatus| {
-        let decision = status.decision.clone().map(plimsoll::api::trace::Trace::without_values);
+        let decision =
+            status.decision.clone().map(plimsoll_core::api::trace::Trace::without_values);
         WatermarkPodAutoscalerStatus { decision, ..status.clone() }
     };
     assert_eq!(without_values(&again), without_values(&inside));

@@ -1,8 +1,8 @@
 //! One pass over an object: vectors W1 to W11, K1 to K3, and what else only a whole pass shows.
 
-use plimsoll::{
-    compat::Fixes,
-    replicas::Unknown,
+use plimsoll_core::{
+    scaling::Unknown,
+    types::compat::Fixes,
     watermark::{
         Decision, Forced, Restriction, Source,
         conditions::{Fact, Said},
@@ -170,7 +170,7 @@ fn the_largest_proposal_holds_and_is_named() {
     for fixes in both() {
         let of = |name: &str, replicas: i64| {
             let sum = replicas * 1_000 / 5;
-            source(name, Ok(plimsoll::replicas::Answer::Sum { sum, at: None }), (999, 1_000))
+            source(name, Ok(plimsoll_core::scaling::Answer::Sum { sum, at: None }), (999, 1_000))
         };
         let sources = vec![of("one", 10), of("other", 8)];
         let fields = json!({"tolerance": "1m", "scaleUpLimitFactor": 100});

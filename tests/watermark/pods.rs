@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::Fixes,
-    replicas::{
+use plimsoll_core::{
+    scaling::{
         Pod, Readiness, Scale, Unready,
         pods::{Phase, Usage, is_owner_by_name},
     },
+    types::compat::Fixes,
 };
 
 use serde_json::json;
@@ -152,7 +152,7 @@ fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
 fn too_few_ready_pods_are_those_of_the_target_and_not_of_the_autoscaler() {
     let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "foo-bar-123"}});
     let spec = spec(target);
-    let object = plimsoll::watermark::rules::target_of("", &spec);
+    let object = plimsoll_core::watermark::rules::target_of("", &spec);
     let readiness = Readiness { object, least_percent: 30, ..readiness(both()[0]) };
     let mut four: Vec<Pod> = (0..3).map(|number| pending(number, 60)).collect();
     four.push(pod(3));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    compat::{Compat, Fixes},
+use plimsoll_core::{
+    types::compat::{Compat, Fixes},
     watermark::{Decision, Forced, Options, Position, conditions::Said, options::Fallback},
 };
 use proptest::prelude::*;
@@ -138,7 +138,7 @@ proptest! {
     ) {
         let mut case = beyond(&drawn, case(&drawn, drawn.sum, Fixes::default()));
         if !is_known {
-            case.sources[0].asked = Err(plimsoll::replicas::Unknown::NotANumber);
+            case.sources[0].asked = Err(plimsoll_core::scaling::Unknown::NotANumber);
         }
         let decision = case.decide();
         let limits = case.rules.limits;
@@ -164,7 +164,7 @@ proptest! {
             case = beyond(&drawn, case);
         }
         if !is_known {
-            case.sources[0].asked = Err(plimsoll::replicas::Unknown::NotANumber);
+            case.sources[0].asked = Err(plimsoll_core::scaling::Unknown::NotANumber);
         }
         let decision = case.decide();
         // The fewest that there are to be go together, where the last one may.
@@ -206,7 +206,7 @@ proptest! {
     fn what_is_not_known_changes_nothing_inside_of_the_bounds(
         drawn in drawn(), is_upstream in any::<bool>(), how in 0..4_u8,
     ) {
-        use plimsoll::replicas::Unknown;
+        use plimsoll_core::scaling::Unknown;
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
         let mut case = case(&drawn, drawn.sum, Fixes::of(compat));
         case.sources[0].asked = Err(match how {

@@ -3,7 +3,7 @@
 mod follow;
 mod plain;
 
-use plimsoll::compat::Compat;
+use plimsoll_core::types::compat::Compat;
 
 use self::{
     follow::{Start, follow},

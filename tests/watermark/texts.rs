@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll::{
-    observe::scale::Unscaled,
-    replicas::{Advice, Answer, SourceKind, Unknown, Unready, pods::Phase},
+use plimsoll::observe::scale::Unscaled;
+use plimsoll_core::{
+    scaling::{Advice, Answer, SourceKind, Unknown, Unready, pods::Phase},
     watermark::{
         Convergence, Direction, Forced, Limited, Position, Source,
         combine::failure,

@@ -1,6 +1,6 @@
 //! Whether an object can be followed at all: vectors V1 to V10, F3 to F5, and each check of section 3.2.
 
-use plimsoll::{
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     watermark::{
         conditions::{self, Said},

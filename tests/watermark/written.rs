@@ -1,9 +1,9 @@
 //! Owns upstream's words in what is written after a pass: events, conditions of a change, and the order of conditions.
 
-use plimsoll::{
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::{Compat, Fixes},
-    replicas::{Advice, Answer, SourceKind, Unknown},
+    scaling::{Advice, Answer, SourceKind, Unknown},
+    types::compat::{Compat, Fixes},
     watermark::{
         Decision, Source,
         conditions::{self, Fact, Said},

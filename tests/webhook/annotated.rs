@@ -14,10 +14,8 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
-use plimsoll::{
-    api::VerticalPodAutoscaler,
-    serve::webhook::{MinVersion, Request, Reviewer, Verdict, WebhookLimits},
-};
+use plimsoll::serve::webhook::{MinVersion, Request, Reviewer, Verdict, WebhookLimits};
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 
 use super::{

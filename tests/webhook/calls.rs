@@ -11,7 +11,8 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use plimsoll::{act::registration::NAME, api::VerticalPodAutoscaler};
+use plimsoll::act::registration::NAME;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
 use super::{

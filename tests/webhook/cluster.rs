@@ -13,7 +13,6 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     certificate::Bundle,
     cli::admission_config,
     clock::Clock,
@@ -23,6 +22,7 @@ use plimsoll::{
     },
     serve::webhook::reach,
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 

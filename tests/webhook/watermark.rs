@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     client::Body,
 };
-use plimsoll::api::wpa::WatermarkPodAutoscaler;
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::{Value, json};
 
 use super::cluster::{called, ready, start};

@@ -161,7 +161,7 @@ fn segment(name: &str) -> String {
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use plimsoll_storage::Time;
+    use plimsoll_core::types::Time;
 
     use super::{super::NAME, *};
     use crate::certificate::{self, make};

@@ -8,7 +8,6 @@ use super::{ObjectArgs, ask, print};
 use crate::{
     cli::{Exit, decisions::DecisionArgs, output::Problem, terminal::Terminal, typed::Typed},
     explain::pod::text,
-    recommend::Scope,
     run::{
         UpdaterConfig,
         config::{Address, Election, LogConfig, LogFormat, ObjectMetrics},
@@ -18,6 +17,7 @@ use crate::{
         },
     },
 };
+use plimsoll_core::recommender::Scope;
 
 pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:

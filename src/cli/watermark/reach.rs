@@ -6,9 +6,9 @@ use clap::{ArgAction, Args};
 
 use crate::{
     cli::{door::file, election::LeaseTimes, typed::Typed, value},
-    compat::Compat,
     run::config::Election,
 };
+use plimsoll_core::types::compat::Compat;
 
 /// How long a request may take where nobody says so.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
-    api::scaled::TlsConfig,
     cli::{
         door::{self, DoorArgs},
         output::Problem,
@@ -15,6 +14,7 @@ use crate::{
     observe::source::promql::TenantScope,
     run::watermark::config::PrometheusQueries,
 };
+use plimsoll_core::api::scaled::TlsConfig;
 
 /// How recommenders are reached over TLS where an object says nothing of it.
 #[derive(Clone, Debug, Args)]

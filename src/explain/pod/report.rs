@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::{explain::report::Finding, quantity::Quantity};
+use crate::explain::report::Finding;
+use plimsoll_core::types::quantity::Quantity;
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,13 +1,13 @@
 //! The report about a pod for people: plain lines that read well in 80 columns, without colour and in a pipe.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::report::{Amounts, Container, Guards, Named, Need, Order, PodReport, Seen, Standing};
 use crate::{
     explain::{chain::ago, text::remarks},
     look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
-    quantity::Quantity,
 };
+use plimsoll_core::types::quantity::Quantity;
 
 /// The whole report.
 pub fn render(report: &PodReport, look: &Look) -> String {

@@ -1,11 +1,11 @@
 //! What is well and what is not, by what Leases and pods say.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     Facts, Finding, KIND, LeaseFacts, Level, PodFacts, RoleReport, SCHEMA_VERSION, StatusReport,
 };
-use crate::api::vitals::Vitals;
+use plimsoll_core::api::vitals::Vitals;
 
 /// The names that Leases of roles have by themselves, for those that say nothing of themselves.
 const NAMES: [(&str, &str); 4] = [

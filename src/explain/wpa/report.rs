@@ -3,15 +3,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::explain::report::Finding;
+use plimsoll_core::{
     api::{
         trace::Trace,
         wpa::{Condition, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     },
-    explain::report::Finding,
     watermark::{Options, Rules, conditions, doubts, rules::fill_in, validation::validate},
 };
 

@@ -1,13 +1,15 @@
 //! The report about a watermark autoscaler for people: plain lines that read well in 80 columns, without colour and in a
 //! pipe.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::report::WpaReport;
 use crate::{
-    api::trace::{Trace, TracedSource},
     explain::{chain::ago, text::remarks},
     look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
+};
+use plimsoll_core::{
+    api::trace::{Trace, TracedSource},
     watermark::conditions,
 };
 
@@ -73,7 +75,7 @@ fn one(out: &mut String, source: &TracedSource, all: &[TracedSource], now: Time,
         look.paragraph(out, &look.paint(RED, "unknown"), &message);
         return;
     }
-    let shown = |amount: Option<crate::quantity::Quantity>| {
+    let shown = |amount: Option<plimsoll_core::types::quantity::Quantity>| {
         amount.map_or_else(|| "none".to_owned(), |amount| amount.to_string())
     };
     let value = format!("{}, which is {}{since}", shown(source.value), place(&source.position));

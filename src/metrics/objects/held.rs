@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 /// The parts of an object, by name, with a bit for each restriction that has held.
 type Parts = HashMap<Box<str>, u64>;

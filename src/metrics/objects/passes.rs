@@ -1,13 +1,11 @@
 //! Which families there are of single objects, and what each takes from the rows of a kind.
 
 use super::{ContainerRow, VpaRow};
-use crate::{
-    metrics::{
-        definition::{Definition, counter, gauge},
-        watermark::Values,
-    },
-    recommend::estimate::Resource,
+use crate::metrics::{
+    definition::{Definition, counter, gauge},
+    watermark::Values,
 };
+use plimsoll_core::recommender::estimate::Resource;
 
 /// A family, and what it takes from each row. The text format wants a family in one piece, so each is a pass of its
 /// own, over all kinds.

@@ -1,8 +1,8 @@
 //! What the pods of a container request: the largest, the smallest, and all together.
 
-use crate::{
-    recommend::estimate::Resource,
-    units::{Bytes, MilliCpu},
+use plimsoll_core::{
+    recommender::estimate::Resource,
+    types::units::{Bytes, MilliCpu},
 };
 
 /// Requests for one resource, over the pods that have the container, in cores or bytes. They differ while pods are

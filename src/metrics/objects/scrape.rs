@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{ObjectMetrics, passes::PASSES};
 use crate::metrics::{definition::Definition, text::Lines, watermark::WatermarkObjects};

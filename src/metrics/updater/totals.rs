@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use crate::metrics::labels::known_mode;
 

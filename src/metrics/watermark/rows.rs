@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
-use crate::watermark::{Restriction, Way, gate::Left};
+use plimsoll_core::watermark::{Restriction, Way, gate::Left};
 
 /// What is told of one object. What is `None` has no series.
 #[derive(Clone, Copy)]

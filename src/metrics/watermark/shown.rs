@@ -2,22 +2,20 @@
 
 use std::{fmt, sync::Arc};
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{
     families::{FAMILIES, Values},
     rows::{Each, Restrictions, WatermarkRow, Watermarks, one},
     tags::{Tag, tags},
 };
-use crate::{
-    metrics::{
-        definition::Definition,
-        labels::{LabelSet, flag},
-        objects::{Cardinality, EverHeld, Pass},
-        text::Lines,
-    },
-    watermark::Restriction,
+use crate::metrics::{
+    definition::Definition,
+    labels::{LabelSet, flag},
+    objects::{Cardinality, EverHeld, Pass},
+    text::Lines,
 };
+use plimsoll_core::watermark::Restriction;
 
 /// The `kind` of these objects.
 const WPA: &str = "wpa";

@@ -49,17 +49,15 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::VpaKey;
+    use plimsoll_core::types::VpaKey;
     use serde_json::json;
 
-    use crate::{
-        observe::{
-            index::{Index, Target},
-            selector::Selector,
-            slim::SlimPod,
-        },
-        recommend::Scope,
+    use crate::observe::{
+        index::{Index, Target},
+        selector::Selector,
+        slim::SlimPod,
     };
+    use plimsoll_core::recommender::Scope;
 
     fn put(index: &mut Index, name: &str, uid: &str, phase: &str) {
         let pod: SlimPod = serde_json::from_value(json!({

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{observe::selector::Labels, recommend::Scope};
+use crate::observe::selector::Labels;
+use plimsoll_core::recommender::Scope;
 
 const NAMESPACES: [&str; 3] = ["one", "two", "ignored"];
 const SELECTORS: [&str; 10] =

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
-use crate::{
+use crate::observe::{selector::Selector, startup::Boosts};
+use plimsoll_core::{
     api::vpa::{TargetRef, UpdateMode, VerticalPodAutoscaler},
-    observe::{selector::Selector, startup::Boosts},
-    recommend::{annotation, status::Reported},
+    recommender::{annotation, status::Reported},
 };
 
 /// A VPA of this recommender.

@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        schema::container_name,
-    },
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    answer::{Labels, Series, Wants},
+    schema::container_name,
 };
 
 use super::tail::Tail;
-use crate::{
-    observe::usage::{ContainerUsage, PodUsage, UsageReport},
-    recommend::estimate::Resource,
-    units::{Bytes, MilliCpu},
+use crate::observe::usage::{ContainerUsage, PodUsage, UsageReport};
+use plimsoll_core::{
+    recommender::estimate::Resource,
+    types::units::{Bytes, MilliCpu},
 };
 
 /// The containers of pods, by namespace and pod.

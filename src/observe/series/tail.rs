@@ -1,6 +1,6 @@
 //! The last points of a series, as many as it takes to tell what is used now.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 /// Two for a rate, and one more: the newest may be newer than what it has to go with.
 const KEPT: usize = 3;

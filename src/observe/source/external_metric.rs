@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::{
     super::items::{Deadline, read_items},
     MetricsApi,
 };
-use crate::replicas::{Answer, Milli, Unknown};
+use plimsoll_core::scaling::{Answer, Milli, Unknown};
 
 const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
 

@@ -12,9 +12,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::items::UsageError;
-use crate::{
-    quantity::Quantity,
-    replicas::{Milli, Unknown},
+use plimsoll_core::{
+    scaling::{Milli, Unknown},
+    types::quantity::Quantity,
 };
 
 /// A metrics API of the cluster, by upstream's name for it in texts, and by its group.

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::Client;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::{
     super::items::{Deadline, read_items},
     MetricsApi,
 };
-use crate::replicas::{Answer, Milli, Unknown, pods::Usage};
+use plimsoll_core::scaling::{Answer, Milli, Unknown, pods::Usage};
 
 const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
 

@@ -7,21 +7,19 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        answer::{Kind, Labels, Series, Wants},
-        client::Client,
-        query::Query,
-        schema::Dialect,
-        selector::{Match, Matcher, Matchers},
-    },
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    answer::{Kind, Labels, Series, Wants},
+    client::Client,
+    query::Query,
+    schema::Dialect,
+    selector::{Match, Matcher, Matchers},
 };
 use tokio::sync::{Mutex as Turns, Semaphore};
 
-use crate::{
-    quantity::Quantity,
-    replicas::{Answer, Unknown},
+use plimsoll_core::{
+    scaling::{Answer, Unknown},
+    types::quantity::Quantity,
 };
 
 /// Whether a text can be a query for [`Queries::ask`]; otherwise why not, in one line. What only the server can know,

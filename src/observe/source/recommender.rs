@@ -10,9 +10,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::tls::{Clients, Way, effective};
-use crate::{
+use plimsoll_core::{
     api::scaled::TlsConfig,
-    replicas::{Advice, Unknown, consult::reply},
+    scaling::{Advice, Unknown, consult::reply},
 };
 
 /// So many requests for one question; whoever redirects more often goes in a circle.

@@ -21,7 +21,7 @@ use super::{
     recommender::Pace,
     trust::{Files, client_config, no_trust},
 };
-use crate::api::scaled::TlsConfig;
+use plimsoll_core::api::scaled::TlsConfig;
 
 /// What of both holds. Files that an object does not name are those of the process; all else is the object's own
 /// affair, as soon as it says anything at all.

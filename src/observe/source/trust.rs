@@ -14,7 +14,8 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-use crate::{api::scaled::TlsConfig, certificate::Bundle};
+use crate::certificate::Bundle;
+use plimsoll_core::api::scaled::TlsConfig;
 
 /// No bundle of certificates is larger. Whoever writes an object names files of our own container.
 const LARGEST: u64 = 1 << 20;

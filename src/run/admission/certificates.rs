@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     Role,
@@ -19,9 +19,9 @@ use crate::{
         registration::{Change, Extent},
     },
     certificate::{Bundle, Candidate, Pair, Validity, Wanted, shown},
-    compat::Compat,
     serve::webhook::certified,
 };
+use plimsoll_core::types::compat::Compat;
 
 /// An authority that is not ours stays in the registration for so long after this process has seen it: replicas that
 /// still show what it stands for must be believed until they have learned of the new one.

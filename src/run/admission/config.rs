@@ -4,12 +4,16 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     act::registration::{self, Caller},
-    compat::{Compat, Fixes},
-    fit::LimitPolicy,
-    quantity::Quantity,
-    recommend::Scope,
     run::config::{Address, LogConfig},
     serve::webhook::{Ciphers, MinVersion, WebhookLimits},
+};
+use plimsoll_core::{
+    recommender::Scope,
+    sizing::LimitPolicy,
+    types::{
+        compat::{Compat, Fixes},
+        quantity::Quantity,
+    },
 };
 
 /// Everything about the admission controller that flags can set.

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Role;
-use crate::{
-    admit::{self, Admission, validation},
+use crate::run::annotations::bad;
+use plimsoll_core::{
+    admission::{self, Admission, validation},
     api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::{
+    sizing::{
         Operation, Pod, Ranges, Refusal, Rules, Wishes,
         quota::{self, Change, Quota},
     },
-    quantity::Quantity,
-    run::annotations::bad,
+    types::{compat::Compat, quantity::Quantity},
 };
 
 impl Role {
@@ -42,7 +41,7 @@ impl Role {
         };
         let wishes = Wishes::of(vpa, self.config.compat);
         let plan = wishes.plan(vpa, self.config.limit_policy);
-        let admitted = admit::admit(pod, &plan, Some(ranges), &admission)?;
+        let admitted = admission::admit(pod, &plan, Some(ranges), &admission)?;
         quota::acceptable(quotas, pod, &admitted.sizes, Change::Creation)?;
         Ok(admitted.operations)
     }

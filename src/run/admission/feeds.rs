@@ -6,9 +6,6 @@ use kube::ResourceExt as _;
 
 use super::{Role, Stop, Tasks};
 use crate::{
-    api::{VerticalPodAutoscaler, vpa::TargetRef},
-    compat::Compat,
-    fit::LimitRangeItem,
     observe::{
         feed::Feed,
         limit_range::SlimLimitRange,
@@ -16,6 +13,11 @@ use crate::{
         watch::{Change, Options, watch},
     },
     run::{controllers, shown::unread},
+};
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, vpa::TargetRef},
+    sizing::LimitRangeItem,
+    types::compat::Compat,
 };
 
 /// The watches by name.

@@ -3,18 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Role, feeds::TargetKey};
-use crate::{
-    api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    compat::Compat,
-    fit::Young,
-    observe::{
-        controllers::{Owner, WellKnown},
-        scale::ObjectKey,
-        selector::Selector,
-        target::{Outcome, Top},
-    },
+use crate::observe::{
+    controllers::{Owner, WellKnown},
+    scale::ObjectKey,
+    selector::Selector,
+    target::{Outcome, Top},
 };
 use kube::ResourceExt as _;
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, vpa::UpdateMode},
+    sizing::Young,
+    types::compat::Compat,
+};
 
 /// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
 const PAUSES: [Duration; 5] = [

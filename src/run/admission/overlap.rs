@@ -16,10 +16,9 @@ use serde_json::value::RawValue;
 use super::Role;
 use crate::{
     act::{self, Rule, Verdict},
-    admit::validation::Neighbour,
-    compat::Compat,
     serve::webhook::Request,
 };
+use plimsoll_core::{admission::validation::Neighbour, types::compat::Compat};
 
 /// A warning is not worth a longer wait: whoever writes the VPA stands by.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::Role;
-use crate::{
-    admit::validation::shortened,
-    fit::{Ranges, Refusal, Young},
-    serve::webhook::{Request, Reviewer, Verdict},
+use crate::serve::webhook::{Request, Reviewer, Verdict};
+use plimsoll_core::{
+    admission::validation::shortened,
+    sizing::{Ranges, Refusal, Young},
 };
 
 /// Decides about pods.

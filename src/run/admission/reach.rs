@@ -9,10 +9,10 @@ use super::{Role, Stop};
 use crate::{
     act::{WebhookLease, lease},
     certificate::{Bundle, leaf},
-    compat::Compat,
     run::{liveness, vitals::Condition},
     serve::webhook::{Trust, reach},
 };
+use plimsoll_core::types::compat::Compat;
 
 /// A look at the own port takes no longer, unless the Lease is renewed more often than that.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,10 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, Status
 use serde::Deserialize;
 
 use super::{Role, feeds::TargetKey, overlap::Scaler};
-use crate::{
-    admit::validation::{self, Neighbour},
+use crate::serve::webhook::{Request, Reviewer, Verdict};
+use plimsoll_core::{
+    admission::validation::{self, Neighbour},
     api::{VerticalPodAutoscaler, vpa::TargetRef},
-    serve::webhook::{Request, Reviewer, Verdict},
 };
 
 /// Decides about VPAs.

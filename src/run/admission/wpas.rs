@@ -13,15 +13,17 @@ use plimsoll_storage::prometheus::schema::Dialect;
 
 use super::{Role, feeds::TargetKey, vpas::status};
 use crate::{
-    admit::validation::{Fault, FieldError, Verdict as Said},
-    annotation::MAX_VALUE_BYTES,
-    api::{
-        VerticalPodAutoscaler,
-        wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
-    },
     observe::source::promql::{check_query, check_query_in},
     run::watermark::gates::{queried, read_annotations},
     serve::webhook::{Request, Reviewer, Verdict},
+};
+use plimsoll_core::{
+    admission::validation::{Fault, FieldError, Verdict as Said},
+    api::{
+        VerticalPodAutoscaler,
+        annotation::MAX_VALUE_BYTES,
+        wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
+    },
     watermark::{doubts, rules::fill_in, validation::validate},
 };
 

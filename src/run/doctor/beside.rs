@@ -3,18 +3,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt as _, stream};
-use plimsoll_storage::{
-    VpaKey,
-    prometheus::{
-        history::LivePods,
-        query::{Along, Fold, Query},
-        schema::Schema,
-    },
+use plimsoll_core::types::VpaKey;
+use plimsoll_storage::prometheus::{
+    history::LivePods,
+    query::{Along, Fold, Query},
+    schema::Schema,
 };
 
 use super::Exam;
 use crate::{
-    api::VerticalPodAutoscaler,
     doctor::{
         facts::{Asked, Beside},
         report::{Comparison, Without},
@@ -25,6 +22,7 @@ use crate::{
     },
     run::cluster::{self, ANSWER, Cluster, Reach},
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// Who asks.
 const AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));

@@ -6,12 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use plimsoll_storage::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        client::{self, Watch},
-    },
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    answer::{Labels, Series, Wants},
+    client::{self, Watch},
 };
 
 use crate::doctor::report::{Evidence, Range};

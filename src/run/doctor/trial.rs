@@ -2,15 +2,16 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use plimsoll_storage::{
-    Key, Run, Sample, Sink, Snapshot, Time, VpaKey,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        client::Grid,
-        history::{KnownPods, Outline, PrometheusHistory, Settings, outline},
-        query::{Along, Fold, Query},
-        schema::{RECORDED_CPU, RECORDED_MEMORY, Schema},
-    },
+use plimsoll_core::{
+    history::{Run, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_storage::prometheus::{
+    answer::{Labels, Series, Wants},
+    client::Grid,
+    history::{KnownPods, Outline, PrometheusHistory, Settings, outline},
+    query::{Along, Fold, Query},
+    schema::{RECORDED_CPU, RECORDED_MEMORY, Schema},
 };
 
 use super::{

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use plimsoll_storage::{Skipped, Time, VpaKey};
+use plimsoll_core::{
+    history::Skipped,
+    types::{Time, VpaKey},
+};
 
 use super::{ExplainConfig, told};
 use crate::{
-    annotation::BadAnnotation,
-    api::{ResourceList, VerticalPodAutoscaler, vpa},
-    compat::Compat,
     explain::{
         Report,
         compare::agreement,
@@ -18,15 +18,18 @@ use crate::{
         },
     },
     observe::{index::Target, pod},
-    quantity::Quantity,
-    recommend::{
+    run::recommender::state::{Core, Verdict},
+};
+use plimsoll_core::{
+    api::{ResourceList, VerticalPodAutoscaler, annotation::BadAnnotation, vpa},
+    recommender::{
         Amounts, ContainerRecommendation,
         annotation::{self, Told},
         estimate::Resource as Kind,
         room::Limit as RoomLimit,
         tuning,
     },
-    run::recommender::state::{Core, Verdict},
+    types::{compat::Compat, quantity::Quantity},
 };
 
 /// What a storage had.
@@ -54,9 +57,9 @@ pub fn report(
     let verdict = match told {
         Some(told) => told::verdict(vpa, told),
         None => core.judge(key, now).unwrap_or_else(|| Verdict {
-            said: crate::recommend::Recommendation::default(),
+            said: plimsoll_core::recommender::Recommendation::default(),
             conditions: Vec::new(),
-            limits: crate::recommend::room::Limits::default(),
+            limits: plimsoll_core::recommender::room::Limits::default(),
         }),
     };
     let written = written(vpa);

@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::{Skipped, VpaKey};
+use plimsoll_core::{history::Skipped, types::VpaKey};
 
 use crate::{
-    api::{
-        ResourceList, VerticalPodAutoscaler,
-        vpa::{self, VerticalPodAutoscalerStatus},
-    },
     explain::{
         report::{Form, StoredRecord},
         walk::{Walk, Which},
     },
-    quantity::Quantity,
-    recommend::{
+    run::recommender::state::Verdict,
+};
+use plimsoll_core::{
+    api::{
+        ResourceList, VerticalPodAutoscaler,
+        vpa::{self, VerticalPodAutoscalerStatus},
+    },
+    recommender::{
         Amounts, ContainerRecommendation, Reason, Recommendation, ResourceExplanation,
         annotation::{self, Told, ToldContainer},
         estimate::Resource,
     },
-    run::recommender::state::Verdict,
+    types::quantity::Quantity,
 };
 
 /// What a VPA says about its own numbers, where that goes before what is stored: nothing is, or it was

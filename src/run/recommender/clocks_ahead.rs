@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::pass::NAMED;
 

@@ -9,19 +9,21 @@ use std::{
     },
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use serde_json::json;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
 use crate::{
     act::{Rule, StatusPatch, Verdict, may, status::RECOMMENDER},
-    compat::Compat,
     observe::index::Vpa,
-    recommend::{
+};
+use plimsoll_core::{
+    recommender::{
         Recommendation, annotation,
         room::Limits,
         status::{self, Fingerprint},
     },
+    types::compat::Compat,
 };
 
 /// How often one that met a conflict is tried: each time somebody else has written the VPA meanwhile.

@@ -6,7 +6,6 @@ use kube::Api;
 
 use super::{Role, Stop};
 use crate::{
-    api::VerticalPodAutoscaler,
     observe::{
         eviction::watch_evictions,
         feed::Feed,
@@ -16,6 +15,7 @@ use crate::{
     },
     run::controllers,
 };
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// The watches by name, in the order in which they are waited for.
 #[derive(Debug)]

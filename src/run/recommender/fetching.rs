@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 /// Since when passes have found VPAs waiting. Most histories are there before the next pass, and a word about each
 /// would be two writes more at every start.

@@ -6,13 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{Error, Key, Sample, Sink, Snapshot, Time, VpaKey, Wanted};
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_storage::{Error, Wanted};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop};
-use crate::{
-    observe::index::Target,
-    recommend::{Bootstrap, Restored},
-};
+use crate::observe::index::Target;
+use plimsoll_core::recommender::{Bootstrap, Restored};
 
 /// How often it is looked whether something is due.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -180,7 +182,7 @@ struct Intake<'a> {
     /// Of which VPAs something was found, and until when the container was seen that was seen least.
     found: HashMap<VpaKey, Time>,
     adopted: u64,
-    unusable: Vec<plimsoll_storage::Skipped>,
+    unusable: Vec<plimsoll_core::history::Skipped>,
     /// What single samples have come to so far.
     bootstrap: Bootstrap,
     /// The VPAs whose history came in part.
@@ -214,7 +216,7 @@ impl Sink for Intake<'_> {
             }
             Err(bad) => {
                 let (what, why) = (key.to_string(), bad.to_string());
-                self.unusable.push(plimsoll_storage::Skipped { what, why });
+                self.unusable.push(plimsoll_core::history::Skipped { what, why });
             }
         }
     }

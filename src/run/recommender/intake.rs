@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::{task::JoinError, time::timeout};
 
 use super::{
@@ -16,8 +16,6 @@ use super::{
     state::Core,
 };
 use crate::{
-    api::vpa::UpdateMode,
-    compat::Fix,
     metrics::QualitySample,
     observe::{
         external::{ExternalMetrics, PodQuery, fetch_external},
@@ -25,13 +23,19 @@ use crate::{
         series::fetch_series,
         usage::{PodUsage, UsageError, UsageReport, fetch_usage},
     },
-    recommend::{
+    run::config::UsageSource,
+};
+use plimsoll_core::{
+    api::vpa::UpdateMode,
+    recommender::{
         estimate::Resource,
         fleet::{Taken, Usage},
         window::Rejected,
     },
-    run::config::UsageSource,
-    units::{Bytes, MilliCpu},
+    types::{
+        compat::Fix,
+        units::{Bytes, MilliCpu},
+    },
 };
 
 /// A read of usage is given up after half an interval, within these limits: the next one may be answered.

@@ -2,14 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::{Role, state::Core};
 use crate::{
     metrics::Health,
     observe::pod::{Kill, KillSource},
-    recommend::{estimate::Resource, fleet::KillOutcome},
 };
+use plimsoll_core::recommender::{estimate::Resource, fleet::KillOutcome};
 
 /// So many kills of one container wait for the history of its VPA, which may be away for days.
 const MOST_WAITING: usize = 64;
@@ -124,7 +124,7 @@ fn limit(waiting: &mut Vec<Kill>) -> Vec<KillSource> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{recommend::OomKill, units::Bytes};
+    use plimsoll_core::{recommender::OomKill, types::units::Bytes};
 
     #[test]
     fn kills_that_wait_for_a_history_are_bounded_and_the_newest_stay() {

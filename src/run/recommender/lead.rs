@@ -5,16 +5,15 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, Tasks};
 use crate::{
     act::{Beat, Election, ElectionState, Heartbeat, lease},
-    compat::Compat,
     metrics::HistoryState as Progress,
-    recommend::HistoryState,
     run::liveness,
 };
+use plimsoll_core::{recommender::HistoryState, types::compat::Compat};
 
 /// A VPA about whose pods nothing was heard for so long is worked out from old numbers.
 const STALE: Duration = Duration::from_mins(15);

@@ -7,15 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::task::JoinSet;
 
 use super::{Role, clocks_ahead::ClocksAhead, intake::Reading, state::Core};
 use crate::{
-    api::vpa::UpdateMode,
     metrics::{RecommendationChange, VpaTraits},
     observe::index::Target,
-    recommend::{Advice, estimate::Resource, fleet::Watched, status::Change},
+};
+use plimsoll_core::{
+    api::vpa::UpdateMode,
+    recommender::{Advice, estimate::Resource, fleet::Watched, status::Change},
 };
 
 /// Histories are looked through for what has expired no more often than that.

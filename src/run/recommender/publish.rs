@@ -2,13 +2,11 @@
 
 use std::sync::Weak;
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::{Role, state::Core};
-use crate::{
-    act::status::{Outcome, RECOMMENDER, Source, StatusPatch},
-    recommend::status::{self, Change, Reported},
-};
+use crate::act::status::{Outcome, RECOMMENDER, Source, StatusPatch};
+use plimsoll_core::recommender::status::{self, Change, Reported};
 
 /// Asks the role what to write.
 #[derive(Debug)]

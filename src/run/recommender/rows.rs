@@ -2,15 +2,15 @@
 
 use std::sync::Weak;
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::Role;
-use crate::{
-    metrics::{
-        ContainerRow, HistoryState as Progress, Objects, PodRequests, VpaRow, objects::PAGE,
-    },
-    recommend::{HistoryState, estimate::Resource},
-    units::{Bytes, MilliCpu},
+use crate::metrics::{
+    ContainerRow, HistoryState as Progress, Objects, PodRequests, VpaRow, objects::PAGE,
+};
+use plimsoll_core::{
+    recommender::{HistoryState, estimate::Resource},
+    types::units::{Bytes, MilliCpu},
 };
 
 /// The rows of a role.

@@ -6,16 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{Error, Key, Record, SaveReport, Time, VpaKey, Writer};
+use plimsoll_core::{
+    history::Record,
+    types::{Key, Time, VpaKey},
+};
+use plimsoll_storage::{Error, SaveReport, Writer};
 use tokio::time::timeout;
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
-use crate::{
-    observe::{deleted::deleted_vpas, scale::Gate, server_time::server_time},
-    recommend::{
-        HistoryState,
-        clock_doubt::{ClockDoubt, Evidence, StoredTimes, TOLERANCE},
-    },
+use crate::observe::{deleted::deleted_vpas, scale::Gate, server_time::server_time};
+use plimsoll_core::recommender::{
+    HistoryState,
+    clock_doubt::{ClockDoubt, Evidence, StoredTimes, TOLERANCE},
 };
 
 /// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop

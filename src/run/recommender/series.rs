@@ -19,14 +19,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use plimsoll_core::{
+    history::{Run, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 use plimsoll_storage::{
-    Error, Key, Run, Sample, Sink, Snapshot, Time, VpaKey, Wanted,
+    Error, Wanted,
     prometheus::history::{KnownPods, Loading, PrometheusHistory},
 };
 
 use self::{reach::alike, recalled::Recalled};
 use super::{FIRST_PAUSE, LONGEST_PAUSE, Role, Stop, history::LOOK};
-use crate::recommend::{Bootstrap, Folding, bootstrap::Tally};
+use plimsoll_core::recommender::{Bootstrap, Folding, bootstrap::Tally};
 
 /// The owner of each VPA's pods.
 type Owners = HashMap<VpaKey, Option<Box<str>>>;

@@ -16,13 +16,13 @@ use plimsoll_storage::{
 use super::series::Series;
 use crate::{
     clock::Clock,
-    compat::Compat,
     metrics::{PrometheusCalls, RecommenderMetrics},
     run::{
         calls,
         config::{RecommenderConfig, StorageChoice, UsageSource},
     },
 };
+use plimsoll_core::types::compat::Compat;
 
 /// A Prometheus, where one is asked for anything.
 pub(super) fn open_prometheus(

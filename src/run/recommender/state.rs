@@ -9,11 +9,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::fetching::Fetching;
 use crate::{
-    api::vpa::{Condition, VerticalPodAutoscaler},
     observe::{
         eviction::Eviction,
         index::{Index, Put, Target, Vpa},
@@ -23,14 +22,17 @@ use crate::{
         target::Outcome,
         watch::Change,
     },
-    recommend::{
+    run::annotations::bad_for_writers,
+};
+use plimsoll_core::{
+    api::vpa::{Condition, VerticalPodAutoscaler},
+    recommender::{
         Amounts, Directives, Fleet, HistoryState, OomKill, Reason, Recommendation,
         conditions::{self, Circumstances},
         room::{self, Limit, Limits, Room},
         shapes::{Shapes, Toleration},
         status::Reported,
     },
-    run::annotations::bad_for_writers,
 };
 
 /// So many VPAs are looked at before the lock is given back.

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{Role, Stop};
-use crate::api::vpa::TargetRef;
+use plimsoll_core::api::vpa::TargetRef;
 
 /// Answers are kept, so looking often costs little; what is new is looked for at once.
 const LOOK: Duration = Duration::from_secs(5);

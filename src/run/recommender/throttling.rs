@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::{
-    VpaKey,
-    prometheus::history::{KnownPods, Throttles},
-};
+use plimsoll_core::types::VpaKey;
+use plimsoll_storage::prometheus::history::{KnownPods, Throttles};
 
 use super::{Role, Stop, series::Series};
 use crate::observe::index::Target;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Role, Stop, pass::Passes};
 

@@ -5,14 +5,14 @@
 //! are asked for, once for each ReplicaSet and not for each pod; where they may not be read, names tell, as upstream has it.
 
 use super::Workloads;
-use crate::{
+use crate::observe::{
+    scale::{Scales, ToldScale},
+    scaled_pod::{KeptPod, OwnedBy},
+    selector::Selector,
+};
+use plimsoll_core::{
     api::scaled::ScaleTarget,
-    observe::{
-        scale::{Scales, ToldScale},
-        scaled_pod::{KeptPod, OwnedBy},
-        selector::Selector,
-    },
-    replicas::{Pod, pods::is_owner_by_name},
+    scaling::{Pod, pods::is_owner_by_name},
 };
 
 /// What a Deployment's ReplicaSet calls its pods and itself after.

@@ -15,8 +15,6 @@ use super::{
 };
 use crate::{
     act::{Pen, Rule, Unwritten, Verdict, may},
-    api::scaled::ScaleTarget,
-    compat::Compat,
     observe::{
         controllers::{
             Controller, SlimDeployment, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
@@ -25,6 +23,7 @@ use crate::{
         watch::{Options, watch},
     },
 };
+use plimsoll_core::{api::scaled::ScaleTarget, types::compat::Compat};
 
 /// How often replicas are tried to be written at once.
 const TRIES: usize = 5;

@@ -13,12 +13,14 @@ use crate::{
         Annotated, Evicted, PodRef, Resized, annotate, evict, pod::Unwritten, resize,
         resize::ContainerResources, scale,
     },
-    api::{ResourceList, vpa::UpdateMode},
-    compat::Compat,
-    fit::{Place, Size, annotations, boost},
     metrics::UpdatedVpa,
     observe::running::RunningPod,
-    update::{Action, Outcome, Recall, Step},
+};
+use plimsoll_core::{
+    api::{ResourceList, vpa::UpdateMode},
+    sizing::{Place, Size, annotations, boost},
+    types::compat::Compat,
+    updater::{Action, Outcome, Recall, Step},
 };
 
 /// Whether a pass goes on after a step.

@@ -8,13 +8,13 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt as _;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use tokio::sync::Notify;
 
 use super::{Role, Stop, acting::Pace, matching::Workload};
-use crate::{
-    fit::{Plan, boost},
-    update::{
+use plimsoll_core::{
+    sizing::{Plan, boost},
+    updater::{
         self, Action, Outcome, Pass, Recall, Skip, Wanted, World,
         guard::{Heartbeat, ledger::Sizes},
     },
@@ -98,7 +98,7 @@ impl Role {
         let mut wait = next_end(workload, now);
         let ground = self.ground(workload, now);
         let wanted =
-            |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
+            |owner: &updater::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {
             wanted: &wanted,
             sizes: Sizes::default(),
@@ -126,8 +126,8 @@ impl Role {
             pass.note(outcome);
         }
         let left = pass.end().verdicts;
-        let waits = |verdict: &update::Verdict| {
-            matches!(verdict, update::Verdict::Skipped(Skip::Budget { .. }))
+        let waits = |verdict: &updater::Verdict| {
+            matches!(verdict, updater::Verdict::Skipped(Skip::Budget { .. }))
         };
         if left.iter().any(waits) { wait.min(AGAIN) } else { wait }
     }

@@ -4,11 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     act::Limiter,
-    fit::LimitPolicy,
-    recommend::Scope,
     run::config::{Address, Election, LogConfig, ObjectMetrics},
-    update::Settings,
 };
+use plimsoll_core::{recommender::Scope, sizing::LimitPolicy, updater::Settings};
 
 /// Everything about the updater that flags can set.
 #[derive(Clone, Debug)]

@@ -1,15 +1,14 @@
 //! Events of the updater: what was done to pods and what holds it back, for `kubectl describe`.
 
 use kube::ResourceExt as _;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Role, matching::Workload};
 use crate::{
     act::{About, Happening},
-    api::vpa::UpdateMode,
     observe::running::RunningPod,
-    update::Action,
 };
+use plimsoll_core::{api::vpa::UpdateMode, updater::Action};
 
 impl Role {
     /// Events of what was done, with upstream's words where upstream has them.

@@ -34,10 +34,10 @@ use crate::{
         desk::Desk,
         tasks::Group,
     },
-    update::{
-        self, Action, Outcome, Pass, Recall, Wanted, World,
-        guard::{Heartbeat, ledger::Sizes},
-    },
+};
+use plimsoll_core::updater::{
+    self, Action, Outcome, Pass, Recall, Wanted, World,
+    guard::{Heartbeat, ledger::Sizes},
 };
 
 /// How long all lists may take.
@@ -154,10 +154,10 @@ struct Asked<'a> {
 
 /// What was decided about a pod.
 struct Decided {
-    told: Option<update::Told>,
+    told: Option<updater::Told>,
     /// What is remembered, before anything is done.
     recall: Recall,
-    decision: update::Decision,
+    decision: updater::Decision,
     /// What is done to the pod itself.
     action: Option<Action>,
     /// What is done to others before.
@@ -170,7 +170,7 @@ impl Role {
     /// Ready once everything is known that decisions are made on.
     async fn all_known(&self) {
         self.feeds.synced().await;
-        if self.config.settings.compat == crate::compat::Compat::Plimsoll {
+        if self.config.settings.compat == plimsoll_core::types::compat::Compat::Plimsoll {
             self.quotas.known().await;
         }
     }
@@ -228,7 +228,7 @@ impl Role {
             notes.push("Whether the server can resize pods could not be found out.".to_owned());
         }
         let wanted =
-            |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
+            |owner: &updater::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {
             wanted: &wanted,
             sizes,

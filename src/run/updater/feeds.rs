@@ -7,14 +7,11 @@ use std::{
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Resource, ResourceExt as _};
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 use serde::de::DeserializeOwned;
 
 use super::{Role, Stop, Tasks, matching::vpa_key};
 use crate::{
-    api::VerticalPodAutoscaler,
-    compat::Compat,
-    fit::LimitRangeItem,
     observe::{
         feed::Feed,
         limit_range::SlimLimitRange,
@@ -24,6 +21,7 @@ use crate::{
     },
     run::controllers,
 };
+use plimsoll_core::{api::VerticalPodAutoscaler, sizing::LimitRangeItem, types::compat::Compat};
 
 /// Pods that run somewhere and have not ended: the server leaves out the others.
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";

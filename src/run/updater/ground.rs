@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Role, matching::Workload};
-use crate::{
-    compat::Compat,
-    fit::{Ranges, Rules, Wishes, quota::Quota},
-    observe::running::RunningPod,
-    update::{
+use crate::observe::running::RunningPod;
+use plimsoll_core::{
+    sizing::{Ranges, Rules, Wishes, quota::Quota},
+    types::compat::Compat,
+    updater::{
         self, Sizing, Subject,
         guard::{WindowState, Windows},
     },
@@ -24,7 +24,7 @@ pub(super) struct Ground {
     pub windows: Option<Windows>,
     /// What these windows, or else those of the flag, say about now.
     window: WindowState,
-    pods: Vec<update::Pod>,
+    pods: Vec<updater::Pod>,
 }
 
 impl Role {
@@ -67,9 +67,11 @@ impl Role {
 
 impl Workload {
     /// Its pods as decisions see them.
-    pub fn subjects(&self) -> Vec<update::Pod> {
-        let pod =
-            |pod: &Arc<RunningPod>| update::Pod { size: pod.sizes.clone(), life: pod.life.clone() };
+    pub fn subjects(&self) -> Vec<updater::Pod> {
+        let pod = |pod: &Arc<RunningPod>| updater::Pod {
+            size: pod.sizes.clone(),
+            life: pod.life.clone(),
+        };
         self.pods.iter().map(pod).collect()
     }
 }

@@ -13,15 +13,17 @@ use kube::{
     api::{Api, ListParams},
 };
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Role, Stop};
 use crate::{
     act::heartbeat::{HISTORY, lease_name},
-    api::VerticalPodAutoscaler,
     metrics::HistoryState,
-    recommend::Shard,
-    update::guard::{Heartbeat, HeartbeatRule},
+};
+use plimsoll_core::{
+    api::VerticalPodAutoscaler,
+    recommender::Shard,
+    updater::guard::{Heartbeat, HeartbeatRule},
 };
 
 /// Between two looks, at most.

@@ -6,12 +6,10 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{Role, asking::Questions};
 use crate::{
-    api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    compat::Compat,
     observe::{
         controllers::{Owner, WellKnown},
         running::RunningPod,
@@ -20,7 +18,11 @@ use crate::{
         target::{Outcome, Top},
     },
     run::admission::{goes_before, has_boost, is_off},
-    update::{self, Wanted},
+};
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, vpa::UpdateMode},
+    types::compat::Compat,
+    updater::{self, Wanted},
 };
 
 /// VPAs and pods that are looked at before other tasks of the thread have their turn.
@@ -38,7 +40,7 @@ pub(super) struct Workload {
     /// Its live pods, those that are being deleted left out.
     pub pods: Vec<Arc<RunningPod>>,
     /// How many pods their owners are to have.
-    pub wanted: HashMap<update::Owner, Wanted>,
+    pub wanted: HashMap<updater::Owner, Wanted>,
 }
 
 /// All VPAs that count, with their pods.
@@ -165,7 +167,7 @@ impl Role {
             pods.extend(live.filter_map(|pod| Some((owner_of(namespace, &pod)?, pod))));
         }
         let tops = self.tops(pods.iter().map(|(owner, _)| owner), questions).await;
-        let mut owners: HashMap<ObjectKey, Vec<(usize, update::Owner)>> = HashMap::new();
+        let mut owners: HashMap<ObjectKey, Vec<(usize, updater::Owner)>> = HashMap::new();
         for (turn, (owner, pod)) in pods.into_iter().enumerate() {
             self.take_turns(turn).await;
             let Some(Some(top)) = tops.get(&owner) else { continue };

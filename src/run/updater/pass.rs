@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::{
     Role, Stop,
@@ -15,11 +15,11 @@ use super::{
     recollection::Recollection,
     standing::Standing,
 };
-use crate::{
+use crate::metrics::{PassTotals, Tally};
+use plimsoll_core::{
     api::vpa::UpdateMode,
-    compat::Compat,
-    metrics::{PassTotals, Tally},
-    update::{
+    types::compat::Compat,
+    updater::{
         self, Action, Decision, Next, Outcome, Pass, Recall, Skip, Verdict, Wanted, World,
         guard::{Charge, Heartbeat, ledger::Sizes},
         turns::{self, Waiting},
@@ -191,7 +191,7 @@ impl Role {
         totals.heartbeat(word(heartbeat));
         let ground = self.ground(workload, now);
         let wanted =
-            |owner: &update::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
+            |owner: &updater::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
         let world = World {
             wanted: &wanted,
             sizes,

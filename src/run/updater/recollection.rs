@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{
     Role,
@@ -15,11 +15,11 @@ use super::{
 use crate::{
     act::{Kept, Note, Noted, note},
     observe::watch::Change,
-    update::{
-        Ledger, Memory, Recall, Rests,
-        guard::{ledger, memory},
-        in_place::FirstSeen,
-    },
+};
+use plimsoll_core::updater::{
+    Ledger, Memory, Recall, Rests,
+    guard::{ledger, memory},
+    in_place::FirstSeen,
 };
 
 /// How many texts that were replaced are known again: a watch is seldom as far behind.
@@ -311,11 +311,11 @@ impl Role {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::Time;
+    use plimsoll_core::types::Time;
     use serde_json::json;
 
     use super::*;
-    use crate::update::guard::memory::Surge;
+    use plimsoll_core::updater::guard::memory::Surge;
 
     fn workload(vpa: &str, deployment: &str) -> Workload {
         let object = json!({

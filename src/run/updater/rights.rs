@@ -6,10 +6,8 @@ use std::{
 };
 
 use super::{Role, Stop};
-use crate::{
-    act::{Rule, Verdict, may},
-    compat::Compat,
-};
+use crate::act::{Rule, Verdict, may};
+use plimsoll_core::types::compat::Compat;
 
 /// How long whether the server can resize pods is not asked again.
 const ASK_AGAIN: Duration = Duration::from_mins(5);

@@ -7,10 +7,10 @@ use std::{
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{ResourceExt as _, api::Api};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Role, config::AdmissionCheck};
-use crate::{compat::Compat, update::guard::Admission};
+use plimsoll_core::{types::compat::Compat, updater::guard::Admission};
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Upstream's pauses between tries.

@@ -6,16 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{
     Role,
     matching::{Workload, vpa_key},
     recollection::Recollection,
 };
-use crate::{
+use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    update::{Outcome, Recall, guard::memory},
+    updater::{Outcome, Recall, guard::memory},
 };
 
 /// How many workloads one pass takes them back from, and for how long it begins to: it is there for others, too.

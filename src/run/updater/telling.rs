@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use serde_json::json;
 
 use super::{
@@ -19,11 +19,13 @@ use crate::{
         memory::UPDATER,
         status::{Outcome, Source, StatusPatch},
     },
-    api::{VerticalPodAutoscaler, vpa::Condition},
-    compat::Compat,
     metrics::{ContainerRow, Objects, UpdateRow, VpaRow, objects::PAGE},
     observe::watch::Change,
-    update::{Decision, Skip, Verdict},
+};
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, vpa::Condition},
+    types::compat::Compat,
+    updater::{Decision, Skip, Verdict},
 };
 
 /// The condition that says why pods are not changed that should be.

@@ -5,12 +5,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::{Client, ResourceExt as _};
-use plimsoll_storage::{
-    Time, VpaKey,
-    prometheus::{
-        client::{self, Limits},
-        door::{Door, Wall},
-    },
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_storage::prometheus::{
+    client::{self, Limits},
+    door::{Door, Wall},
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -18,10 +16,7 @@ use super::{
     super::calls::Questions, Role, config::WatermarkConfig, gates::queried, seat::Seat, waits::Call,
 };
 use crate::{
-    annotation::MAX_VALUE_BYTES,
-    api::wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
     clock::Clock,
-    compat::Compat,
     metrics::PrometheusCalls,
     observe::{
         selector::Selector,
@@ -32,12 +27,18 @@ use crate::{
             recommender::{Calls, Pace, Recommenders, shown_address},
         },
     },
-    quantity::Quantity,
-    replicas::{
+};
+use plimsoll_core::{
+    api::{
+        annotation::MAX_VALUE_BYTES,
+        wpa::{MetricSpec, RecommenderSpec, WatermarkPodAutoscalerSpec},
+    },
+    scaling::{
         Answer, Pod, Readiness, Scale, SourceKind, Unknown, Unready,
         consult::{Occasion, request},
         source::{display_name, recommender_name},
     },
+    types::{compat::Compat, quantity::Quantity},
     watermark::{Band, Rules, Source, advised::wish, validation::block},
 };
 

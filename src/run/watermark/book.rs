@@ -8,14 +8,15 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::sync::watch;
 
 use super::{
     rows::Shown,
     seat::{Seat, keep},
 };
-use crate::{api::wpa::WatermarkPodAutoscaler, observe::watch::Change, watermark::Restriction};
+use crate::observe::watch::Change;
+use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
 #[derive(Debug)]
 struct Entry {

@@ -5,14 +5,16 @@ use std::{path::PathBuf, time::Duration};
 use plimsoll_storage::prometheus::{door::DoorConfig, selector::Matchers};
 
 use crate::{
-    api::scaled::TlsConfig,
-    compat::{Compat, Fixes},
     metrics::LabelSet,
     observe::source::promql::TenantScope,
     run::{
         config::{Address, Election, LogConfig, ObjectMetrics},
         updater::config::DryRun,
     },
+};
+use plimsoll_core::{
+    api::scaled::TlsConfig,
+    types::compat::{Compat, Fixes},
 };
 
 /// Everything about the watermark controller that flags can set.

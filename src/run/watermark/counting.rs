@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::{Role, look::Next, rows::Shown};
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
         Watermarks, client_label, objects::PAGE,
     },
     observe::source::recommender::Calls,
-    watermark::gate::Left,
 };
+use plimsoll_core::watermark::gate::Left;
 
 /// Counts calls of recommenders.
 pub(super) struct Counting {

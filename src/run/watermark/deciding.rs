@@ -1,7 +1,7 @@
 //! From a scale that was just read to a decision, and from that to what is written.
 
 use kube::ResourceExt as _;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::time::Instant;
 
 use super::{
@@ -13,11 +13,13 @@ use super::{
 };
 use crate::{
     act::Unwritten,
-    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::Compat,
     metrics::LookStep,
     observe::{scale::FreshScale, selector::Selector},
-    replicas::Scale,
+};
+use plimsoll_core::{
+    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    scaling::Scale,
+    types::compat::Compat,
     watermark::{
         Decision, Memory, Question, Rules, Setting, Source,
         booked::settle,

@@ -4,11 +4,11 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::gates;
 use crate::{
-    api::wpa::WatermarkPodAutoscaler,
     clock::Clock,
     explain::{Finding, WpaReport, nearest::nearest},
     run::cluster::{Cluster, NoCluster},
 };
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 /// Why an object could not be explained.
 #[derive(Debug, thiserror::Error)]

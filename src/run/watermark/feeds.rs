@@ -10,14 +10,11 @@ use super::{
     super::replicas::{Scope, Workloads},
     Role, Stop, Tasks,
 };
-use crate::{
-    api::wpa::WatermarkPodAutoscaler,
-    compat::Compat,
-    observe::{
-        feed::Feed,
-        watch::{Change, Options, watch},
-    },
+use crate::observe::{
+    feed::Feed,
+    watch::{Change, Options, watch},
 };
+use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, types::compat::Compat};
 
 /// The watches of objects: of each namespace, or of all, in the order of the workloads' own.
 #[derive(Debug)]

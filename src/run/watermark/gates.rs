@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 use super::{
     Role,
     rows::{Shown, ShownMonitor},
     seat::Seat,
 };
-use crate::{
-    annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
-    api::wpa::WatermarkPodAutoscalerSpec,
-    compat::Compat,
-    observe::source::promql::{asks_for_label, check_query},
-    replicas::{Answer, Unknown},
+use crate::observe::source::promql::{asks_for_label, check_query};
+use plimsoll_core::{
+    api::{
+        annotation::{BadAnnotation, HOLD_WHILE, MONITOR, QUERY},
+        wpa::WatermarkPodAutoscalerSpec,
+    },
+    scaling::{Answer, Unknown},
+    types::compat::Compat,
     watermark::{
         Options,
         conditions::{Fact, Said, since},
@@ -255,7 +257,8 @@ mod tests {
     use plimsoll_storage::prometheus::{query::Query, selector::Matchers};
 
     use super::*;
-    use crate::{annotation::WPA_KEYS, observe::source::promql::TenantScope};
+    use crate::observe::source::promql::TenantScope;
+    use plimsoll_core::api::annotation::WPA_KEYS;
 
     #[test]
     fn an_alert_is_asked_for_by_its_name_and_what_else_is_said_of_it() {

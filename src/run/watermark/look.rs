@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -14,12 +14,10 @@ use super::{
     rows::Shown,
     seat::{Seat, keep},
 };
-use crate::{
-    act::Part,
+use crate::{act::Part, metrics::LookStep, observe::scale::Unscaled};
+use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerSpec,
-    compat::Compat,
-    metrics::LookStep,
-    observe::scale::Unscaled,
+    types::compat::Compat,
     watermark::{
         attributes,
         conditions::Said,

@@ -1,11 +1,11 @@
 //! What metrics show of an object: taken from its last decision, kept until the next one.
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
-use crate::{
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::{Fix, Fixes},
-    replicas::Unknown,
+    scaling::Unknown,
+    types::compat::{Fix, Fixes},
     watermark::{
         Decision, Restriction, Rules, Uncomputable,
         conditions::{Fact, since, time},

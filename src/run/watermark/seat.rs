@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::rows::Shown;
-use crate::{
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     watermark::{Memory, Options, booked::is_booked},
 };

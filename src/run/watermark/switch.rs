@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, api::ListParams, core::Status};
 use serde::Deserialize;
 
-use crate::{act::set_dry_run, api::wpa::WatermarkPodAutoscaler, run::cluster::Cluster};
+use crate::{act::set_dry_run, run::cluster::Cluster};
+use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;

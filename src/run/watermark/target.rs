@@ -1,7 +1,7 @@
 //! The target of an object: its pods and its scale, with what the object says of how they are found.
 
 use kube::ResourceExt as _;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{
     super::replicas::{Belonging, Sight},
@@ -10,11 +10,9 @@ use super::{
 };
 use crate::{
     act::Unwritten,
-    api::wpa::WatermarkPodAutoscalerSpec,
-    compat::Compat,
     observe::scale::{FreshScale, ObjectKey, ToldScale, Unscaled},
-    replicas::Pod,
 };
+use plimsoll_core::{api::wpa::WatermarkPodAutoscalerSpec, scaling::Pod, types::compat::Compat};
 
 /// Whoever sets this to `true` trusts the selector of the scale alone.
 const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";

@@ -3,19 +3,19 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use kube::ResourceExt as _;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{
     Role,
     seat::{Seat, keep},
 };
-use crate::{
-    act::{About, Happening, Part, Pen, Unwritten, status_patch},
+use crate::act::{About, Happening, Part, Pen, Unwritten, status_patch};
+use plimsoll_core::{
     api::{
         trace::Trace,
         wpa::{MetricStatus, WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     },
-    compat::Compat,
+    types::compat::Compat,
     watermark::{
         conditions::{self, Said},
         outcome::{Event, UNWRITTEN},
@@ -292,12 +292,12 @@ fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscal
 
 fn forget_value(metric: &mut MetricStatus) {
     if let Some(external) = &mut metric.external {
-        external.current_value = crate::quantity::Quantity::ZERO;
+        external.current_value = plimsoll_core::types::quantity::Quantity::ZERO;
     }
     if let Some(resource) = &mut metric.resource {
-        resource.current_average_value = crate::quantity::Quantity::ZERO;
+        resource.current_average_value = plimsoll_core::types::quantity::Quantity::ZERO;
     }
     if let Some(resource) = &mut metric.container_resource {
-        resource.current_average_value = crate::quantity::Quantity::ZERO;
+        resource.current_average_value = plimsoll_core::types::quantity::Quantity::ZERO;
     }
 }

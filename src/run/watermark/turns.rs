@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 
 /// When an object has its next turn: at its own place within each period, so that objects are spread over it and none
 /// loses time by how long it takes.

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::{Instant, timeout};
 
-use crate::replicas::Unknown;
+use plimsoll_core::scaling::Unknown;
 
 /// Above this number of entries, those of services that do not answer are forgotten as soon as nobody waits.
 const MOST_ENTRIES: usize = 1_000;

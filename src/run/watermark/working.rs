@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use plimsoll_storage::{Time, VpaKey};
+use plimsoll_core::types::{Time, VpaKey};
 use tokio::time::Instant;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
@@ -16,7 +16,7 @@ use super::{
     super::tasks::Stop, Role, book::Turn, config::WatermarkConfig, look::Next, seat::Seat,
     turns::next_turn,
 };
-use crate::compat::Compat;
+use plimsoll_core::types::compat::Compat;
 
 /// Between two looks whether this process leads by now.
 const LEADS: Duration = Duration::from_millis(100);

@@ -202,7 +202,7 @@ pub fn server_config(
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::Time;
+    use plimsoll_core::types::Time;
 
     use super::*;
     use crate::certificate::{Wanted, make};

@@ -7,13 +7,16 @@ use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Replica, Snapshot, Time};
+use plimsoll_core::{
+    history::{Replica, Snapshot},
+    types::Time,
+};
 
 /// Key of the annotation.
 pub const KEY: &str = "plimsoll.dev/history";
 
 /// Bytes that the annotation may have.
-pub const LIMIT: usize = 32 * 1024;
+pub const LIMIT: usize = plimsoll_core::api::annotation::MAX_STATE_BYTES;
 
 /// Number of the format. It changes when old readers would misunderstand.
 const VERSION: u32 = 1;
@@ -127,7 +130,7 @@ pub fn read(text: &str, status: &Snapshot, fingerprint: u64) -> Result<Snapshot,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bump, Observed, Weights};
+    use plimsoll_core::history::{Bump, Observed, Weights};
 
     fn replica(number: i64, peak: i64, end: i64) -> Replica {
         Replica {

@@ -13,7 +13,9 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{VerticalPodAutoscalerCheckpoint, failure::Failure};
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint;
+
+use super::failure::Failure;
 
 /// How the object's managedFields call us.
 const FIELD_MANAGER: &str = "plimsoll";

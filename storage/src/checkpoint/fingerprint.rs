@@ -3,9 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use twox_hash::XxHash3_64;
 
-use super::{
-    FormatError, HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus,
-    encoding::{STANDARD_BUCKETS, parts},
+use plimsoll_core::{
+    api::checkpoint::{HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
+    history::checkpoint::{FormatError, STANDARD_BUCKETS, parts},
 };
 
 /// A hash over the parsed fields, but for the time of writing. Annotations are bound to a status by it, so
@@ -39,7 +39,7 @@ fn histogram(bytes: &mut Vec<u8>, histogram: &HistogramCheckpoint) -> Result<(),
 
 fn time(bytes: &mut Vec<u8>, time: Option<&MetaTime>) {
     put(bytes, u64::from(time.is_some()));
-    put(bytes, time.map_or(0, |time| crate::Time::from(time.0).as_secs()) as u64);
+    put(bytes, time.map_or(0, |time| plimsoll_core::types::Time::from(time.0).as_secs()) as u64);
 }
 
 fn put(bytes: &mut Vec<u8>, value: u64) {

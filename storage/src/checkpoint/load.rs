@@ -10,7 +10,11 @@ use super::{
     store::Checkpoints,
     table::Entry,
 };
-use crate::{Error, Key, LoadReport, Sink, Skipped, VpaKey, Wanted};
+use crate::{Error, LoadReport, Wanted};
+use plimsoll_core::{
+    history::{Sink, Skipped},
+    types::{Key, VpaKey},
+};
 
 /// So many namespaces are listed one by one; of more the whole cluster is.
 const FEW: usize = 8;

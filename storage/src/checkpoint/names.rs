@@ -2,7 +2,7 @@
 
 use twox_hash::XxHash3_64;
 
-use crate::Key;
+use plimsoll_core::types::Key;
 
 /// The longest name that an object may have.
 const LONGEST: usize = 253;
@@ -46,7 +46,7 @@ fn is_possible(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::VpaKey;
+    use plimsoll_core::types::VpaKey;
 
     fn key(vpa: &str, container: &str) -> Key {
         Key::new(VpaKey::new("shop", vpa), container)

@@ -3,11 +3,15 @@
 use kube::api::DynamicObject;
 use twox_hash::XxHash3_64;
 
-use super::{
-    FormatError, VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus,
-    annotation, encoding::VERSION, fingerprint::fingerprint, names, snapshot_from_status,
+use super::{annotation, fingerprint::fingerprint, names};
+use plimsoll_core::{
+    api::checkpoint::{VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus},
+    history::checkpoint::{FormatError, VERSION, snapshot_from_status},
 };
-use crate::{Key, Skipped, Snapshot, VpaKey};
+use plimsoll_core::{
+    history::{Skipped, Snapshot},
+    types::{Key, VpaKey},
+};
 
 /// An object of the cluster.
 #[derive(Debug)]

@@ -4,13 +4,19 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{
-    FormatError, VerticalPodAutoscalerCheckpoint, annotation,
+    annotation,
     fingerprint::fingerprint,
     object::{Print, print_of_text},
-    status_from_snapshot,
     table::Entry,
 };
-use crate::{Record, Snapshot, Time, Weights};
+use plimsoll_core::{
+    api::checkpoint::VerticalPodAutoscalerCheckpoint,
+    history::checkpoint::{FormatError, snapshot_from_status, status_from_snapshot},
+};
+use plimsoll_core::{
+    history::{Record, Snapshot, Weights},
+    types::Time,
+};
 
 /// A record as it will be stored.
 pub struct Plan {
@@ -34,7 +40,7 @@ impl Plan {
         let annotation = if extras { annotation::write(snapshot, fingerprint) } else { None };
         let richness = match &annotation {
             Some(_) => snapshot.richness(),
-            None => super::snapshot_from_status(&status)?.richness(),
+            None => snapshot_from_status(&status)?.richness(),
         };
         Ok(Self {
             print: Print {

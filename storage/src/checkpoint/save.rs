@@ -16,7 +16,8 @@ use super::{
     store::Checkpoints,
     table::{Entry, Holds},
 };
-use crate::{Error, Fenced, Record, SaveReport, Skipped, Standing, WritePermit};
+use crate::{Error, Fenced, SaveReport, Standing, WritePermit};
+use plimsoll_core::history::{Record, Skipped};
 
 /// So often others may get in between before a record is left for the next save.
 const ROUNDS: usize = 8;

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use kube::Client;
 
 use super::{calls::Calls, table::Table};
-use crate::{
-    Error, LoadReport, Orphaned, Record, SaveReport, Sink, Storage, Time, Wanted, WritePermit,
-    Writer,
+use crate::{Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer};
+use plimsoll_core::{
+    history::{Record, Sink},
+    types::Time,
 };
 
 /// How checkpoints are read and written.

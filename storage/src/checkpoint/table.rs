@@ -12,7 +12,7 @@ use super::{
     names,
     object::{Content, Object, Print},
 };
-use crate::Key;
+use plimsoll_core::types::Key;
 
 /// What is known of the object of one key.
 #[derive(Clone, Debug)]

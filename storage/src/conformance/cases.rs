@@ -12,7 +12,11 @@ use super::{
         vpa, writer,
     },
 };
-use crate::{Key, Record, SaveReport, VpaKey, Wanted};
+use crate::{SaveReport, Wanted};
+use plimsoll_core::{
+    history::Record,
+    types::{Key, VpaKey},
+};
 
 type Done = Result<(), Ending>;
 

@@ -10,7 +10,11 @@ use std::{
 use async_trait::async_trait;
 
 use super::{Case, Ending, Outcome, outcome};
-use crate::{Key, LoadReport, Measurement, Sample, Sink, Snapshot, Storage, Time, VpaKey, Wanted};
+use crate::{LoadReport, Storage, Wanted};
+use plimsoll_core::{
+    history::{Measurement, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 
 /// What a backend reads from, and how it is filled.
 #[async_trait]

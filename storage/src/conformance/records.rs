@@ -8,9 +8,10 @@ use std::{
 use async_trait::async_trait;
 
 use super::{Ending, Subject};
-use crate::{
-    Bump, Error, Fenced, Key, LoadReport, Observed, Record, Replica, Sample, Scheme, Sink,
-    Snapshot, Time, VpaKey, Wanted, Weights, WritePermit,
+use crate::{Error, Fenced, LoadReport, Wanted, WritePermit};
+use plimsoll_core::{
+    history::{Bump, Observed, Record, Replica, Sample, Scheme, Sink, Snapshot, Weights},
+    types::{Key, Time, VpaKey},
 };
 
 /// A record whose every part tells of `generation`, so that a mixture of two shows. Richer with each

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Skipped;
+use plimsoll_core::history::Skipped;
 
 /// What was found damaged when history was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

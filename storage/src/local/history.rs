@@ -21,7 +21,8 @@ use super::{
     prepared::Prepared,
     scan::{self, Entry, Loss, Scan},
 };
-use crate::{Error, Key, SaveReport, Standing, Wanted, codec};
+use crate::{Error, SaveReport, Standing, Wanted, codec};
+use plimsoll_core::types::Key;
 
 /// How much old data may lie around before a small history is compacted.
 const SLACK: u64 = 1 << 20;

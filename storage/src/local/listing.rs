@@ -13,7 +13,11 @@ use super::{
     frame::Head,
     scan::{Entry, Loss},
 };
-use crate::{Key, Skipped, Snapshot, codec};
+use crate::codec;
+use plimsoll_core::{
+    history::{Skipped, Snapshot},
+    types::Key,
+};
 
 /// The records of one load. Saves append behind them, and compaction leaves their file as it is.
 #[derive(Debug)]

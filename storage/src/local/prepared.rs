@@ -1,7 +1,11 @@
 //! Records that are encoded, and ready to be appended to the history file.
 
 use super::frame::{self, Head, Kind};
-use crate::{Key, Record, Skipped, codec};
+use crate::codec;
+use plimsoll_core::{
+    history::{Record, Skipped},
+    types::Key,
+};
 
 /// A record, encoded.
 #[derive(Debug)]

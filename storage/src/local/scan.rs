@@ -9,7 +9,8 @@ use super::{
     frame::{self, END_MARK, Head, Kind},
     mark::{self, Found, Mark},
 };
-use crate::{Key, Skipped, codec};
+use crate::codec;
+use plimsoll_core::{history::Skipped, types::Key};
 
 /// Where the current record of a key lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use super::{
     prepared::Prepared,
     scan::{Entry, scan},
 };
-use crate::{Error, Key, codec};
+use crate::{Error, codec};
+use plimsoll_core::types::Key;
 
 /// Puts bytes of this format under a key, as another version might have written them.
 pub fn place(directory: &Path, key: &Key, format: u8, content: &[u8]) -> Result<(), Error> {

@@ -20,7 +20,7 @@ mod state;
 
 pub(crate) use self::error::one_line;
 pub use self::{error::AnswerError, labels::Labels, reader::Reader};
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// Takes series as they are read.
 ///

@@ -23,7 +23,7 @@ use super::{
     schema::{Dialect, Distinct, Fact, Pace, Recorded, Schema},
     selector::Matchers,
 };
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// What somebody has set. `None` is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

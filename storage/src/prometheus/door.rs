@@ -45,7 +45,7 @@ use self::{
     signer::{Pass, Signer},
     tls::{Dialer, Reach},
 };
-use crate::Time;
+use plimsoll_core::types::Time;
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");

@@ -61,7 +61,11 @@ use super::{
     failure::Failure,
     schema::{Recorded, Schema},
 };
-use crate::{Error, LoadReport, Sink, Skipped, Storage, Time, VpaKey, Wanted, Writer};
+use crate::{Error, LoadReport, Storage, Wanted, Writer};
+use plimsoll_core::{
+    history::{Sink, Skipped},
+    types::{Time, VpaKey},
+};
 
 /// Points of one slice. With sixteen bytes each, and as many again while they grow, some MB for each query under way.
 const BUDGET: u64 = 250_000;

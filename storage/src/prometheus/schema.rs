@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use super::selector::{Matchers, Pattern, Selector};
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// CPU time that a container has used, as cAdvisor counts it.
 pub const CPU: &str = "container_cpu_usage_seconds_total";

@@ -157,7 +157,7 @@ async fn upstreams_recommender_lives_through_a_day_in_seconds_and_recommends() {
     .await;
     let cores = |bound: &str| {
         let text = recommended[bound]["cpu"].as_str().expect("a quantity");
-        text.parse::<plimsoll::quantity::Quantity>().expect("a quantity").as_f64()
+        text.parse::<plimsoll_core::types::quantity::Quantity>().expect("a quantity").as_f64()
     };
     assert!((0.3..0.45).contains(&cores("target")), "{recommended}");
     assert!(cores("lowerBound") <= cores("target") && cores("target") < cores("upperBound"));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use plimsoll::metrics::{
     Cardinality, LabelSet, Registry, SourceRow, WatermarkObjects, WatermarkRow, Watermarks,
 };
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 use super::{Herd, Object, of_family, shown, web};
 

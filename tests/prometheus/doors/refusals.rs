@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::door::config::{Header, Identity, SignIn, Tls, Word};
 use plimsoll_storage::prometheus::door::{Door, DoorConfig, Secret, Transport as _, Wall};
 

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::{history::Sink, types::Time};
 use plimsoll_storage::conformance::{Case, Life, Source, Verdict, check_reading, table};
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Error, LoadReport, Sink, Storage, Time, Wanted, Writer};
+use plimsoll_storage::{Error, LoadReport, Storage, Wanted, Writer};
 
 use super::remember::{hours, storage};
 use crate::prometheus::flavors::{Flavor, MANAGED, OPERATOR};

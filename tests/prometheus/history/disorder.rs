@@ -1,7 +1,7 @@
 //! Proof that gaps stay gaps, and that what is no amount is none.
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::history::Settings;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 use plimsoll_storage::prometheus::client::{Client, Limits};
 use plimsoll_storage::prometheus::door::config::{SignIn, Word};
 use plimsoll_storage::prometheus::door::{Door, DoorConfig, Wall};

@@ -1,7 +1,7 @@
 //! Proof that each kill for lack of memory counts once, when it happened, and that other ends do not.
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::history::Settings;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 

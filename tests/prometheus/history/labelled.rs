@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::types::{Key, VpaKey};
 use plimsoll_storage::prometheus::detect::Unknown;
 use plimsoll_storage::prometheus::failure::Failure;
 use plimsoll_storage::prometheus::history::{
     KnownPods, PodLabels, PrometheusHistory, Selects, Settings,
 };
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Key, VpaKey};
 
 use super::remember::{Remember, hours, last, storage, wanted};
 use crate::prometheus::flavors::{AGENT, CHART, Flavor, MANAGED, OPERATOR};

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use plimsoll_storage::VpaKey;
+use plimsoll_core::types::VpaKey;
 use plimsoll_storage::prometheus::history::{KnownPods, LivePods, PodLabels, Settings};
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use plimsoll_core::types::{Time, VpaKey};
 use plimsoll_storage::prometheus::client::Limits;
 use plimsoll_storage::prometheus::failure::Failure;
 use plimsoll_storage::prometheus::history::Settings;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Time, VpaKey};
 
 use super::remember::{MINUTE, Remember, hours, last, read, storage, wanted};
 use crate::prometheus::flavors::CHART;

@@ -1,8 +1,9 @@
 //! Proof that a workload gets the history of all its pods, deleted ones too, and of no others.
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Storage as _, Time, Wanted};
+use plimsoll_storage::{Storage as _, Wanted};
 
 use super::remember::{MINUTE, Remember, hours, last, nearly, read, storage, wanted};
 use crate::prometheus::flavors::{ALL, Flavor, OPERATOR};
@@ -158,7 +159,7 @@ async fn as_a_storage_it_reads_everything_and_never_writes() {
     assert!(storage.writer().is_none() && !storage.is_in_cluster());
     let mut remember = Remember::default();
     let mut vpas = wanted(&[("web", "apps/Deployment/web"), ("gone", "apps/Deployment/gone")]);
-    vpas.insert(plimsoll_storage::VpaKey::new("shop", "lost"), None);
+    vpas.insert(plimsoll_core::types::VpaKey::new("shop", "lost"), None);
     let report = storage.load(&Wanted::Vpas(vpas), &mut remember).await.expect("read");
     assert_eq!(report.snapshots, 0);
     assert!(report.samples > 100, "{report:?}");

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::Client;
 use plimsoll_storage::prometheus::door::Wall;
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::{
+    history::{Measurement, Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 use plimsoll_storage::prometheus::client::Limits;
 use plimsoll_storage::prometheus::door::Wall;
 use plimsoll_storage::prometheus::history::{PrometheusHistory, Report, Settings};
-use plimsoll_storage::{Key, Measurement, Sample, Sink, Snapshot, Time, VpaKey};
 
 use crate::prometheus::gather::{client, hasty};
 use crate::support::clock::wall_now;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::types::{Time, VpaKey};
 use plimsoll_storage::prometheus::client::Limits;
 use plimsoll_storage::prometheus::history::KnownPods;
 use plimsoll_storage::prometheus::schema::MEMORY;
-use plimsoll_storage::{Time, VpaKey};
 
 use super::remember::{MINUTE, hours, last, storage, wanted};
 use crate::prometheus::flavors::{Flavor, OPERATOR};

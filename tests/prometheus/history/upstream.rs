@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::Grid;
 use plimsoll_storage::prometheus::history::{Settings, Weighting};
 use plimsoll_storage::prometheus::query::Query;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::observe::usage::fetch_usage;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::Known;
 
 use super::{fetch, schema, short};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::stage::{Stage, cores, said};
 use crate::prometheus::way::Fault;

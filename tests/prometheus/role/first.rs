@@ -25,7 +25,7 @@ async fn days_of_history_are_in_the_first_recommendation_and_nothing_is_saved_be
     }
     written(&running).await;
     assert_eq!(stage.checkpoints().await.len(), 0, "the past is where it was");
-    let explained = |vpa: &plimsoll::api::VerticalPodAutoscaler| {
+    let explained = |vpa: &plimsoll_core::api::VerticalPodAutoscaler| {
         vpa.annotations().keys().any(|key| key == "plimsoll.dev/explanation")
     };
     stage.vpa("web", "says itself why", explained).await;
@@ -38,7 +38,7 @@ async fn days_of_history_are_in_the_first_recommendation_and_nothing_is_saved_be
     for _ in 0..2 {
         stage.step(&running).await;
     }
-    let recommended = |vpa: &plimsoll::api::VerticalPodAutoscaler| said(vpa).is_some();
+    let recommended = |vpa: &plimsoll_core::api::VerticalPodAutoscaler| said(vpa).is_some();
     let recommend = async {
         loop {
             let vpa = stage.vpa("later", "exists", |_| true).await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll::clock::Clock;
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 use super::stage::{MEBIBYTE, cores, said};
 use crate::recommender::start::{self, start};

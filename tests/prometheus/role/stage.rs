@@ -5,12 +5,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams};
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll::api::vpa::ContainerRecommendation;
 use plimsoll::clock::Clock;
 use plimsoll::run::recommender::Running;
-use plimsoll_storage::Time;
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::vpa::ContainerRecommendation;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY, THROTTLED};
 
 use crate::prometheus::flavors::OPERATOR;
@@ -197,8 +197,9 @@ pub fn said(vpa: &VerticalPodAutoscaler) -> Option<&ContainerRecommendation> {
 
 /// Cores of a lower bound and a target.
 pub fn cores(said: &ContainerRecommendation) -> [f64; 3] {
-    [&said.lower_bound, &said.target, &said.upper_bound]
-        .map(|amounts| amounts.cpu().map_or(f64::NAN, plimsoll::quantity::Quantity::as_f64))
+    [&said.lower_bound, &said.target, &said.upper_bound].map(|amounts| {
+        amounts.cpu().map_or(f64::NAN, plimsoll_core::types::quantity::Quantity::as_f64)
+    })
 }
 
 /// Whether a VPA has a condition that is true.

@@ -1,7 +1,7 @@
 //! What the series tell of throttling is told with the recommendation, and raises CPU where that is asked for.
 
 use kube::ResourceExt as _;
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 use super::stage::{CORES, Stage, cores, said};
 use crate::recommender::start::{passed, written};

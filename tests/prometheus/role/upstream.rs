@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use plimsoll::{clock::Clock, run::recommender::Running};
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde_json::{Map, Value, json};
 
 use super::super::clients;

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use http::Method;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 use serde_json::json;
 
 use super::stage::{MINUTE, Stage, metric, targets};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::SignedDuration;
-use plimsoll_storage::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
 use super::process::Processes;
 use super::stage::{MINUTE, Stage, targets};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use tokio::sync::watch;
 
 use super::stage::{MINUTE, Stage, assert_alive, autoscaler, metric, metric_is, targets, written};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use kube::api::{Api, DeleteParams};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 
 use super::stage::{MINUTE, Stage, metric_is};
 use crate::support::log;

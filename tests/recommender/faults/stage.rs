@@ -9,18 +9,20 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
-use plimsoll::api::VerticalPodAutoscaler;
-use plimsoll::api::vpa::Recommendation;
 use plimsoll::cli::recommender_config;
 use plimsoll::clock::Clock;
-use plimsoll::compat::Compat;
 use plimsoll::observe::index::Index;
 use plimsoll::observe::slim::SlimPod;
-use plimsoll::recommend::fleet::KillOutcome;
-use plimsoll::recommend::{Directives, Fleet, Scope, status};
 use plimsoll::run::recommender::{self, Running, Summary};
-use plimsoll_storage::checkpoint::{Options, VerticalPodAutoscalerCheckpoint as Checkpoint};
-use plimsoll_storage::{Checkpoints, Time, VpaKey, Wanted};
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::vpa::Recommendation;
+use plimsoll_core::recommender::fleet::KillOutcome;
+use plimsoll_core::recommender::{Directives, Fleet, Scope, status};
+use plimsoll_core::types::compat::Compat;
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_storage::checkpoint::Options;
+use plimsoll_storage::{Checkpoints, Wanted};
 
 pub use crate::recommender::start::written;
 use crate::recommender::start::{passed, step};
@@ -181,9 +183,10 @@ impl Stage {
         let now: Time = wall_now().into();
         let stored = Checkpoints::new(self.client(), move || now, options);
         let loaded = load(&stored, &Wanted::Everything).await;
-        let count = |(key, snapshot): (plimsoll_storage::Key, plimsoll_storage::Snapshot)| {
-            (key.vpa.name.to_string(), snapshot.cpu_seen.count)
-        };
+        let count =
+            |(key, snapshot): (plimsoll_core::types::Key, plimsoll_core::history::Snapshot)| {
+                (key.vpa.name.to_string(), snapshot.cpu_seen.count)
+            };
         loaded.snapshots.into_iter().map(count).collect()
     }
 

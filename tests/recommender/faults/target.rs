@@ -3,9 +3,9 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
-use plimsoll::api::VerticalPodAutoscaler;
 use plimsoll::clock::Clock;
 use plimsoll::run::recommender::Running;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
 use super::stage::{MINUTE, Stage, metric, targets};

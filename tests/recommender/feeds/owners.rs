@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use plimsoll::api::VerticalPodAutoscaler;
+use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
 use super::stage::{Stage, after_use, target};

@@ -6,11 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use plimsoll::{
-    api::VerticalPodAutoscaler,
     clock::Clock,
     run::recommender::{Running, Summary},
 };
-use plimsoll_storage::Time;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 

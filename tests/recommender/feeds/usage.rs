@@ -1,7 +1,7 @@
 //! Where usage comes from, whose it is, and what it takes for bounds to be written anew.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 use serde_json::json;
 
 use super::stage::{MEBIBYTE, Play, Stage, after_use, target};

@@ -92,7 +92,7 @@ async fn client(inner: &Inner) -> Client {
 /// Our definitions stay from test to test: it takes seconds until a new one is served.
 async fn define(client: &Client) {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    for definition in plimsoll::api::crds::crds().expect("definitions") {
+    for definition in plimsoll_core::api::crds::crds().expect("definitions") {
         definitions.create(&PostParams::default(), &definition).await.expect("a new definition");
     }
     let served = |found: &CustomResourceDefinition| {

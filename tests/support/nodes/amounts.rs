@@ -23,7 +23,7 @@ impl Amounts {
         let get = |name: &str| {
             list.and_then(|list| list.get(name)).map(|text| {
                 text.0
-                    .parse::<plimsoll::quantity::Quantity>()
+                    .parse::<plimsoll_core::types::quantity::Quantity>()
                     .expect("the server lets only quantities in")
             })
         };

@@ -98,7 +98,7 @@ fn resources(text: &mut String, labels: &str, container: &Container) {
     for (kind, list) in [("requests", &resources.requests), ("limits", &resources.limits)] {
         for (resource, amount) in list.iter().flatten() {
             let unit = if resource == "cpu" { "core" } else { "byte" };
-            let amount: plimsoll::quantity::Quantity =
+            let amount: plimsoll_core::types::quantity::Quantity =
                 amount.0.parse().expect("the server lets only quantities in");
             let _ = writeln!(
                 text,

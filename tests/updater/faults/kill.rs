@@ -1,6 +1,6 @@
 //! An updater that is killed between what it books, what it does, and what it says of it.
 
-use plimsoll::update::guard::Charge;
+use plimsoll_core::updater::guard::Charge;
 
 use crate::support::Bed;
 use crate::updater::{

@@ -1,6 +1,6 @@
 //! Two replicas, of which one leads: it dies in the middle of a rollout, or freezes there and thaws.
 
-use plimsoll::update::guard::Charge;
+use plimsoll_core::updater::guard::Charge;
 
 use crate::support::{Bed, wait};
 use crate::updater::{

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use plimsoll::update::guard::Charge;
+use plimsoll_core::updater::guard::Charge;
 
 use crate::storage::objects::defined;
 use crate::support::{

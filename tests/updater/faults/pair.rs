@@ -1,6 +1,6 @@
 //! Two updaters that both believe that they are alone.
 
-use plimsoll::update::guard::Charge;
+use plimsoll_core::updater::guard::Charge;
 
 use crate::support::{
     nodes::{Behaviour, Start},

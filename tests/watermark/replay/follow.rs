@@ -1,18 +1,18 @@
 //! One object follows a series: the code and the formulas, step by step.
 
-use plimsoll::{
+use plimsoll_core::types::Time;
+use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    compat::{Compat, Fixes},
-    replicas::{
+    scaling::{
         Answer, Pod, Scale, SourceKind,
         pods::{Named, Phase},
     },
+    types::compat::{Compat, Fixes},
     watermark::{
         Band, Memory, Question, Restriction, Rules, Setting, Source, conditions,
         outcome::{Made, Writing},
     },
 };
-use plimsoll_storage::Time;
 use serde_json::json;
 
 use super::plain::{Plain, State};

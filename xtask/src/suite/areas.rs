@@ -140,16 +140,21 @@ mod tests {
         tests = ["updater::"]
         [[area]]
         name = "updater"
-        sources = ["src/update/"]
+        sources = ["core/src/updater/"]
         tests = ["update::", "updater::"]
     "#;
 
     #[test]
     fn a_change_selects_the_areas_and_packages_that_it_touches() {
         let suite = Suite::parse(TEXT).expect("TOML");
-        let changed = ["src/update/pass.rs", "storage/src/lib.rs", "README.md"].map(str::to_owned);
+        let changed =
+            ["core/src/updater/pass.rs", "src/run/updater.rs", "storage/src/lib.rs", "README.md"]
+                .map(str::to_owned);
         assert_eq!(touched(&suite, &changed), BTreeSet::from(["updater".to_owned()]));
-        assert_eq!(packages(&changed), BTreeSet::from(["plimsoll", "plimsoll-storage"]));
+        assert_eq!(
+            packages(&changed),
+            BTreeSet::from(["plimsoll", "plimsoll-core", "plimsoll-storage"])
+        );
         known(&suite, &["update".to_owned()]).expect_err("no such area");
     }
 

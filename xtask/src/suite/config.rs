@@ -172,12 +172,12 @@ mod tests {
 
         [[area]]
         name = "updater"
-        sources = ["src/update/", "src/run/updater/"]
-        tests = ["update::", "updater::", "plimsoll::update::"]
+        sources = ["core/src/updater/", "src/run/updater/"]
+        tests = ["update::", "updater::", "plimsoll_core::updater::"]
 
         [[area]]
         name = "run"
-        sources = ["src/run/", "src/update/plan.rs"]
+        sources = ["src/run/", "core/src/updater/plan.rs"]
         tests = ["several::"]
     "#;
 
@@ -196,8 +196,8 @@ mod tests {
         let areas = |path: &str| -> Vec<String> {
             suite.areas_of(path).iter().map(|area| area.name.clone()).collect()
         };
-        assert_eq!(areas("src/update/pass.rs"), ["updater"]);
-        assert_eq!(areas("src/update/plan.rs"), ["run"]);
+        assert_eq!(areas("core/src/updater/pass.rs"), ["updater"]);
+        assert_eq!(areas("core/src/updater/plan.rs"), ["run"]);
         assert_eq!(areas("src/run/several.rs"), ["run"]);
         assert!(areas("README.md").is_empty());
     }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 /// Those who lack less than this are alike.
 const LEAST: Duration = Duration::from_hours(1);

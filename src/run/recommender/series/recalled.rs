@@ -2,9 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_storage::{Key, Sample, Sink, Snapshot, Time, VpaKey};
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
+};
 
-use crate::{recommend::Bootstrap, run::recommender::Role};
+use crate::run::recommender::Role;
+use plimsoll_core::recommender::Bootstrap;
 
 /// Takes checkpoints that are worth going on from: all that series could tell of the time before them is part of them.
 pub(super) struct Recalled<'a> {

@@ -5,17 +5,18 @@ use std::{
     time::Duration,
 };
 
+use plimsoll_core::types::VpaKey;
 use plimsoll_storage::{
-    Error, VpaKey,
+    Error,
     prometheus::history::{Selects, Whose},
 };
 
 use super::Series;
 use crate::{
-    compat::Compat,
     observe::{index::Index, selector::Selector},
     run::recommender::Role,
 };
+use plimsoll_core::types::compat::Compat;
 
 /// The selectors of some VPAs, by namespace and by a pair of labels that each insists on.
 #[derive(Debug, Default)]

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_storage::{Time, VpaKey, prometheus::history::LivePods};
+use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_storage::prometheus::history::LivePods;
 
 use super::Series;
 use crate::run::recommender::Role;

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::{
-    compat::Compat,
-    observe::selector::Selector,
-    recommend::{Scope, Settings},
+use crate::observe::selector::Selector;
+use plimsoll_core::{
+    recommender::{Scope, Settings},
+    types::compat::Compat,
 };
 
 const START: Time = Time::from_secs(1_780_000_000);

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{Decided, Role, Workload, leases::Leases, unmatched::Unmatched};
 use crate::{
-    api::{VerticalPodAutoscaler, vpa::Recommendation},
-    compat::Compat,
     explain::{
         pod::report::{
             Amounts, Breaker, Changed, Container, Earlier, Group, Guards, HeldBack, Named, Need,
@@ -18,7 +16,11 @@ use crate::{
     },
     observe::running::RunningPod,
     run::updater::telling::CONDITION,
-    update::{
+};
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, vpa::Recommendation},
+    types::compat::Compat,
+    updater::{
         self, Action, Skip, Told, World,
         guard::{Allowance, Charge, Touched},
         priority,
@@ -181,8 +183,8 @@ fn sentence(words: &str) -> String {
 }
 
 fn verdict_of(
-    verdict: Option<&update::Verdict>,
-    need: Option<&Result<update::Need, Skip>>,
+    verdict: Option<&updater::Verdict>,
+    need: Option<&Result<updater::Need, Skip>>,
     action: Option<&Action>,
     unboosted: &[Arc<str>],
 ) -> Verdict {
@@ -194,7 +196,7 @@ fn verdict_of(
         restarts: None,
     };
     match verdict {
-        Some(update::Verdict::Changed(word)) => {
+        Some(updater::Verdict::Changed(word)) => {
             let restarts = match action {
                 Some(Action::Resize { restarts, .. }) => Some(*restarts),
                 _ => None,
@@ -212,7 +214,7 @@ fn verdict_of(
                 restarts,
             }
         }
-        Some(update::Verdict::Skipped(skip)) => {
+        Some(updater::Verdict::Skipped(skip)) => {
             if !unboosted.is_empty() {
                 let mut verdict = left("unboost", skip, false);
                 verdict.message =
@@ -249,7 +251,9 @@ fn containers(
     let container = sized.map(|(_, container)| {
         let requests = container.actual().requests();
         let wanted = recommendation.and_then(|all| priority::find(all, &container.name));
-        let amounts = |of: fn(&crate::api::ResourceList) -> Option<crate::quantity::Quantity>| {
+        let amounts = |of: fn(
+            &plimsoll_core::api::ResourceList,
+        ) -> Option<plimsoll_core::types::quantity::Quantity>| {
             let amounts = Amounts {
                 request: of(requests),
                 target: wanted.and_then(|it| of(&it.target)),
@@ -261,14 +265,14 @@ fn containers(
         };
         Container {
             name: Arc::clone(&container.name),
-            cpu: amounts(crate::api::ResourceList::cpu),
-            memory: amounts(crate::api::ResourceList::memory),
+            cpu: amounts(plimsoll_core::api::ResourceList::cpu),
+            memory: amounts(plimsoll_core::api::ResourceList::memory),
         }
     });
     container.collect()
 }
 
-fn group_of(group: update::Group) -> Group {
+fn group_of(group: updater::Group) -> Group {
     let budget = group.budget;
     Group {
         live: group.live,
@@ -284,7 +288,7 @@ fn guards_of(
     role: &Role,
     workload: &Workload,
     told: &Told,
-    recall: &update::Recall,
+    recall: &updater::Recall,
     world: World<'_>,
     leases: &Leases,
 ) -> Guards {
@@ -310,7 +314,7 @@ fn guards_of(
         recommender: leases.recommender(role, workload, world.heartbeat),
         admission_controller: leases.admission_controller(),
         windows: Windows {
-            limited: *windows != update::guard::Windows::ALWAYS,
+            limited: *windows != updater::guard::Windows::ALWAYS,
             open: windows.are_open(now),
             next: windows.next(now),
         },

@@ -4,10 +4,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client, api::ListParams};
 
 use super::leases::Read;
-use crate::{
-    observe::{running::RunningPod, selector::Selector},
-    update::{Outcome, Phase},
-};
+use crate::observe::{running::RunningPod, selector::Selector};
+use plimsoll_core::updater::{Outcome, Phase};
 
 /// The budgets of a namespace.
 #[derive(Debug, Default)]

@@ -5,11 +5,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::{super::standing::Standing, Role, Workload};
-use crate::{
-    clock::Clock,
-    compat::Compat,
-    explain::pod::report::Seen,
-    update::{
+use crate::{clock::Clock, explain::pod::report::Seen};
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
         Ledger,
         guard::{Heartbeat, HeartbeatRule, ledger},
     },

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::{Asked, Role, reader};
-use crate::{
-    run::tasks::Group,
-    update::{
-        Ledger,
-        guard::{Charge, ledger::Sizes},
-    },
+use crate::run::tasks::Group;
+use plimsoll_core::updater::{
+    Ledger,
+    guard::{Charge, ledger::Sizes},
 };
 
 impl Role {

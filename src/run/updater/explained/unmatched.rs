@@ -8,14 +8,11 @@ use super::{
     super::matching::{Target, owner_of},
     Role,
 };
-use crate::{
-    api::VerticalPodAutoscaler,
-    observe::{
-        running::RunningPod,
-        target::{Outcome, Top},
-    },
-    update::Phase,
+use crate::observe::{
+    running::RunningPod,
+    target::{Outcome, Top},
 };
+use plimsoll_core::{api::VerticalPodAutoscaler, updater::Phase};
 
 /// Why nobody decides about a pod.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::{env, fs, path::PathBuf, process};
 
 use super::*;
-use crate::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 struct Place(PathBuf);
 

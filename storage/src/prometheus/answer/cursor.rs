@@ -1,7 +1,7 @@
 //! Pieces of JSON in bytes that may not all be there yet: each is taken whole, or not at all.
 
 use super::decimal::{decimal, ten_digits};
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// Why nothing could be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

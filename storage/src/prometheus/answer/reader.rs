@@ -13,7 +13,7 @@ use super::{
     skip::Skip,
     state::{After, Current, Note, Place, Said, State, Text},
 };
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// How much of a piece is looked at together with what began before it: more than a point has.
 const SEAM: usize = 128;

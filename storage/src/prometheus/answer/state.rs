@@ -1,7 +1,7 @@
 //! Where in an answer its reader is, and what it remembers of what came before.
 
 use super::skip::Skip;
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, Default)]

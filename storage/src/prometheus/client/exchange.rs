@@ -9,13 +9,11 @@ use reqwest::{
 use tokio::time::timeout;
 
 use super::{Asked, Client, Tally, pace, series};
-use crate::{
-    Time,
-    prometheus::{
-        answer::{AnswerError, Ignore, Reader, Series, Summary},
-        failure::{Envelope, Failure},
-    },
+use crate::prometheus::{
+    answer::{AnswerError, Ignore, Reader, Series, Summary},
+    failure::{Envelope, Failure},
 };
+use plimsoll_core::types::Time;
 
 /// How much of an answer is taken before whoever takes it is asked whether it is too much.
 const PIECE: usize = 64 << 10;

@@ -1,14 +1,12 @@
 //! What is so at one moment.
 
 use super::{Client, Tally, exchange};
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Reader, Series, Summary},
-        failure::Failure,
-        query::Query,
-    },
+use crate::prometheus::{
+    answer::{Reader, Series, Summary},
+    failure::Failure,
+    query::Query,
 };
+use plimsoll_core::types::Time;
 
 const PATH: &str = "/api/v1/query";
 

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use super::Client;
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Kind, Labels, Series, Wants},
-        failure::Failure,
-        query::Query,
-    },
+use crate::prometheus::{
+    answer::{Kind, Labels, Series, Wants},
+    failure::Failure,
+    query::Query,
 };
+use plimsoll_core::types::Time;
 
 /// What a query for one number came to. None of the others is zero.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::{Client, Tally, exchange, pace};
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Reader, Series},
-        failure::Failure,
-        query::Query,
-        schema::Dialect,
-    },
+use crate::prometheus::{
+    answer::{Reader, Series},
+    failure::Failure,
+    query::Query,
+    schema::Dialect,
 };
+use plimsoll_core::types::Time;
 
 const PATH: &str = "/api/v1/query_range";
 

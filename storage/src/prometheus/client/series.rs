@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use super::{Client, Tally, exchange};
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Reader, Series},
-        failure::Failure,
-        selector::Selector,
-    },
+use crate::prometheus::{
+    answer::{Reader, Series},
+    failure::Failure,
+    selector::Selector,
 };
+use plimsoll_core::types::Time;
 
 pub(super) const PATH: &str = "/api/v1/series";
 

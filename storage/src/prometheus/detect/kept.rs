@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        selector::Selector,
-    },
+use crate::prometheus::{
+    answer::{Labels, Series, Wants},
+    selector::Selector,
 };
+use plimsoll_core::types::Time;
 
 /// The most that is kept. What is asked for here has as many series as there are jobs, copies and clusters.
 const MOST: usize = 4096;

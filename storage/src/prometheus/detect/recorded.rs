@@ -1,16 +1,14 @@
 //! What recording rules have made of usage: whether it can be read in place of usage itself.
 
 use super::kept::{Kept, Sampled};
-use crate::{
-    Time,
-    prometheus::{
-        client::Client,
-        failure::Failure,
-        query::{Along, Fold, Query},
-        schema::{CPU, MEMORY, RECORDED_CPU, RECORDED_MEMORY, Recorded, Schema},
-        selector::Selector,
-    },
+use crate::prometheus::{
+    client::Client,
+    failure::Failure,
+    query::{Along, Fold, Query},
+    schema::{CPU, MEMORY, RECORDED_CPU, RECORDED_MEMORY, Recorded, Schema},
+    selector::Selector,
 };
+use plimsoll_core::types::Time;
 
 /// More namespaces than this are not worth naming in a question about numbers.
 const MOST_NAMESPACES: usize = 50;

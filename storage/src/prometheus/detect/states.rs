@@ -5,16 +5,14 @@ use super::{
     kept::{Kept, Sampled},
     usage::Found,
 };
-use crate::{
-    Time,
-    prometheus::{
-        client::Client,
-        failure::Failure,
-        query::{Over, Query},
-        schema::States,
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    client::Client,
+    failure::Failure,
+    query::{Over, Query},
+    schema::States,
+    selector::{Pattern, Selector},
 };
+use plimsoll_core::types::Time;
 
 /// Families about pods.
 pub const OF_PODS: [&str; 9] = [

@@ -6,16 +6,14 @@ use super::{
     Known, Unknown, distinct,
     kept::{Kept, Sampled},
 };
-use crate::{
-    Time,
-    prometheus::{
-        client::Client,
-        failure::Failure,
-        query::{Along, Fold, Over, Query},
-        schema::{CPU, Distinct, Fact, MEMORY, Source, Usage},
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    client::Client,
+    failure::Failure,
+    query::{Along, Fold, Over, Query},
+    schema::{CPU, Distinct, Fact, MEMORY, Source, Usage},
+    selector::{Pattern, Selector},
 };
+use plimsoll_core::types::Time;
 
 /// Labels of pods and containers that belong together, most likely first: since 1.16; before; and what scrape
 /// configurations of the time made of the names that Docker gives.

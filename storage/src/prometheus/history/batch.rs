@@ -11,7 +11,8 @@ use super::{
     owner::Owner,
     proof::{self, Proof},
 };
-use crate::{Skipped, VpaKey, prometheus::selector::Pattern};
+use crate::prometheus::selector::Pattern;
+use plimsoll_core::{history::Skipped, types::VpaKey};
 
 /// The longest pattern of pods. Servers match it against every name of a pod that they know, and some refuse long queries.
 pub(super) const LONGEST_PATTERN: usize = 4096;

@@ -21,13 +21,14 @@ use super::{
     proof::Proof,
     report::Report,
 };
-use crate::{
-    Key, Sample, Sink, Snapshot, Time, VpaKey,
-    prometheus::{
-        client::{Client, Limits},
-        door::{DoorError, Response, Transport},
-        schema::{Schema, States},
-    },
+use crate::prometheus::{
+    client::{Client, Limits},
+    door::{DoorError, Response, Transport},
+    schema::{Schema, States},
+};
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::{Key, Time, VpaKey},
 };
 
 const CONTAINERS: [&str; 3] = ["main", "proxy", "log"];

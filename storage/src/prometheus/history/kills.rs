@@ -14,16 +14,14 @@ use super::{
     report::Report,
     slice::{Points, Taker},
 };
-use crate::{
-    Time,
-    prometheus::{
-        client::{Client, Grid},
-        failure::Failure,
-        query::{Over, Query},
-        schema::{Schema, States},
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    client::{Client, Grid},
+    failure::Failure,
+    query::{Over, Query},
+    schema::{Schema, States},
+    selector::{Pattern, Selector},
 };
+use plimsoll_core::types::Time;
 
 /// Families of what a container asks for: today's, and the one before release 2 of kube-state-metrics.
 const REQUESTS: [&str; 2] =

@@ -11,17 +11,15 @@ use std::{
 };
 
 use super::batch::Batch;
-use crate::{
-    Time, VpaKey,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        client::Client,
-        failure::Failure,
-        query::Query,
-        schema::Schema,
-        selector::{Match, Matcher, Matchers, Pattern},
-    },
+use crate::prometheus::{
+    answer::{Labels, Series, Wants},
+    client::Client,
+    failure::Failure,
+    query::Query,
+    schema::Schema,
+    selector::{Match, Matcher, Matchers, Pattern},
 };
+use plimsoll_core::types::{Time, VpaKey};
 
 /// What labels of pods begin with, where it was not said.
 const PREFIXES: [&str; 2] = ["label_", "pod_label_"];

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{batch::Batch, owner::Owner};
-use crate::VpaKey;
+use plimsoll_core::types::VpaKey;
 
 /// Pods that are there now, with the VPAs that select them.
 #[derive(Clone, Debug, Default)]

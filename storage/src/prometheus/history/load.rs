@@ -10,9 +10,10 @@ use super::{
     plan::Plan,
     report::Report,
 };
-use crate::{
-    Sink, Time, VpaKey,
-    prometheus::{client::Client, failure::Failure, schema::Schema},
+use crate::prometheus::{client::Client, failure::Failure, schema::Schema};
+use plimsoll_core::{
+    history::Sink,
+    types::{Time, VpaKey},
 };
 
 /// Failures in a row after which no other batch is tried: the server is away, or does not let anybody in.

@@ -9,10 +9,8 @@ use super::{
     part::{GROWTH, Way},
     proof::{self, Proof},
 };
-use crate::{
-    Time,
-    prometheus::{failure::Failure, selector::Pattern},
-};
+use crate::prometheus::{failure::Failure, selector::Pattern};
+use plimsoll_core::types::Time;
 
 /// What it means that a server does not say who owns pods, or who was killed.
 const UNTOLD_OWNERS: &str = "owners of pods cannot be asked about: names of pods decide alone";

@@ -10,11 +10,12 @@ use super::{
     report::Report,
     slice::{Passed, Points, Taker},
 };
-use crate::{
-    Gauge, Key, Measurement, Run, Sample, Sink, Time, VpaKey,
-    prometheus::{
-        client::Client, failure::Failure, query::Query, schema::Schema, selector::Pattern,
-    },
+use crate::prometheus::{
+    client::Client, failure::Failure, query::Query, schema::Schema, selector::Pattern,
+};
+use plimsoll_core::{
+    history::{Gauge, Measurement, Run, Sample, Sink},
+    types::{Key, Time, VpaKey},
 };
 
 /// Containers that a workload is taken to have at a time until it is known better.

@@ -10,16 +10,14 @@
 use std::time::Duration;
 
 use super::batch::Batch;
-use crate::{
-    Time,
-    prometheus::{
-        client::{Grid, NoGrid},
-        failure::Failure,
-        query::{Along, Fold, Over, Query},
-        schema::{RECORDED_CPU, RECORDED_MEMORY, Recorded, Schema},
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    client::{Grid, NoGrid},
+    failure::Failure,
+    query::{Along, Fold, Over, Query},
+    schema::{RECORDED_CPU, RECORDED_MEMORY, Recorded, Schema},
+    selector::{Pattern, Selector},
 };
+use plimsoll_core::types::Time;
 
 /// The time whose largest memory rules record.
 const RECORDED_PEAK: Duration = Duration::from_mins(5);
@@ -228,7 +226,8 @@ pub(super) mod tests {
     }
 
     fn batch() -> Batch {
-        let wanted = [(crate::VpaKey::new("shop", "db"), Some("apps/StatefulSet/db".into()))];
+        let wanted =
+            [(plimsoll_core::types::VpaKey::new("shop", "db"), Some("apps/StatefulSet/db".into()))];
         Batch::all(&wanted.into_iter().collect()).0.remove(0)
     }
 

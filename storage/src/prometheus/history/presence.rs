@@ -4,16 +4,14 @@ use std::collections::HashSet;
 
 use super::batch::LONGEST_PATTERN;
 use super::live::groups;
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        client::Client,
-        failure::Failure,
-        query::{Along, Fold, Query},
-        schema::Schema,
-    },
+use crate::prometheus::{
+    answer::{Labels, Series, Wants},
+    client::Client,
+    failure::Failure,
+    query::{Along, Fold, Query},
+    schema::Schema,
 };
+use plimsoll_core::types::Time;
 
 /// Which of these namespaces have containers with series now.
 pub(super) async fn with_series(

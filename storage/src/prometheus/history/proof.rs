@@ -12,16 +12,14 @@ use std::{
 };
 
 use super::owner::Owner;
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        client::Client,
-        failure::Failure,
-        schema::{Schema, States},
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    answer::{Labels, Series, Wants},
+    client::Client,
+    failure::Failure,
+    schema::{Schema, States},
+    selector::{Pattern, Selector},
 };
+use plimsoll_core::types::Time;
 
 /// What stands between a workload and its pods, where it is asked about.
 const BETWEEN: [(&str, &str, &str); 2] =

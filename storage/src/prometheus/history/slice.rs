@@ -1,13 +1,11 @@
 //! A part of a batch's history, held until all of it has come: then it counts, or none of it does.
 
 use super::batch::Batch;
-use crate::{
-    Time,
-    prometheus::{
-        answer::{Labels, Series, Wants},
-        schema::container_name,
-    },
+use crate::prometheus::{
+    answer::{Labels, Series, Wants},
+    schema::container_name,
 };
+use plimsoll_core::types::Time;
 
 /// Points of some series, close together.
 #[derive(Debug, Default)]

@@ -17,15 +17,16 @@ use super::{
     proof::Proof,
     slice::{Points, Taker},
 };
-use crate::{
-    Key, Throttling, Time, VpaKey,
-    prometheus::{
-        client::Client,
-        failure::Failure,
-        query::{Along, Fold, Over, Query},
-        schema::{Fact, Schema, THROTTLED},
-        selector::{Pattern, Selector},
-    },
+use crate::prometheus::{
+    client::Client,
+    failure::Failure,
+    query::{Along, Fold, Over, Query},
+    schema::{Fact, Schema, THROTTLED},
+    selector::{Pattern, Selector},
+};
+use plimsoll_core::{
+    history::Throttling,
+    types::{Key, Time, VpaKey},
 };
 
 const PERIODS: &str = "container_cpu_cfs_periods_total";

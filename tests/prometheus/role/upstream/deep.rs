@@ -1,7 +1,7 @@
 //! Upstream's recommender itself, which reads the history of the same server as ours.
 
 use jiff::Timestamp;
-use plimsoll_storage::Time;
+use plimsoll_core::types::Time;
 
 use super::{FLAGS, RECORDED, Recording, SEED, World};
 use crate::differential::compare;

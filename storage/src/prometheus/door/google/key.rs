@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::Secret;
-use crate::Time;
+use plimsoll_core::types::Time;
 
 /// The longest that Google takes.
 const LIFE: i64 = 3600;

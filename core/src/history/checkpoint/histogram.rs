@@ -1,0 +1,274 @@
+//! One histogram in the form of a checkpoint: its total to the last bit, and its weights as parts of ten thousand of
+//! the largest one.
+
+use serde_json::Value;
+
+use super::{FormatError, whole_seconds};
+use crate::{
+    api::checkpoint::HistogramCheckpoint,
+    history::{Scheme, Weights},
+    types::Time,
+};
+
+/// What the heaviest bucket weighs in the format.
+const HEAVIEST: f64 = 10_000.0;
+
+/// Number of buckets of both histograms in [`Scheme::Standard`].
+pub const STANDARD_BUCKETS: usize = 176;
+
+/// A bucket lighter than this does not count as filled.
+pub const STANDARD_EPSILON: f64 = 0.001 * 0.1;
+
+/// Writes weights in parts of the heaviest. What weighs less than half a part is lost, and so is what lies
+/// outside of the filled span; the total keeps it.
+pub fn encode(weights: &Weights) -> Result<HistogramCheckpoint, FormatError> {
+    if weights.scheme != Scheme::Standard {
+        return Err(FormatError::Scheme);
+    }
+    if !weights.total.is_finite() || weights.total < 0.0 {
+        return Err(FormatError::Total(weights.total));
+    }
+    let filled = || {
+        let (first, last) = weights.span.unwrap_or((1, 0));
+        weights.buckets.iter().filter(move |(bucket, _)| (first..=last).contains(bucket))
+    };
+    let heaviest = filled().map(|&(_, weight)| weight).fold(0.0, f64::max);
+    let ratio = HEAVIEST / heaviest;
+    let parts = filled().map(|&(bucket, weight)| (bucket, (weight * ratio + 0.5).floor() as u32));
+    Ok(HistogramCheckpoint {
+        reference_timestamp: weights.reference.map(whole_seconds),
+        bucket_weights: parts
+            .filter(|&(_, parts)| parts > 0)
+            .map(|(bucket, parts)| (bucket.to_string(), parts.into()))
+            .collect(),
+        total_weight: weights.total,
+    })
+}
+
+/// Spreads the total over the parts. A bucket counts as filled from `epsilon` on.
+pub fn decode(
+    checkpoint: &HistogramCheckpoint,
+    buckets: usize,
+    epsilon: f64,
+) -> Result<Weights, FormatError> {
+    let total = checkpoint.total_weight;
+    if !total.is_finite() || total < 0.0 {
+        return Err(FormatError::Total(total));
+    }
+    let parts = parts(checkpoint, buckets)?;
+    let mut weights = Weights {
+        reference: checkpoint.reference_timestamp.as_ref().map(|time| Time::from(time.0)),
+        ..Weights::default()
+    };
+    let sum: u64 = parts.iter().map(|&(_, parts)| parts).sum();
+    if sum > 0 {
+        let ratio = total / sum as f64;
+        weights.total = total;
+        weights.buckets = parts
+            .into_iter()
+            .map(|(bucket, parts)| (bucket, parts as f64 * ratio))
+            .filter(|&(_, weight)| weight > 0.0)
+            .collect();
+    }
+    // Rounding can take a bucket just below the threshold, so the span is found anew.
+    let mut filled = weights.buckets.iter().filter(|&&(_, weight)| weight >= epsilon);
+    weights.span = filled
+        .next()
+        .map(|&(first, _)| (first, filled.next_back().map_or(first, |&(last, _)| last)));
+    Ok(weights)
+}
+
+/// The parts by bucket, ascending.
+pub fn parts(
+    checkpoint: &HistogramCheckpoint,
+    buckets: usize,
+) -> Result<Vec<(u8, u64)>, FormatError> {
+    let mut parts = checkpoint
+        .bucket_weights
+        .iter()
+        .map(|(name, weight)| parts_of_bucket(name, weight, buckets))
+        .collect::<Result<Vec<_>, _>>()?;
+    parts.sort_unstable();
+    // Two names of one bucket ("7" and "07") are one bucket.
+    parts.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 += later.1;
+        }
+        same
+    });
+    Ok(parts)
+}
+
+fn parts_of_bucket(name: &str, weight: &Value, buckets: usize) -> Result<(u8, u64), FormatError> {
+    let bucket: i64 = name.parse().map_err(|_| FormatError::BucketName(name.to_owned()))?;
+    let known = u8::try_from(bucket).ok().filter(|&bucket| usize::from(bucket) < buckets);
+    let number =
+        known.ok_or(FormatError::NoSuchBucket { bucket, last: buckets.saturating_sub(1) })?;
+    let parts = weight.as_u64().filter(|&parts| u32::try_from(parts).is_ok());
+    let parts =
+        parts.ok_or_else(|| FormatError::BucketWeight { bucket, weight: weight.to_string() })?;
+    Ok((number, parts))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The golden vectors use a small linear histogram: 11 buckets, and everything counts.
+    const BUCKETS: usize = 11;
+    const EPSILON: f64 = 1e-15;
+
+    pub fn weights(buckets: &[(u8, f64)]) -> Weights {
+        let mut weights = Weights {
+            reference: Some(Time::from_secs(1_767_225_600)),
+            total: buckets.iter().map(|(_, weight)| weight).sum(),
+            buckets: buckets.to_vec(),
+            ..Weights::default()
+        };
+        weights.span = buckets.first().zip(buckets.last()).map(|(first, last)| (first.0, last.0));
+        weights
+    }
+
+    fn checkpoint(total: f64, buckets: &Value) -> HistogramCheckpoint {
+        serde_json::from_value(json!({ "totalWeight": total, "bucketWeights": buckets }))
+            .expect("a histogram")
+    }
+
+    fn in_json(checkpoint: &HistogramCheckpoint) -> Value {
+        json!(checkpoint.bucket_weights)
+    }
+
+    /// Golden vectors V63 to V65.
+    #[test]
+    fn weights_are_written_in_parts_of_the_heaviest() {
+        for (buckets, expected, total) in [
+            (vec![(3, 1.0)], json!({"3": 10000}), 1.0),
+            (vec![(0, 1.0), (1, 100_000.0)], json!({"1": 10000}), 100_001.0),
+            (
+                vec![(0, 1.0), (1, 10_000.0), (2, 50.0)],
+                json!({"0": 1, "1": 10000, "2": 50}),
+                10_051.0,
+            ),
+        ] {
+            let written = encode(&weights(&buckets)).expect("encodes");
+            assert_eq!(in_json(&written), expected);
+            assert!((written.total_weight - total).abs() < 1e-9, "{}", written.total_weight);
+        }
+    }
+
+    /// Golden vector V66.
+    #[test]
+    fn the_total_is_spread_over_the_parts() {
+        let read =
+            decode(&checkpoint(6.0, &json!({"0": 1, "1": 2})), BUCKETS, EPSILON).expect("decodes");
+        assert_eq!(read.buckets, [(0, 2.0), (1, 4.0)]);
+        assert_eq!((read.total, read.span), (6.0, Some((0, 1))));
+    }
+
+    /// Golden vector V67, but for the absent histogram, which the types leave no room for.
+    #[test]
+    fn what_cannot_be_read_is_refused_with_the_reason() {
+        for (total, buckets, why) in [
+            (1.0, json!({"-1": 1}), "bucket -1 is outside of 0 to 10"),
+            (1.0, json!({"99": 1}), "bucket 99 is outside of 0 to 10"),
+            (1.0, json!({"11": 1}), "bucket 11 is outside of 0 to 10"),
+            (1.0, json!({"300": 1}), "bucket 300 is outside of 0 to 10"),
+            (-1.0, json!({"0": 1}), "its total weight is -1"),
+            (1.0, json!({"a": 1}), "bucket \"a\" is not a whole number"),
+            (1.0, json!({"1.5": 1}), "bucket \"1.5\" is not a whole number"),
+            (
+                1.0,
+                json!({"1": 0.5}),
+                "bucket 1 weighs 0.5, which is not a whole number from 0 to 4294967295",
+            ),
+            (
+                1.0,
+                json!({"1": -1}),
+                "bucket 1 weighs -1, which is not a whole number from 0 to 4294967295",
+            ),
+            (
+                1.0,
+                json!({"1": 5_000_000_000_u64}),
+                "bucket 1 weighs 5000000000, which is not a whole number from 0 to 4294967295",
+            ),
+        ] {
+            let error = decode(&checkpoint(total, &buckets), BUCKETS, EPSILON).expect_err(why);
+            assert_eq!(error.to_string(), why);
+        }
+        let mut infinite =
+            HistogramCheckpoint { total_weight: f64::INFINITY, ..Default::default() };
+        assert_eq!(decode(&infinite, BUCKETS, EPSILON), Err(FormatError::Total(f64::INFINITY)));
+        infinite.total_weight = f64::NAN;
+        assert!(decode(&infinite, BUCKETS, EPSILON).is_err(), "NaN must not get in");
+    }
+
+    /// Golden vector V68: the light bucket comes back below the threshold, and the histogram is not empty for it.
+    #[test]
+    fn a_bucket_at_the_threshold_does_not_empty_the_histogram() {
+        for epsilon in [EPSILON, STANDARD_EPSILON] {
+            let saved = encode(&weights(&[(1, epsilon), (2, 9999.0 * epsilon)])).expect("encodes");
+            let loaded = decode(&saved, BUCKETS, epsilon).expect("decodes");
+            assert_eq!(loaded.span, Some((2, 2)));
+            assert_eq!(loaded.buckets.len(), 2, "the light bucket keeps its weight");
+        }
+    }
+
+    #[test]
+    fn a_histogram_of_no_weight_still_takes_its_reference() {
+        let mut empty = checkpoint(5.0, &json!({"3": 0}));
+        empty.reference_timestamp = Some(whole_seconds(Time::from_secs(7)));
+        let read = decode(&empty, BUCKETS, EPSILON).expect("decodes");
+        assert_eq!((read.total, read.span, read.buckets.len()), (0.0, None, 0));
+        assert_eq!(read.reference, Some(Time::from_secs(7)));
+    }
+
+    #[test]
+    fn fine_buckets_are_refused_instead_of_being_misread() {
+        let fine = Weights { scheme: Scheme::Fine, ..weights(&[(1, 1.0)]) };
+        assert_eq!(encode(&fine), Err(FormatError::Scheme));
+    }
+
+    fn any_weights() -> impl Strategy<Value = Weights> {
+        proptest::collection::btree_map(
+            0..176_u8,
+            (STANDARD_EPSILON.ln()..60.0).prop_map(f64::exp),
+            1..40,
+        )
+        .prop_map(|buckets| weights(&buckets.into_iter().collect::<Vec<_>>()))
+    }
+
+    proptest! {
+        #[test]
+        fn reading_back_loses_less_than_a_part_of_each_bucket(original in any_weights()) {
+            let saved = encode(&original).expect("encodes");
+            let loaded = decode(&saved, STANDARD_BUCKETS, STANDARD_EPSILON).expect("decodes");
+            prop_assert_eq!(loaded.total.to_bits(), original.total.to_bits());
+            prop_assert_eq!(loaded.reference, original.reference);
+            let heaviest = original.buckets.iter().map(|&(_, weight)| weight).fold(0.0, f64::max);
+            // Half a part by rounding its own number, and as much again for each other bucket by the total.
+            let most = heaviest / HEAVIEST * (0.5 + 0.5 * original.buckets.len() as f64);
+            for &(bucket, weight) in &original.buckets {
+                let read = loaded.buckets.iter().find(|&&(known, _)| known == bucket);
+                let read = read.map_or(0.0, |&(_, weight)| weight);
+                prop_assert!((read - weight).abs() <= most * 1.000_001, "bucket {}: {} became {}", bucket, weight, read);
+            }
+        }
+
+        #[test]
+        fn saving_what_was_loaded_writes_the_same_parts(original in any_weights()) {
+            let saved = encode(&original).expect("encodes");
+            let loaded = decode(&saved, STANDARD_BUCKETS, STANDARD_EPSILON).expect("decodes");
+            let again = encode(&loaded).expect("encodes");
+            let (first, last) = loaded.span.expect("something is left");
+            let inside = saved.bucket_weights.into_iter().filter(|(bucket, _)| {
+                (first..=last).contains(&bucket.parse().expect("a bucket"))
+            });
+            prop_assert_eq!(again.bucket_weights, inside.collect());
+            prop_assert_eq!(again.total_weight.to_bits(), saved.total_weight.to_bits());
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Bucket boundaries: which bucket a value falls into, and where each bucket starts.
+
+use std::sync::LazyLock;
+
+use crate::history::Scheme;
+
+use super::power::raise;
+
+/// Weight below which a bucket counts as empty: a thousandth of the smallest CPU sample.
+pub const EPSILON: f64 = 0.001 * 0.1;
+
+/// A histogram has at most this many buckets: bucket numbers fit a byte.
+pub const MOST_BUCKETS: usize = 256;
+
+/// The boundaries of a histogram.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buckets {
+    starts: Box<[f64]>,
+    epsilon: f64,
+    kind: Kind,
+    cells: Cells,
+}
+
+/// Which bucket each of these cells begins in: stretches of numbers that have all but the last bits in common. With
+/// growth by a twentieth none reaches further than into the next bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Cells {
+    first: u64,
+    buckets: Box<[u8]>,
+}
+
+/// The bits that the numbers of a cell share: sign, exponent, and five that cut each doubling into 32 cells.
+const CELL_SHIFT: u32 = 52 - 5;
+/// As near to an edge as a share of it, the formula decides on which side a value lies. Its rounding errors are a
+/// million times smaller.
+const NEAR: f64 = 1e-9;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Linear { size: f64 },
+    Exponential { first: f64, growth: f64, ln_ratio: f64 },
+}
+
+/// Boundaries that make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadBuckets {
+    /// A parameter is zero, negative or not a number.
+    #[error("maximum, bucket size and epsilon must be above 0, and the ratio above 1")]
+    OutOfRange,
+    /// Bucket numbers would not fit a byte.
+    #[error("more than 256 buckets")]
+    TooMany,
+}
+
+impl Buckets {
+    /// Buckets of one size, up to and including the one that holds `max`.
+    pub fn linear(max: f64, size: f64, epsilon: f64) -> Result<Self, BadBuckets> {
+        if !(max > 0.0 && size > 0.0 && epsilon > 0.0) {
+            return Err(BadBuckets::OutOfRange);
+        }
+        let count = (max / size).ceil() as usize + 1;
+        if count > MOST_BUCKETS {
+            return Err(BadBuckets::TooMany);
+        }
+        let starts = (0..count).map(|bucket| bucket as f64 * size).collect();
+        Ok(Self { starts, epsilon, kind: Kind::Linear { size }, cells: Cells::default() })
+    }
+
+    /// Buckets whose sizes grow by `1 + growth` each, beginning with one of size `first`.
+    pub fn exponential(
+        max: f64,
+        first: f64,
+        growth: f64,
+        epsilon: f64,
+    ) -> Result<Self, BadBuckets> {
+        // The ratio is formed first and the growth taken back from it, as upstream does it: in binary
+        // (1 + 0.05) - 1 is not 0.05, and the last digit of every bucket start depends on it.
+        let ratio = 1.0 + growth;
+        let growth = ratio - 1.0;
+        if !(max > 0.0 && first > 0.0 && growth > 0.0 && epsilon > 0.0) {
+            return Err(BadBuckets::OutOfRange);
+        }
+        let ln_ratio = ratio.ln();
+        let count = ((max * growth / first + 1.0).ln() / ln_ratio).ceil() as usize + 1;
+        if count > MOST_BUCKETS {
+            return Err(BadBuckets::TooMany);
+        }
+        let starts: Box<[f64]> = (0..count)
+            .map(|bucket| match bucket {
+                0 => 0.0,
+                _ => first * (raise(ratio, bucket as u32) - 1.0) / growth,
+            })
+            .collect();
+        let cells = Cells::of(&starts);
+        Ok(Self { starts, epsilon, kind: Kind::Exponential { first, growth, ln_ratio }, cells })
+    }
+
+    /// The boundaries for CPU, in cores.
+    pub fn cpu(scheme: Scheme) -> &'static Self {
+        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| fixed(1000.0, 0.01));
+        static FINE: LazyLock<Buckets> = LazyLock::new(|| fixed(1000.0, 0.001));
+        match scheme {
+            Scheme::Standard => &STANDARD,
+            Scheme::Fine => &FINE,
+        }
+    }
+
+    /// The boundaries for memory, in bytes.
+    pub fn memory(scheme: Scheme) -> &'static Self {
+        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| fixed(1e12, 1e7));
+        static FINE: LazyLock<Buckets> = LazyLock::new(|| fixed(1e12, 1_048_576.0));
+        match scheme {
+            Scheme::Standard => &STANDARD,
+            Scheme::Fine => &FINE,
+        }
+    }
+
+    /// Number of buckets.
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The highest bucket, which has no upper edge.
+    pub fn last(&self) -> u8 {
+        (self.starts.len() - 1) as u8
+    }
+
+    /// Weight below which a bucket counts as empty.
+    pub fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    /// The bucket that a value falls into. Anything below the first bucket's end, negative or not a
+    /// number lands in the first one.
+    pub fn find(&self, value: f64) -> u8 {
+        self.cells.find(&self.starts, value).unwrap_or_else(|| self.work_out(value))
+    }
+
+    /// The bucket, by the formula that upstream has.
+    fn work_out(&self, value: f64) -> u8 {
+        let bucket = match self.kind {
+            Kind::Linear { size } => value / size,
+            Kind::Exponential { first, .. } if value < first => 0.0,
+            Kind::Exponential { first, growth, ln_ratio } => {
+                (value * growth / first + 1.0).ln() / ln_ratio
+            }
+        };
+        // A float to integer cast truncates and saturates, and turns NaN into 0.
+        (bucket as usize).min(self.starts.len() - 1) as u8
+    }
+
+    /// Where a bucket starts.
+    pub fn start(&self, bucket: u8) -> f64 {
+        self.starts[usize::from(bucket).min(self.starts.len() - 1)]
+    }
+
+    /// What a percentile that ends in this bucket reads: the bucket's upper edge, or the start of the
+    /// last bucket, which has none.
+    pub fn upper_edge(&self, bucket: u8) -> f64 {
+        self.start(bucket.saturating_add(1))
+    }
+}
+
+impl Cells {
+    /// From the end of the first bucket to the start of the last one.
+    fn of(starts: &[f64]) -> Self {
+        let [_, low, .., high] = starts else { return Self::default() };
+        let first = low.to_bits() >> CELL_SHIFT;
+        let bucket_of = |cell: u64| {
+            let begin = f64::from_bits(cell << CELL_SHIFT);
+            starts.partition_point(|start| *start <= begin).saturating_sub(1) as u8
+        };
+        Self { first, buckets: (first..=high.to_bits() >> CELL_SHIFT).map(bucket_of).collect() }
+    }
+
+    /// The bucket whose edges a value is well between, if it is in one of these cells.
+    #[inline]
+    fn find(&self, starts: &[f64], value: f64) -> Option<u8> {
+        let cell = (value.to_bits() >> CELL_SHIFT).checked_sub(self.first)?;
+        let begin = *self.buckets.get(cell as usize)?;
+        let next = *starts.get(usize::from(begin) + 1)?;
+        let bucket = begin + u8::from(value >= next);
+        let (low, high) = (starts[usize::from(bucket)], *starts.get(usize::from(bucket) + 1)?);
+        let is_clear = value > low * (1.0 + NEAR) && value < high * (1.0 - NEAR);
+        is_clear.then_some(bucket)
+    }
+}
+
+/// The production boundaries: 5 % growth, as checkpoints of version v3 have them.
+fn fixed(max: f64, first: f64) -> Buckets {
+    Buckets::exponential(max, first, 0.05, EPSILON).unwrap_or_else(|_| {
+        // Constants that the tests of this file walk through; kept total instead of panicking.
+        let (starts, kind) = (Box::new([0.0]), Kind::Linear { size: max });
+        Buckets { starts, epsilon: EPSILON, kind, cells: Cells::default() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn production_schemes_have_176_buckets_and_the_published_anchors() {
+        let (cpu, memory) = (Buckets::cpu(Scheme::Standard), Buckets::memory(Scheme::Standard));
+        assert_eq!((cpu.count(), memory.count()), (176, 176));
+        assert!((cpu.epsilon() - 1e-4).abs() < 1e-18);
+        for (bucket, cores, bytes) in [
+            (1, 0.01, 1e7),
+            (2, 0.020_499_999_999_999_987, 20_499_999.999_999_989),
+            (4, 0.043_101_249_999_999_966, 43_101_249.999_999_963),
+            (9, 0.110_265_643_195_703_06, 110_265_643.195_703_06),
+            (37, 1.016_281_388_554_090_4, 1_016_281_388.554_090_4),
+            (175, 1_021.109_408_904_860_1, 1_021_109_408_904.86),
+        ] {
+            assert_eq!(cpu.start(bucket).to_bits(), f64::to_bits(cores), "CPU bucket {bucket}");
+            assert_eq!(memory.start(bucket).to_bits(), f64::to_bits(bytes), "bucket {bucket}");
+        }
+    }
+
+    #[test]
+    fn the_fine_schemes_start_at_one_millicore_and_one_mebibyte_and_fit_a_byte() {
+        let (cpu, memory) = (Buckets::cpu(Scheme::Fine), Buckets::memory(Scheme::Fine));
+        assert!(cpu.count() > 200 && memory.count() > 200);
+        assert!((cpu.start(1) - 0.001).abs() < 1e-12);
+        assert!((memory.start(1) - 1_048_576.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn senseless_boundaries_are_refused() {
+        assert_eq!(Buckets::linear(0.0, 1.0, 1.0), Err(BadBuckets::OutOfRange));
+        assert_eq!(Buckets::linear(1.0, 1.0, f64::NAN), Err(BadBuckets::OutOfRange));
+        assert_eq!(Buckets::exponential(1.0, 1.0, 0.0, 1.0), Err(BadBuckets::OutOfRange));
+        assert_eq!(Buckets::linear(1000.0, 1.0, 1.0), Err(BadBuckets::TooMany));
+    }
+
+    fn all() -> impl Iterator<Item = Buckets> {
+        let production = [Scheme::Standard, Scheme::Fine]
+            .into_iter()
+            .flat_map(|scheme| [Buckets::cpu(scheme).clone(), Buckets::memory(scheme).clone()]);
+        let others = [(10.0, 1.0, 1.0), (1e6, 0.5, 0.3), (1.0, 0.01, 0.011), (2.0, 1.0, 0.5)];
+        production.chain(others.into_iter().map(|(max, first, growth)| {
+            Buckets::exponential(max, first, growth, EPSILON).expect("at most 256")
+        }))
+    }
+
+    #[test]
+    fn around_every_edge_a_value_is_found_where_the_formula_has_it() {
+        for buckets in all() {
+            for &start in &buckets.starts {
+                let steps = (0..2000).chain((0..63).map(|power| 1 << power));
+                for step in steps {
+                    for bits in
+                        [start.to_bits().wrapping_add(step), start.to_bits().wrapping_sub(step)]
+                    {
+                        let value = f64::from_bits(bits);
+                        assert_eq!(buckets.find(value), buckets.work_out(value), "{value:e}");
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_found_where_the_formula_has_it(
+            share in 0.0..1.1_f64,
+            power in -3.0..13.0_f64,
+            millicores in 0..2_000_000_i64,
+            bytes in 0..2_000_000_000_000_i64,
+            any in any::<f64>(),
+        ) {
+            let values = [share, 10_f64.powf(power), millicores as f64 / 1000.0, bytes as f64, any];
+            for buckets in all() {
+                for value in values {
+                    prop_assert_eq!(buckets.find(value), buckets.work_out(value), "{:e}", value);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn odd_values_land_in_a_bucket_that_exists() {
+        let cpu = Buckets::cpu(Scheme::Standard);
+        for (value, bucket) in
+            [(f64::NAN, 0), (-1.0, 0), (f64::NEG_INFINITY, 0), (f64::INFINITY, 175), (1e300, 175)]
+        {
+            assert_eq!(cpu.find(value), bucket, "{value}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! A histogram whose samples lose half their weight every half-life. All arithmetic is done in the
+//! order in which upstream does it, because percentiles and checkpoints depend on the last bits.
+
+use std::time::Duration;
+
+use crate::{history::Weights, types::Time};
+
+use super::{
+    buckets::Buckets,
+    fading::Fading,
+    power::{power_of_two, whole_power_of_two},
+    sparse::Sparse,
+};
+
+/// What a histogram is measured by: its boundaries and its half-life. Kept apart from the weights,
+/// because fifty thousand histograms share a handful of these.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis<'a> {
+    /// Bucket boundaries.
+    pub buckets: &'a Buckets,
+    /// Time after which a sample counts half; `None` for samples that never fade.
+    pub half_life: Option<Duration>,
+}
+
+/// Weights by bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    weights: Sparse,
+    total: f64,
+    /// When a sample weighs 1. Nothing was ever added while this is `None` on a fading histogram.
+    reference: Option<Time>,
+    /// Lowest and highest bucket that count as filled; crossed over while there are none.
+    min: u8,
+    max: u8,
+}
+
+/// The reference moves when a sample would weigh more than two to the power of this.
+const HALF_LIVES_BEFORE_SHIFT: i64 = 100;
+
+/// Go's zero instant, 1 January of year 1, in nanoseconds before the Unix epoch. References are
+/// multiples of the half-life counted from there.
+const GO_ZERO: i128 = -62_135_596_800 * 1_000_000_000;
+
+impl Histogram {
+    /// An empty histogram.
+    pub fn new(buckets: &Buckets) -> Self {
+        Self {
+            weights: Sparse::default(),
+            total: 0.0,
+            reference: None,
+            min: buckets.last(),
+            max: 0,
+        }
+    }
+
+    /// Adds a sample. A weight that is negative or not a number is not added.
+    pub fn add(&mut self, axis: Axis<'_>, value: f64, weight: f64, at: Time) {
+        self.add_fading(axis, value, weight, at, &mut Fading::default());
+    }
+
+    /// The same, for one of many samples that are of the same times.
+    pub fn add_fading(
+        &mut self,
+        axis: Axis<'_>,
+        value: f64,
+        weight: f64,
+        at: Time,
+        fading: &mut Fading,
+    ) {
+        if weight.is_nan() || weight < 0.0 {
+            return;
+        }
+        let weight = weight * self.fade(axis, at, fading);
+        let bucket = axis.buckets.find(value);
+        let slot = self.weights.get_mut(bucket);
+        *slot += weight;
+        let filled = *slot >= axis.buckets.epsilon();
+        self.total += weight;
+        if filled {
+            self.min = self.min.min(bucket);
+            self.max = self.max.max(bucket);
+        }
+    }
+
+    /// Takes a sample back that was added with the same value, weight and time.
+    pub fn subtract(&mut self, axis: Axis<'_>, value: f64, weight: f64, at: Time) {
+        if weight.is_nan() || weight < 0.0 {
+            return;
+        }
+        let epsilon = axis.buckets.epsilon();
+        let floor = |left: f64| if left < epsilon { 0.0 } else { left };
+        let weight = weight * self.fade(axis, at, &mut Fading::default());
+        let slot = self.weights.get_mut(axis.buckets.find(value));
+        *slot = floor(*slot - weight);
+        self.total = floor(self.total - weight);
+        self.shrink(axis.buckets);
+    }
+
+    /// Adds all of another histogram, which is left as it is.
+    pub fn merge(&mut self, axis: Axis<'_>, other: &Self) {
+        let moved;
+        let mut other = other;
+        if axis.half_life.is_some() {
+            match (self.reference, other.reference) {
+                // An unset reference lies before all others.
+                (ours, Some(theirs)) if ours.is_none_or(|ours| ours < theirs) => {
+                    self.shift(axis, theirs);
+                }
+                (Some(ours), theirs) if theirs.is_none_or(|theirs| theirs < ours) => {
+                    let mut copy = other.clone();
+                    copy.shift(axis, ours);
+                    moved = copy;
+                    other = &moved;
+                }
+                _ => {}
+            }
+        }
+        if other.min <= other.max {
+            for (bucket, weight) in other.weights.range(other.min, other.max) {
+                *self.weights.get_mut(bucket) += weight;
+            }
+        }
+        self.total += other.total;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Multiplies all weights. A factor that is negative or not a number changes nothing.
+    pub fn scale(&mut self, buckets: &Buckets, factor: f64) {
+        if factor.is_nan() || factor < 0.0 {
+            return;
+        }
+        if self.min <= self.max {
+            self.weights.scale_range(self.min, self.max, factor);
+        }
+        self.total *= factor;
+        self.shrink(buckets);
+    }
+
+    /// Whether no bucket counts as filled.
+    pub fn is_empty(&self, buckets: &Buckets) -> bool {
+        self.weights.get(self.min) < buckets.epsilon()
+    }
+
+    /// The upper edge of the bucket below which this share of the weight lies; 0 while empty.
+    pub fn percentile(&self, buckets: &Buckets, share: f64) -> f64 {
+        if self.is_empty(buckets) {
+            return 0.0;
+        }
+        let threshold = share * self.total;
+        let mut sum = 0.0;
+        let mut found = self.max;
+        for (bucket, weight) in self.weights.range(self.min, self.max) {
+            sum += weight;
+            // The last filled bucket is the answer whatever the sum says: the total also holds
+            // residues that are in no filled bucket.
+            if sum >= threshold || bucket == self.max {
+                found = bucket;
+                break;
+            }
+        }
+        buckets.upper_edge(found)
+    }
+
+    /// Several percentiles in one walk; shares must ascend.
+    pub fn percentiles<const N: usize>(&self, buckets: &Buckets, shares: [f64; N]) -> [f64; N] {
+        if self.is_empty(buckets) || !shares.is_sorted() {
+            return shares.map(|share| self.percentile(buckets, share));
+        }
+        let mut edges = [0.0; N];
+        let (mut sum, mut next) = (0.0, 0);
+        for (bucket, weight) in self.weights.range(self.min, self.max) {
+            sum += weight;
+            while next < N && (sum >= shares[next] * self.total || bucket == self.max) {
+                edges[next] = buckets.upper_edge(bucket);
+                next += 1;
+            }
+            if next == N {
+                break;
+            }
+        }
+        edges
+    }
+
+    /// Sum of all weights.
+    pub fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// When a sample weighs 1.
+    pub fn reference(&self) -> Option<Time> {
+        self.reference
+    }
+
+    /// The weights, without any loss.
+    pub fn to_weights(&self, scheme: crate::history::Scheme) -> Weights {
+        Weights {
+            scheme,
+            reference: self.reference,
+            total: self.total,
+            buckets: self.weights.iter().filter(|(_, weight)| *weight != 0.0).collect(),
+            span: (self.min <= self.max).then_some((self.min, self.max)),
+        }
+    }
+
+    /// The histogram that these weights describe. What cannot be (a bucket that does not exist, a
+    /// weight that is not a number) is refused with the reason.
+    pub fn from_weights(buckets: &Buckets, weights: &Weights) -> Result<Self, String> {
+        let last = buckets.last();
+        // Far above what two to the hundredth allows, and far below what could overflow in a sum.
+        let sound = |number: f64| (0.0..=1e100).contains(&number);
+        if !sound(weights.total) {
+            return Err(format!("total weight {} is not a positive number", weights.total));
+        }
+        let mut histogram = Self::new(buckets);
+        histogram.total = weights.total;
+        histogram.reference = weights.reference;
+        for &(bucket, weight) in &weights.buckets {
+            if bucket > last {
+                return Err(format!("bucket {bucket} does not exist; the last one is {last}"));
+            }
+            if !sound(weight) {
+                return Err(format!("weight {weight} of bucket {bucket} is not a positive number"));
+            }
+            *histogram.weights.get_mut(bucket) = weight;
+        }
+        if let Some((min, max)) = weights.span {
+            if min > max || max > last {
+                return Err(format!("filled range {min} to {max} does not exist"));
+            }
+            (histogram.min, histogram.max) = (min, max);
+            histogram.shrink(buckets);
+        }
+        Ok(histogram)
+    }
+
+    /// The same weights in other boundaries: each bucket's weight goes where its middle falls.
+    #[must_use]
+    pub fn rebucketed(&self, from: &Buckets, to: &Buckets) -> Self {
+        let mut result = Self::new(to);
+        for (bucket, weight) in self.weights.iter() {
+            let middle = f64::midpoint(from.start(bucket), from.upper_edge(bucket));
+            let target = to.find(middle);
+            let slot = result.weights.get_mut(target);
+            *slot += weight;
+            if *slot >= to.epsilon() {
+                result.min = result.min.min(target);
+                result.max = result.max.max(target);
+            }
+        }
+        result.total = self.total;
+        result.reference = self.reference;
+        result
+    }
+
+    /// Brings the weights over to another half-life: what a sample counts at `now`, against the others and
+    /// against a new one, stays the same.
+    pub fn change_half_life(&mut self, from: Axis<'_>, to: Axis<'_>, now: Time) {
+        let (Some(old), Some(new), Some(reference)) =
+            (nanos(from.half_life), nanos(to.half_life), self.reference)
+        else {
+            return;
+        };
+        let moved = round_to_multiple(now, new);
+        let before = now.nanos_since(reference) as f64 / old as f64;
+        let after = now.nanos_since(moved) as f64 / new as f64;
+        let factor = power_of_two((after - before).clamp(-1000.0, 1000.0));
+        self.weights.scale_range(0, u8::MAX, factor);
+        self.total *= factor;
+        self.reference = Some(moved);
+        self.shrink(to.buckets);
+    }
+
+    /// What a sample of this time weighs, relative to one at the reference. Moves the reference first
+    /// when numbers would grow too large.
+    fn fade(&mut self, axis: Axis<'_>, at: Time, fading: &mut Fading) -> f64 {
+        let Some(half_life) = nanos(axis.half_life) else { return 1.0 };
+        let limit = half_life.saturating_mul(HALF_LIVES_BEFORE_SHIFT);
+        let reference = match self.reference {
+            Some(reference) if at.nanos_since(reference) <= limit => reference,
+            _ => {
+                self.shift(axis, at);
+                self.reference.unwrap_or(at)
+            }
+        };
+        fading.factor(at.nanos_since(reference), half_life)
+    }
+
+    /// Moves the reference to the multiple of the half-life nearest to `to`.
+    fn shift(&mut self, axis: Axis<'_>, to: Time) {
+        let Some(half_life) = nanos(axis.half_life) else { return };
+        let to = round_to_multiple(to, half_life);
+        if let Some(reference) = self.reference {
+            let halvings = reference.nanos_since(to) as f64 / half_life as f64;
+            self.scale(axis.buckets, whole_power_of_two((halvings + 0.5).floor()));
+        }
+        self.reference = Some(to);
+    }
+
+    fn shrink(&mut self, buckets: &Buckets) {
+        let (epsilon, last) = (buckets.epsilon(), buckets.last());
+        while self.min < last && self.weights.get(self.min) < epsilon {
+            self.min += 1;
+        }
+        while self.max > 0 && self.weights.get(self.max) < epsilon {
+            self.max -= 1;
+        }
+    }
+}
+
+fn nanos(half_life: Option<Duration>) -> Option<i64> {
+    half_life.map(|span| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX).max(1))
+}
+
+/// The nearest multiple of `step` counted from Go's zero instant; halves go up.
+fn round_to_multiple(time: Time, step: i64) -> Time {
+    let step = i128::from(step);
+    let since = i128::from(time.as_nanos()) - GO_ZERO;
+    let over = since.rem_euclid(step);
+    let rounded = if over + over < step { since - over } else { since + (step - over) };
+    let nanos = rounded + GO_ZERO;
+    let clamped = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Time::from_nanos(clamped as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::history::Scheme;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn at(hours: i64) -> Time {
+        Time::from_secs(1_767_225_600 + hours * 3600)
+    }
+
+    /// Two pods with two windows each, every second one the larger: half of the weight lies in either bucket, and the last
+    /// bit of a sum tells where a median ends.
+    #[test]
+    fn a_median_between_equal_weights_ends_where_upstreams_does() {
+        let minutes = |minutes: i64| Time::from_secs(1_767_225_600 + minutes * 60);
+        let axis = Axis { buckets: Buckets::memory(Scheme::Standard), half_life: Some(HOUR * 24) };
+        for (minute, is_low) in [(73, true), (86, false), (123, true), (299, false)] {
+            let mut histogram = Histogram::new(axis.buckets);
+            for (bytes, at) in
+                [(1e8, minute), (1e9, minute), (1e9, minute + 720), (1e8, minute + 720)]
+            {
+                histogram.add(axis, bytes, 1.0, minutes(at));
+            }
+            let median = histogram.percentile(axis.buckets, 0.5);
+            assert_eq!(median < 5e8, is_low, "windows that end at minute {minute}: {median}");
+        }
+    }
+
+    #[test]
+    fn a_merge_leaves_the_other_side_as_it_was() {
+        let axis = Axis { buckets: Buckets::cpu(Scheme::Standard), half_life: Some(HOUR * 24) };
+        let (mut older, mut younger) = (Histogram::new(axis.buckets), Histogram::new(axis.buckets));
+        older.add(axis, 0.1, 0.1, at(0));
+        younger.add(axis, 1.0, 0.1, at(72));
+        let before = older.clone();
+        younger.merge(axis, &older);
+        assert_eq!(older, before);
+        assert!((younger.total() - 0.1125).abs() < 1e-12);
+    }
+
+    #[test]
+    fn several_percentiles_in_one_walk_equal_single_ones() {
+        let axis = Axis { buckets: Buckets::cpu(Scheme::Standard), half_life: Some(HOUR * 24) };
+        let mut histogram = Histogram::new(axis.buckets);
+        let shares = [-0.1, 0.0, 0.5, 0.9, 0.95, 1.0, 1.1];
+        assert_eq!(histogram.percentiles(axis.buckets, shares), [0.0; 7]);
+        for step in 0..500 {
+            histogram.add(axis, f64::from(step % 37) / 10.0, 0.1, at(i64::from(step)));
+        }
+        let single = shares.map(|share| histogram.percentile(axis.buckets, share));
+        assert_eq!(histogram.percentiles(axis.buckets, shares), single);
+    }
+
+    #[test]
+    fn other_boundaries_keep_the_weight_and_nearly_the_percentiles() {
+        let (from, to) = (Buckets::memory(Scheme::Standard), Buckets::memory(Scheme::Fine));
+        let axis = Axis { buckets: from, half_life: Some(HOUR * 24) };
+        let mut histogram = Histogram::new(from);
+        for step in 0..200 {
+            histogram.add(axis, 3e8 + f64::from(step) * 4e6, 1.0, at(i64::from(step)));
+        }
+        let finer = histogram.rebucketed(from, to);
+        assert_eq!(finer.total().to_bits(), histogram.total().to_bits());
+        let (coarse, fine) = (histogram.percentile(from, 0.9), finer.percentile(to, 0.9));
+        assert!((coarse - fine).abs() / coarse < 0.06, "{coarse} {fine}");
+    }
+}

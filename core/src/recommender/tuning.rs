@@ -1,0 +1,203 @@
+//! Annotations by which a VPA tunes the model for itself: a named profile, or single values.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    api::annotation::{
+        BadAnnotation, CPU_FLOOR, CPU_PERCENTILE, HALF_LIFE, Key, MARGIN, MEMORY_FLOOR,
+        MEMORY_PERCENTILE, PROFILE,
+    },
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+/// What a VPA asks for. Single values go before its profile, and both before flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tuning {
+    /// Share of CPU samples that the target covers.
+    pub cpu_percentile: Option<f64>,
+    /// Share of memory peaks that the target covers.
+    pub memory_percentile: Option<f64>,
+    /// Share added to every percentile.
+    pub margin: Option<f64>,
+    /// Time after which a sample counts half.
+    pub half_life: Option<Duration>,
+    /// Least CPU of each container.
+    pub cpu_floor: Option<MilliCpu>,
+    /// Least memory of each container.
+    pub memory_floor: Option<Bytes>,
+}
+
+type Reader = fn(&str, &mut Tuning) -> Option<()>;
+
+/// All annotations that tune, single values after the profile that they go before.
+const READERS: [(Key, Reader); 7] = [
+    (PROFILE, |text, tuning| {
+        let profile = PROFILES.iter().find(|profile| profile.name == text)?;
+        *tuning = tuning.or(profile.tuning);
+        Some(())
+    }),
+    (CPU_PERCENTILE, |text, tuning| set(&mut tuning.cpu_percentile, share(text))),
+    (MEMORY_PERCENTILE, |text, tuning| set(&mut tuning.memory_percentile, share(text))),
+    (MARGIN, |text, tuning| set(&mut tuning.margin, number(text, 10.0))),
+    (HALF_LIFE, |text, tuning| set(&mut tuning.half_life, half_life(text))),
+    (CPU_FLOOR, |text, tuning| set(&mut tuning.cpu_floor, amount(text).map(Quantity::to_cpu))),
+    (MEMORY_FLOOR, |text, tuning| {
+        set(&mut tuning.memory_floor, amount(text).map(Quantity::to_memory))
+    }),
+];
+
+/// The keys of those annotations.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(key, _)| key.name)
+}
+
+/// A named set of values.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// What the annotation says.
+    pub name: &'static str,
+    /// Whom it is for.
+    pub meant_for: &'static str,
+    /// What it sets.
+    pub tuning: Tuning,
+}
+
+/// All profiles.
+pub const PROFILES: [Profile; 3] = [
+    Profile {
+        name: "latency",
+        meant_for: "services whose users wait: room for the busiest hundredth",
+        tuning: Tuning {
+            cpu_percentile: Some(0.99),
+            memory_percentile: Some(0.98),
+            margin: Some(0.25),
+            ..Tuning::NONE
+        },
+    },
+    Profile {
+        name: "batch",
+        meant_for: "work that may take longer: CPU near the middle, memory still near the peak",
+        tuning: Tuning {
+            cpu_percentile: Some(0.5),
+            memory_percentile: Some(0.95),
+            margin: Some(0.1),
+            ..Tuning::NONE
+        },
+    },
+    Profile {
+        name: "cost",
+        meant_for: "workloads that must be cheap and may be throttled",
+        tuning: Tuning {
+            cpu_percentile: Some(0.75),
+            memory_percentile: Some(0.9),
+            margin: Some(0.05),
+            ..Tuning::NONE
+        },
+    },
+];
+
+impl Tuning {
+    /// Nothing is asked for.
+    pub const NONE: Self = Self {
+        cpu_percentile: None,
+        memory_percentile: None,
+        margin: None,
+        half_life: None,
+        cpu_floor: None,
+        memory_floor: None,
+    };
+
+    /// Reads the annotations of a VPA. What makes no sense is left out and named.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Self, Vec<BadAnnotation>) {
+        let (mut tuning, mut bad) = (Self::NONE, Vec::new());
+        // Single values first, the profile fills what they leave open.
+        for (key, read) in READERS.iter().rev() {
+            if let Err(why) = key.read(annotations, |text| read(text, &mut tuning)) {
+                bad.push(why);
+            }
+        }
+        (tuning, bad)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            cpu_percentile: self.cpu_percentile.or(other.cpu_percentile),
+            memory_percentile: self.memory_percentile.or(other.memory_percentile),
+            margin: self.margin.or(other.margin),
+            half_life: self.half_life.or(other.half_life),
+            cpu_floor: self.cpu_floor.or(other.cpu_floor),
+            memory_floor: self.memory_floor.or(other.memory_floor),
+        }
+    }
+}
+
+fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
+    *field = Some(value?);
+    Some(())
+}
+
+fn number(text: &str, most: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (0.0..=most).contains(number))
+}
+
+fn share(text: &str) -> Option<f64> {
+    number(text, 1.0)
+}
+
+fn half_life(text: &str) -> Option<Duration> {
+    let span: jiff::SignedDuration = text.parse().ok()?;
+    let span = Duration::try_from(span).ok()?;
+    (Duration::from_hours(1)..=Duration::from_hours(2400)).contains(&span).then_some(span)
+}
+
+fn amount(text: &str) -> Option<Quantity> {
+    text.parse().ok().filter(|quantity: &Quantity| !quantity.is_negative())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn single_values_go_before_the_profile() {
+        let annotations = annotations(&[
+            ("plimsoll.dev/profile", "latency"),
+            ("plimsoll.dev/margin", "0.5"),
+            ("plimsoll.dev/half-life", "48h"),
+            ("plimsoll.dev/memory-floor", "64Mi"),
+            ("unrelated.example.com/margin", "7"),
+        ]);
+        let (tuning, bad) = Tuning::from_annotations(&annotations);
+        assert!(bad.is_empty(), "{bad:?}");
+        assert_eq!(tuning.cpu_percentile, Some(0.99));
+        assert_eq!(tuning.margin, Some(0.5));
+        assert_eq!(tuning.half_life, Some(Duration::from_hours(48)));
+        assert_eq!(tuning.memory_floor, Some(Bytes(64 << 20)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_ignored_and_named() {
+        for (key, value) in [
+            ("plimsoll.dev/profile", "fastest"),
+            ("plimsoll.dev/cpu-percentile", "90"),
+            ("plimsoll.dev/memory-percentile", "NaN"),
+            ("plimsoll.dev/margin", "-0.1"),
+            ("plimsoll.dev/half-life", "1s"),
+            ("plimsoll.dev/half-life", "soon"),
+            ("plimsoll.dev/cpu-floor", "-5m"),
+            ("plimsoll.dev/memory-floor", "64 MB"),
+        ] {
+            let (tuning, bad) = Tuning::from_annotations(&annotations(&[(key, value)]));
+            assert_eq!(tuning, Tuning::NONE, "{key}={value}");
+            let line = bad.first().expect("is named").to_string();
+            assert!(line.contains(key) && line.contains(value), "{line}");
+        }
+    }
+}

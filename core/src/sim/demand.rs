@@ -1,0 +1,240 @@
+//! What a container would use if nothing held it back: curves over virtual time, from a seed or a file.
+
+use std::sync::Arc;
+
+use crate::types::Time;
+
+use super::{
+    noise::{Noise, ease},
+    series::Series,
+};
+use crate::types::units::{Bytes, MilliCpu};
+
+/// One mebibyte.
+pub const MIB: i64 = 1024 * 1024;
+
+/// When and where a container is asked for its demand.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Virtual time.
+    pub now: Time,
+    /// Minutes since the cluster began to live.
+    pub minute: u64,
+    /// Minutes since this container was (re)started.
+    pub age: u64,
+    /// How much of its work a job has done, 0 to 1; 0 for what never ends.
+    pub progress: f64,
+    /// Noise of the place: the slot of the replica, not the pod, so that a replaced pod meets the load
+    /// that the old one would have met.
+    pub noise: Noise,
+}
+
+/// Demand for CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CpuDemand {
+    /// Around one level, all day.
+    Steady {
+        /// The level.
+        level: MilliCpu,
+        /// Largest deviation as a fraction of the level.
+        spread: f64,
+    },
+    /// Follows the people who use it: a peak in the early afternoon, quiet nights, slower weekends.
+    Diurnal {
+        /// At night.
+        night: MilliCpu,
+        /// At the peak.
+        peak: MilliCpu,
+        /// The weekend's share of the difference between the two.
+        weekend: f64,
+    },
+    /// Busy while it starts, then like another demand.
+    Starting {
+        /// Demand while starting.
+        burst: MilliCpu,
+        /// How long it starts.
+        minutes: u64,
+        /// What follows.
+        then: Box<CpuDemand>,
+    },
+    /// Recorded elsewhere, in cores.
+    Recorded(Arc<Series>),
+}
+
+/// Demand for memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemoryDemand {
+    /// Around one level.
+    Steady {
+        /// The level.
+        level: Bytes,
+        /// Largest deviation as a fraction of the level.
+        spread: f64,
+    },
+    /// Follows the people who use it.
+    Diurnal {
+        /// At night.
+        night: Bytes,
+        /// At the peak.
+        peak: Bytes,
+    },
+    /// A garbage-collected heap that takes what it may and gives nothing back.
+    Heap {
+        /// Heap at the start.
+        start: Bytes,
+        /// Its configured maximum (`-Xmx`).
+        max: Bytes,
+        /// Everything outside the heap.
+        off_heap: Bytes,
+        /// Minutes until the maximum is reached.
+        fills_in: u64,
+    },
+    /// Grows without end until something restarts it.
+    Leak {
+        /// After the start.
+        start: Bytes,
+        /// Growth.
+        per_hour: Bytes,
+    },
+    /// Grows with the work done.
+    Batch {
+        /// At the beginning.
+        start: Bytes,
+        /// At the end.
+        end: Bytes,
+        /// How far runs differ, as a fraction of the end.
+        spread: f64,
+    },
+    /// Recorded elsewhere, in bytes.
+    Recorded(Arc<Series>),
+}
+
+impl CpuDemand {
+    /// The demand at a moment.
+    pub fn at(&self, moment: &Moment) -> MilliCpu {
+        match self {
+            Self::Steady { level, spread } => {
+                MilliCpu(wobble(level.0, *spread, moment, "cpu") as i64)
+            }
+            Self::Diurnal { night, peak, weekend } => {
+                let share =
+                    traffic(moment.now) * if is_weekend(moment.now) { *weekend } else { 1.0 };
+                let level = night.0 as f64 + (peak.0 - night.0) as f64 * share;
+                MilliCpu(wobble(level as i64, 0.15, moment, "cpu") as i64)
+            }
+            Self::Starting { burst, minutes, .. } if moment.age < *minutes => {
+                MilliCpu(wobble(burst.0, 0.1, moment, "start") as i64)
+            }
+            Self::Starting { then, .. } => then.at(moment),
+            Self::Recorded(series) => MilliCpu((series.at(moment.now) * 1000.0).round() as i64),
+        }
+    }
+}
+
+impl MemoryDemand {
+    /// The demand at a moment.
+    pub fn at(&self, moment: &Moment) -> Bytes {
+        let bytes = match self {
+            Self::Steady { level, spread } => wobble(level.0, *spread, moment, "memory"),
+            Self::Diurnal { night, peak } => {
+                let level = night.0 as f64 + (peak.0 - night.0) as f64 * traffic(moment.now);
+                wobble(level as i64, 0.05, moment, "memory")
+            }
+            Self::Heap { start, max, off_heap, fills_in } => {
+                let filled = (moment.age as f64 / (*fills_in).max(1) as f64).min(1.0);
+                start.0 as f64 + (max.0 - start.0) as f64 * filled + off_heap.0 as f64
+            }
+            Self::Leak { start, per_hour } => {
+                // The leak follows the requests that are served, so no two hours are quite alike.
+                let pace = 1.0 + 0.3 * moment.noise.named("leak").drift(moment.minute, 240);
+                start.0 as f64 + per_hour.0 as f64 * pace * moment.age as f64 / 60.0
+            }
+            Self::Batch { start, end, spread } => {
+                let run = 1.0 + spread * moment.noise.named("run").bell(0);
+                start.0 as f64 + (end.0 as f64 * run - start.0 as f64) * moment.progress
+            }
+            Self::Recorded(series) => series.at(moment.now).round(),
+        };
+        Bytes(bytes as i64)
+    }
+}
+
+/// A level with slow drift and quick jitter; never negative.
+fn wobble(level: i64, spread: f64, moment: &Moment, what: &str) -> f64 {
+    let noise = moment.noise.named(what);
+    let quick = noise.bell(moment.minute);
+    let slow = noise.numbered(1).drift(moment.minute, 90);
+    (level as f64 * (1.0 + spread * (0.6 * slow + 0.4 * quick))).max(0.0)
+}
+
+/// How busy people are at a time of day, 0 to 1: the peak is at 14:00 UTC, the least at 02:00.
+fn traffic(now: Time) -> f64 {
+    let day = now.as_secs().rem_euclid(86_400) as f64 / 86_400.0;
+    let from_peak = (day - 14.0 / 24.0).abs();
+    let distance = from_peak.min(1.0 - from_peak);
+    ease(1.0 - 2.0 * distance)
+}
+
+/// Saturday or Sunday, UTC.
+fn is_weekend(now: Time) -> bool {
+    // The epoch was a Thursday.
+    (now.as_secs().div_euclid(86_400) + 3).rem_euclid(7) >= 5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(hour: i64, age: u64) -> Moment {
+        // 2026-01-05 was a Monday.
+        let now = Time::from_secs(1_767_571_200 + hour * 3600);
+        let minute = u64::try_from(hour * 60).expect("hours count up");
+        Moment { now, minute, age, progress: 0.0, noise: Noise::new(1) }
+    }
+
+    #[test]
+    fn a_diurnal_demand_is_high_at_two_in_the_afternoon_and_low_at_night_and_on_sundays() {
+        let demand =
+            CpuDemand::Diurnal { night: MilliCpu(100), peak: MilliCpu(1000), weekend: 0.4 };
+        let at = |hour| demand.at(&moment(hour, 0)).0;
+        assert!((850..=1150).contains(&at(14)), "{}", at(14));
+        assert!((85..=115).contains(&at(2)), "{}", at(2));
+        let sunday = at(6 * 24 + 14);
+        assert!((380..=540).contains(&sunday), "{sunday}");
+    }
+
+    #[test]
+    fn a_heap_fills_to_its_maximum_and_never_shrinks() {
+        let demand = MemoryDemand::Heap {
+            start: Bytes(100),
+            max: Bytes(1000),
+            off_heap: Bytes(50),
+            fills_in: 600,
+        };
+        let mut last = 0;
+        for age in 0..2000 {
+            let now = demand.at(&moment(1, age)).0;
+            assert!(now >= last, "shrank from {last} to {now}");
+            last = now;
+        }
+        assert_eq!(last, 1050);
+    }
+
+    #[test]
+    fn a_leak_starts_again_only_with_a_restart() {
+        let demand = MemoryDemand::Leak { start: Bytes(100 * MIB), per_hour: Bytes(60 * MIB) };
+        assert_eq!(demand.at(&moment(5, 0)).0, 100 * MIB);
+        assert!(demand.at(&moment(5, 600)).0 > 400 * MIB);
+    }
+
+    #[test]
+    fn a_starting_container_is_busy_first_and_ordinary_after() {
+        let demand = CpuDemand::Starting {
+            burst: MilliCpu(2000),
+            minutes: 3,
+            then: Box::new(CpuDemand::Steady { level: MilliCpu(100), spread: 0.0 }),
+        };
+        assert!(demand.at(&moment(1, 2)).0 > 1700);
+        assert_eq!(demand.at(&moment(1, 3)).0, 100);
+    }
+}

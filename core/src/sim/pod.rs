@@ -1,0 +1,202 @@
+//! One virtual pod: its containers start, are throttled, are killed for lack of memory, and finish.
+
+use std::sync::Arc;
+
+use super::{
+    demand::Moment,
+    noise::Noise,
+    step::Step,
+    workload::{Advice, Amount, ContainerSpec, Part, Share},
+};
+use crate::types::units::{Bytes, MilliCpu};
+
+/// Minutes that the kubelet waits before it starts a container again, by how many times in a row it died
+/// young: 10, 20, 40, 80, 160 and 300 seconds, in whole minutes.
+const BACK_OFF: [u64; 6] = [0, 0, 1, 1, 3, 5];
+
+/// A container that lived so many minutes did not die young: the back-off starts anew.
+const GROWN_UP: u64 = 10;
+
+/// Restarts after which a job's pod is given up (the default `backoffLimit`).
+const GIVEN_UP_AFTER: u32 = 6;
+
+/// One pod.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The minute in which it was made.
+    pub created: u64,
+    noise: Noise,
+    containers: Vec<Container>,
+}
+
+/// A pod's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes on.
+    Running,
+    /// Its work is done.
+    Succeeded,
+    /// It was restarted too often.
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+struct Container {
+    share: Share,
+    starts_at: u64,
+    restarts: u32,
+    died_young: usize,
+    work_left: Option<i64>,
+}
+
+impl Pod {
+    /// A pod made in this minute with these shares, one for each container of the template. `work` is
+    /// what each main container of a job has to do.
+    pub fn new(
+        name: Arc<str>,
+        created: u64,
+        noise: Noise,
+        specs: &[ContainerSpec],
+        shares: impl IntoIterator<Item = Share>,
+        work: Option<i64>,
+    ) -> Self {
+        // Main containers wait for the native sidecars.
+        let delay = u64::from(specs.iter().any(|spec| spec.part == Part::Sidecar));
+        let containers = specs
+            .iter()
+            .zip(shares)
+            .map(|(spec, share)| Container {
+                share,
+                starts_at: created + if spec.part == Part::Main { delay } else { 0 },
+                restarts: 0,
+                died_young: 0,
+                work_left: work.filter(|_| spec.part == Part::Main),
+            })
+            .collect();
+        Self { name, created, noise, containers }
+    }
+
+    /// What its containers were given, in the order of the template.
+    pub fn shares(&self) -> impl Iterator<Item = Share> {
+        self.containers.iter().map(|container| container.share)
+    }
+
+    /// How often each container was killed, in the order of the template.
+    pub fn restarts(&self) -> impl Iterator<Item = u32> {
+        self.containers.iter().map(|container| container.restarts)
+    }
+
+    /// Lives through one minute. `emit` gets a step for each container.
+    pub fn live(&mut self, around: &Surroundings<'_>, mut emit: impl FnMut(&Step)) -> Outcome {
+        for (index, (container, spec)) in self.containers.iter_mut().zip(around.specs).enumerate() {
+            let noise = self.noise.numbered(index as u64);
+            let minute = container.live(spec, around, noise);
+            emit(&Step {
+                at: around.end,
+                namespace: around.namespace.clone(),
+                workload: around.workload.clone(),
+                pod: self.name.clone(),
+                container: spec.name.clone(),
+                demand: minute.demand,
+                usage: minute.usage,
+                share: container.share,
+                advice: around.advice.get(index).copied().flatten(),
+                running: minute.running,
+                throttled: minute.usage.cpu < minute.demand.cpu,
+                oom_killed: minute.oom_killed,
+                restarts: minute.restarts,
+            });
+        }
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Outcome {
+        let mut jobs =
+            self.containers.iter().filter_map(|container| container.work_left).peekable();
+        if jobs.peek().is_none() {
+            Outcome::Running
+        } else if jobs.all(|left| left <= 0) {
+            Outcome::Succeeded
+        } else if self.containers.iter().any(|container| container.restarts > GIVEN_UP_AFTER) {
+            Outcome::Failed
+        } else {
+            Outcome::Running
+        }
+    }
+}
+
+/// What a pod meets in a minute.
+pub struct Surroundings<'a> {
+    /// The minute, counted from the cluster's start.
+    pub minute: u64,
+    /// Its end.
+    pub end: crate::types::Time,
+    /// Namespace of the workload.
+    pub namespace: &'a Arc<str>,
+    /// Name of the workload.
+    pub workload: &'a Arc<str>,
+    /// The pod template.
+    pub specs: &'a [ContainerSpec],
+    /// What one run of a job needs of each main container; 0 for what never ends.
+    pub work: i64,
+    /// What the recommender says about each container.
+    pub advice: &'a [Option<Advice>],
+}
+
+/// What a container did in a minute.
+struct Lived {
+    demand: Amount,
+    usage: Amount,
+    running: bool,
+    oom_killed: bool,
+    restarts: u32,
+}
+
+impl Container {
+    fn live(&mut self, spec: &ContainerSpec, around: &Surroundings<'_>, noise: Noise) -> Lived {
+        let restarts = self.restarts;
+        let Some(age) = around
+            .minute
+            .checked_sub(self.starts_at)
+            .filter(|_| self.work_left.is_none_or(|left| left > 0))
+        else {
+            let nothing = Amount::default();
+            return Lived {
+                demand: nothing,
+                usage: nothing,
+                running: false,
+                oom_killed: false,
+                restarts,
+            };
+        };
+        let progress =
+            self.work_left.map_or(0.0, |left| 1.0 - left as f64 / around.work.max(1) as f64);
+        let moment = Moment { now: around.end, minute: around.minute, age, progress, noise };
+        let demand = Amount { cpu: spec.cpu.at(&moment), memory: spec.memory.at(&moment) };
+        let Share { limit, .. } = self.share;
+        let usage = Amount {
+            cpu: MilliCpu(demand.cpu.0.min(limit.cpu.map_or(i64::MAX, |limit| limit.0))),
+            memory: Bytes(demand.memory.0.min(limit.memory.map_or(i64::MAX, |limit| limit.0))),
+        };
+        let oom_killed = usage.memory < demand.memory;
+        if oom_killed {
+            self.restart(around, age);
+        } else if let Some(left) = &mut self.work_left {
+            *left -= usage.cpu.0;
+        }
+        Lived { demand, usage, running: true, oom_killed, restarts }
+    }
+
+    /// The kubelet starts it again in place: same share, work lost.
+    fn restart(&mut self, around: &Surroundings<'_>, age: u64) {
+        self.restarts += 1;
+        self.died_young =
+            if age < GROWN_UP { (self.died_young + 1).min(BACK_OFF.len() - 1) } else { 0 };
+        self.starts_at = around.minute + 1 + BACK_OFF[self.died_young];
+        if let Some(left) = &mut self.work_left {
+            *left = around.work;
+        }
+    }
+}

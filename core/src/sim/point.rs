@@ -1,0 +1,125 @@
+//! One line of a series file: a value at a time, or what is wrong with it and what to do.
+
+use crate::types::Time;
+
+/// No honest line is longer; a binary file must not be taken in as one line.
+pub(super) const LONGEST_LINE: u64 = 256;
+/// Recordings end before the year 2100, in Unix seconds. Twice such a span still counts in nanoseconds.
+const LATEST: i64 = 4_102_444_800;
+/// No container uses more: cores as millicores, and bytes, stay far within their integers.
+const MOST: f64 = 1e15;
+
+/// One value at one time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// When.
+    pub at: Time,
+    /// How much.
+    pub value: f64,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Not two columns.
+    #[error("{0:?} has not two columns: write time,value")]
+    Columns(String),
+    /// Not a time.
+    #[error(
+        "{0:?} is not a time: write Unix seconds, 2026-01-05T00:00:00Z or 2026-01-05 00:00:00 (UTC)"
+    )]
+    Time(String),
+    /// A time in milliseconds.
+    #[error(
+        "{0} is in the far future: Unix times are read as seconds, divide milliseconds by 1000"
+    )]
+    Milliseconds(i64),
+    /// A time before or after all recordings.
+    #[error("{0:?} is not between 1970 and 2100: check the column of times")]
+    Era(String),
+    /// More than there is.
+    #[error("{0:?} is too much, it comes to more than 1e15: check the unit")]
+    TooMuch(String),
+    /// Not a number.
+    #[error("{0:?} is not a number of zero or more: write one like 0.25, or remove the line")]
+    Value(String),
+    /// Not later than the line before.
+    #[error("{this} is not later than {before} on the line before: sort by time, each time once")]
+    Order {
+        /// On this line.
+        this: Time,
+        /// On the line before.
+        before: Time,
+    },
+    /// Longer than any line of a series.
+    #[error("this line is longer than {LONGEST_LINE} bytes: is this a CSV file of time,value?")]
+    TooLong,
+    /// Not text.
+    #[error("this line is not UTF-8 text: is this a CSV file of time,value?")]
+    NotText,
+}
+
+/// One line: a point, or nothing for a header or an empty line.
+pub(super) fn parse_line(
+    line: &[u8],
+    first: bool,
+    before: Option<Time>,
+    scale: f64,
+) -> Result<Option<Point>, Fault> {
+    if line.len() as u64 > LONGEST_LINE {
+        return Err(Fault::TooLong);
+    }
+    let text = std::str::from_utf8(line).map_err(|_| Fault::NotText)?;
+    // A byte order mark is how some spreadsheets begin.
+    let text = if first { text.trim_start_matches('\u{feff}') } else { text }.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let columns: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [time, value] = columns.as_slice() else {
+        return Err(Fault::Columns(text.to_owned()));
+    };
+    let is_word = |word: &str| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '"');
+    if first && is_word(time) && is_word(value) {
+        return Ok(None);
+    }
+    let at = parse_time(time)?;
+    let recorded: f64 = value
+        .parse()
+        .ok()
+        .filter(|value: &f64| value.is_finite() && *value >= 0.0)
+        .ok_or_else(|| Fault::Value((*value).to_owned()))?;
+    let scaled = recorded * scale;
+    if !(0.0..=MOST).contains(&scaled) {
+        return Err(Fault::TooMuch((*value).to_owned()));
+    }
+    match before {
+        Some(before) if at <= before => Err(Fault::Order { this: at, before }),
+        _ => Ok(Some(Point { at, value: scaled })),
+    }
+}
+
+/// A time in any of the accepted forms.
+fn parse_time(text: &str) -> Result<Time, Fault> {
+    let time = parse_any_time(text)?;
+    let era = Time::EPOCH..Time::from_secs(LATEST);
+    if era.contains(&time) { Ok(time) } else { Err(Fault::Era(text.to_owned())) }
+}
+
+fn parse_any_time(text: &str) -> Result<Time, Fault> {
+    if let Ok(seconds) = text.parse::<i64>() {
+        // 99,999,999,999 seconds end in the year 5138; today's milliseconds are far beyond.
+        return if seconds.abs() > 99_999_999_999 {
+            Err(Fault::Milliseconds(seconds))
+        } else {
+            Ok(Time::from_secs(seconds))
+        };
+    }
+    if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+        return Ok(timestamp.into());
+    }
+    text.parse::<jiff::civil::DateTime>()
+        .and_then(|civil| civil.to_zoned(jiff::tz::TimeZone::UTC))
+        .map(|zoned| zoned.timestamp().into())
+        .map_err(|_| Fault::Time(text.to_owned()))
+}

@@ -1,0 +1,123 @@
+//! Startup boosts: which container has one, when it is over, and what the container had before.
+
+use std::time::Duration;
+
+use crate::types::Time;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    annotations,
+    plan::{Plan, Policies},
+    pod::{Container, Pod, Resources},
+    reason::Refusal,
+};
+use crate::api::{
+    ResourceList, ResourceName,
+    vpa::{ContainerPolicy, StartupBoost},
+};
+
+/// What a container had before it was boosted, as the annotation says it: both lists are always there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Originals {
+    /// Its requests.
+    #[serde(default, deserialize_with = "crate::sizing::boost::or_empty")]
+    pub requests: ResourceList,
+    /// Its limits.
+    #[serde(default, deserialize_with = "crate::sizing::boost::or_empty")]
+    pub limits: ResourceList,
+}
+
+/// A list that is null is empty.
+pub(crate) fn or_empty<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ResourceList, D::Error> {
+    Ok(Option::<ResourceList>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Originals {
+    /// Of the CPU and memory that the spec asks for.
+    pub fn of(spec: &Resources) -> Self {
+        let known = |list: &ResourceList| {
+            ResourceList::of(list.get(&ResourceName::Cpu), list.get(&ResourceName::Memory))
+        };
+        Self { requests: known(spec.requests()), limits: known(spec.limits()) }
+    }
+
+    /// As the annotation has it.
+    pub fn to_json(&self) -> String {
+        // Two maps of strings cannot fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What the pod says that a container had, if it says anything.
+    pub fn read(pod: &Pod, container: &str) -> Result<Option<Self>, Refusal> {
+        let key = key(container);
+        let Some(text) = pod.annotation(&key) else { return Ok(None) };
+        serde_json::from_str(text)
+            .map(Some)
+            .map_err(|error| Refusal::BadOriginals { key, error: error.to_string() })
+    }
+}
+
+/// The annotation of a boosted container.
+pub fn key(container: &str) -> String {
+    format!("{}{container}", annotations::BOOST)
+}
+
+/// The containers that the pod's annotations say are boosted. They need not be containers of the pod.
+pub fn boosted(pod: &Pod) -> impl Iterator<Item = &str> {
+    let keys = pod.annotations.iter().flat_map(|map| map.keys());
+    keys.filter_map(|key| key.strip_prefix(annotations::BOOST))
+}
+
+/// Whether a VPA boosts anything at all, be it by an entry that says nothing.
+pub fn boosts(plan: &Plan<'_>) -> bool {
+    let policies = plan.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
+    plan.spec.startup_boost.is_some()
+        || policies.into_iter().any(|policy| policy.startup_boost.is_some())
+}
+
+/// The boost of a container: that of its policy, else that of the VPA.
+pub fn of<'a>(plan: &Plan<'a>, container: &Container) -> Option<&'a StartupBoost> {
+    let own = plan.policy(&container.name).and_then(|policy| policy.startup_boost.as_ref());
+    own.or(plan.spec.startup_boost.as_ref())
+}
+
+/// How long the boost of a container stays after its pod became ready.
+pub fn duration(plan: &Plan<'_>, container: &str) -> Duration {
+    duration_by(plan, plan.policy(container))
+}
+
+fn duration_by(plan: &Plan<'_>, policy: Option<&ContainerPolicy>) -> Duration {
+    let seconds = |boost: Option<&StartupBoost>| boost?.cpu.as_ref()?.duration_seconds;
+    let own = policy.and_then(|policy| policy.startup_boost.as_ref());
+    let seconds = seconds(own).or_else(|| seconds(plan.spec.startup_boost.as_ref()));
+    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
+}
+
+/// How the boosts of a pod stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// Containers whose boost is over.
+    pub expired: Vec<&'a str>,
+    /// How long until the next one is over, if one is not.
+    pub next: Option<Duration>,
+}
+
+/// How the boosts of a pod stand. Before the pod is ready nothing runs out.
+pub fn standing<'a>(pod: &'a Pod, plan: &Plan<'_>, now: Time) -> Standing<'a> {
+    let mut standing = Standing::default();
+    let Some(ready) = pod.ready_since else { return standing };
+    let since = Duration::from_nanos(u64::try_from(now.nanos_since(ready)).unwrap_or(0));
+    let policies = Policies::of(plan);
+    for container in boosted(pod) {
+        let lasts = duration_by(plan, policies.get(container));
+        if lasts.is_zero() || since > lasts {
+            standing.expired.push(container);
+        } else {
+            let left = lasts.saturating_sub(since);
+            standing.next = Some(standing.next.map_or(left, |next| next.min(left)));
+        }
+    }
+    standing
+}

@@ -1,0 +1,35 @@
+//! `evictionRequirements`: how the target must stand to the requests before a pod may go.
+
+use super::priority::find;
+use crate::{
+    api::vpa::{ChangeRequirement, EvictionRequirement, Recommendation},
+    sizing,
+    types::quantity::Quantity,
+};
+
+/// Whether some container meets all requirements. Without any container that is recommended for, none does.
+pub fn are_met(
+    requirements: &[EvictionRequirement],
+    pod: &sizing::Pod,
+    recommendation: &Recommendation,
+    sidecars: bool,
+) -> bool {
+    pod.sized(sidecars).any(|(_, container)| {
+        let Some(wanted) = find(recommendation, &container.name) else { return false };
+        let requests = container.actual().requests();
+        if requests.cpu().is_none() || requests.memory().is_none() {
+            return true;
+        }
+        requirements.iter().all(|requirement| {
+            requirement.resources.iter().any(|name| {
+                let milli =
+                    |amount: Option<Quantity>| amount.unwrap_or(Quantity::ZERO).milli_value();
+                let (target, request) = (milli(wanted.target.get(name)), milli(requests.get(name)));
+                match requirement.change_requirement {
+                    ChangeRequirement::TargetHigherThanRequests => target > request,
+                    ChangeRequirement::TargetLowerThanRequests => target < request,
+                }
+            })
+        })
+    })
+}
