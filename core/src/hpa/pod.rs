@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::selector::Labels;
+use crate::scaling::pods::Phase;
 use crate::types::{Quantity, Time};
 
 /// Amounts by resource.
@@ -36,22 +37,6 @@ pub struct Pod {
     pub requests: Resources,
     /// What its runtime class adds.
     pub overhead: Resources,
-}
-
-/// Where a pod is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Not yet running.
-    Pending,
-    /// Running.
-    #[default]
-    Running,
-    /// All containers ended well.
-    Succeeded,
-    /// All containers ended, not all of them well.
-    Failed,
-    /// Unknown, or not said.
-    Unknown,
 }
 
 /// The condition `Ready` of a pod.

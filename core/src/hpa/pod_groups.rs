@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::{
     config::Config,
     fixes::{Fix, Fixes},
-    pod::{Phase, Pod, ReadyStatus},
+    pod::{Pod, ReadyStatus},
     samples::Sample,
 };
-use crate::types::Time;
+use crate::{scaling::pods::Phase, types::Time};
 
 /// Why a pod does not count as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -7,19 +7,19 @@ use crate::types::Time;
 use super::{Scale, source::Milli};
 use crate::types::compat::{Fix, Fixes};
 
-/// How far a pod is.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has no node, or its containers are not started.
+    /// It is not scheduled, or its containers have not started.
     Pending,
     /// It runs.
     #[default]
     Running,
-    /// It ended well.
+    /// All containers ended with exit code 0.
     Succeeded,
-    /// It ended otherwise.
+    /// All containers ended, at least one of them in failure.
     Failed,
-    /// Nobody knows.
+    /// Not reported, or not known.
     Unknown,
 }
 

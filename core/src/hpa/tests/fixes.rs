@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::fixture::{Case, ago, cpu, external, object, pod, requests};
 use crate::hpa::memory::Memory;
 use crate::hpa::observed::{Retry, retry};
-use crate::hpa::pod::Phase;
 use crate::hpa::{Fix, Fixes, Restriction, Selector};
+use crate::scaling::pods::Phase;
 
 /// Desired replicas, or none, with upstream's rules and with one fix.
 fn both(case: &Case, fix: Fix) -> (Option<i32>, Option<i32>) {

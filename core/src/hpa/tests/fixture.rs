@@ -7,12 +7,13 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 use serde_json::{Value, json};
 
-use crate::hpa::pod::{Container, Phase, Pod, ReadyCondition, ReadyStatus, Resources};
+use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus, Resources};
 use crate::hpa::samples::{PodMetrics, PodValue};
 use crate::hpa::{
     Answer, Config, Decision, Fetched, Fixes, Memory, MetricRequest, Observed, ScaleError,
     ScaleValues, Selector, Spec, decide, defaults, metric_requests,
 };
+use crate::scaling::pods::Phase;
 use crate::types::{Quantity, Time};
 
 /// When passes take place.

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::fixture::{NOW, ago, pod, pod_value, put, quantity, requests, test_config};
 use crate::hpa::error::Cause;
-use crate::hpa::pod::{Container, Phase, Pod, ReadyCondition, ReadyStatus};
+use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus};
 use crate::hpa::pod_groups::{NotCounted, PodGroups, ReadinessRules};
 use crate::hpa::requests::{PodRequests, RequestRules};
 use crate::hpa::samples::{PodMetrics, Sample, Samples, of_external, of_pods, of_resource};
 use crate::hpa::{Answer, Fixes};
+use crate::scaling::pods::Phase;
 use crate::types::Time;
 
 fn class(pod: &Pod, sample: Option<(Time, u64)>, is_cpu: bool, fixes: Fixes) -> Option<NotCounted> {
