@@ -177,7 +177,7 @@ async fn write_everything(tenant: &Tenant) -> usize {
     taken
 }
 
-/// Who vouches for the webhook, as the API server knows it.
+/// The CA bundles with which the webhooks are registered.
 async fn authorities(bed: &Bed) -> Bundle {
     let configurations = Api::<MutatingWebhookConfiguration>::all(bed.client());
     let all = configurations.list(&kube::api::ListParams::default()).await.expect("they are there");
@@ -186,13 +186,13 @@ async fn authorities(bed: &Bed) -> Bundle {
     pems.fold(Bundle::default(), |all, pem| all.with(&Bundle::read(&pem.0)))
 }
 
-/// Keeps the webhook busy from other addresses until it is dropped: streams whose bodies never end, and connections that
-/// never ask, each again when it is closed.
-fn besiege(port: u16, trusts: &Bundle) -> JoinSet<()> {
-    let mut crowd = JoinSet::new();
+/// Opens HTTP/2 streams whose bodies never end and connections that send no request, from other addresses than the API
+/// server's, and opens each again when it is closed, until dropped.
+fn open_slow_connections(port: u16, trusts: &Bundle) -> JoinSet<()> {
+    let mut connections = JoinSet::new();
     for number in 0..tier::cases(1, 4) {
         let (from, trusts) = (Ipv4Addr::new(127, 0, 0, 2 + number), trusts.clone());
-        crowd.spawn(async move {
+        connections.spawn(async move {
             let mut pause = interval(RECONNECT);
             loop {
                 pause.tick().await;
@@ -206,7 +206,7 @@ fn besiege(port: u16, trusts: &Bundle) -> JoinSet<()> {
     for number in 0..tier::cases(1, 8) {
         for _ in 0..CONNECTIONS {
             let (from, trusts) = (Ipv4Addr::new(127, 0, 1, 1 + number), trusts.clone());
-            crowd.spawn(async move {
+            connections.spawn(async move {
                 let mut pause = interval(RECONNECT);
                 loop {
                     pause.tick().await;
@@ -219,11 +219,11 @@ fn besiege(port: u16, trusts: &Bundle) -> JoinSet<()> {
             });
         }
     }
-    crowd
+    connections
 }
 
-/// How long the API server waited for the webhook in 99 of 100 reviews of pods, at most, in seconds, and for how many.
-async fn waited(bed: &Bed) -> (f64, f64) {
+/// The 99th percentile of the seconds that reviews of new pods took, as the API server counts it, and their number.
+async fn admission_p99(bed: &Bed) -> (f64, f64) {
     let request = Request::get("/metrics").body(Vec::new()).expect("a request");
     let page = bed.client().request_text(request).await.expect("metrics");
     let buckets: Vec<(f64, f64)> = page
@@ -307,7 +307,7 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
 
     assert!(write_everything(&tenant).await > 10, "the API server takes hardly anything");
 
-    let _crowd = besiege(webhook.number(), &authorities(&bed).await);
+    let _connections = open_slow_connections(webhook.number(), &authorities(&bed).await);
 
     // The updater keeps its Lease, and the process answers its probes.
     for lease in ["vpa-updater", "vpa-recommender-lease"] {
@@ -325,10 +325,10 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
         let requests = resources.and_then(|resources| resources.requests).unwrap_or_default();
         assert_eq!(requests.get("cpu").map(|cpu| &*cpu.0), Some("250m"), "pod {number}");
     }
-    // A bound on it would be one on this machine: it is said, and that each was answered in time has just been seen.
-    let (most, count) = waited(&bed).await;
+    // Printed and not asserted: it depends on the machine. A review past its time limit would have left a pod unsized.
+    let (p99, count) = admission_p99(&bed).await;
     let mut stderr = std::io::stderr();
-    writeln!(stderr, "99 of 100 of {count} reviews were answered within {most} s").expect("stderr");
+    writeln!(stderr, "admission p99 of {count} reviews: at most {p99} s").expect("stderr");
 
     // The recommender writes a status that nobody has written before.
     let later = objects::deployment("later", 1, "100m", "64Mi");
