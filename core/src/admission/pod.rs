@@ -127,9 +127,9 @@ fn is_off(plan: &Plan<'_>, container: &Container) -> bool {
     plan.policy(&container.name).is_some_and(|policy| policy.mode == Some(ContainerMode::Off))
 }
 
-/// Which containers another webhook put into the pod after ours had seen it, and nobody said that they are to be sized all
-/// the same: then their injector owns their resources, and to change them is to fight. A webhook that is called again
-/// finds in the pod which containers it saw the first time.
+/// Containers that another webhook injected after the first review, and that no annotation opts in to sizing. Their injector
+/// owns their resources, so changing them would start a fight. On reinvocation, an annotation of the pod lists the containers
+/// of the first review.
 struct Foreign<'a> {
     /// Nothing where the pod does not say.
     seen: Option<HashSet<&'a str>>,

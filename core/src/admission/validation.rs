@@ -161,7 +161,7 @@ pub fn validate(
     let verdict = look_over(object, old, gates, rules.compat, others);
     let accepts = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
     if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && says_the_same(object, old)) {
-        // It was stored like that. Whoever writes an annotation is not to blame, and the updater has to.
+        // The stored spec is invalid already. An update that leaves it alone, such as an annotation by the updater, must pass.
         let mut warnings = verdict.warnings;
         let wrong = verdict.errors.iter();
         warnings

@@ -203,7 +203,7 @@ impl<'de> Deserialize<'de> for ResourceList {
             ) -> Result<ResourceList, A::Error> {
                 let mut list = ResourceList::default();
                 while let Some((name, amount)) = map.next_entry()? {
-                    // Whoever writes an object chooses how many there are: the rest is sorted once, not inserted.
+                    // The author of an object decides how many there are: sort the rest once instead of inserting each.
                     if list.0.len() >= INSERTED {
                         let mut all = list.0;
                         all.push((name, amount));

@@ -1,4 +1,4 @@
-//! How much is said about one object: whoever writes it chooses how much is wrong with it.
+//! Bounds on the number and length of messages about one object: its author decides how many mistakes it has.
 
 use std::fmt;
 
