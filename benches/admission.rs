@@ -14,21 +14,21 @@
 
 #[path = "admission/cluster.rs"]
 mod cluster;
-#[path = "admission/figures.rs"]
-mod figures;
+#[path = "admission/http1_connection.rs"]
+mod http1_connection;
 #[path = "admission/load.rs"]
 mod load;
 #[path = "scale/process.rs"]
 mod process;
-#[path = "admission/question.rs"]
-mod question;
-#[path = "admission/rivals.rs"]
-mod rivals;
+#[path = "admission/results.rs"]
+mod results;
+#[path = "admission/review_request.rs"]
+mod review_request;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[path = "admission/wire.rs"]
-mod wire;
+#[path = "admission/webhook_pair.rs"]
+mod webhook_pair;
 
 use std::{
     process::ExitCode,
@@ -40,11 +40,11 @@ use clap::{Parser, ValueEnum};
 
 use self::{
     cluster::{Cluster, Layout},
-    figures::{Columns, Round},
-    load::Way,
-    question::Question,
-    rivals::Rivals,
-    support::Bed,
+    load::LoadPattern,
+    results::{Comparison, Round},
+    review_request::ReviewRequest,
+    support::Testbed,
+    webhook_pair::WebhookPair,
 };
 
 /// What is not counted before each way of asking.
@@ -67,7 +67,7 @@ struct Arguments {
     seconds: u64,
     /// One of the two only
     #[arg(long)]
-    layout: Option<Where>,
+    layout: Option<LayoutChoice>,
     /// A flag for both, as --flag=--feature-gates=InPlace=true
     #[arg(long = "flag", allow_hyphen_values = true)]
     flags: Vec<String>,
@@ -80,7 +80,7 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Where {
+enum LayoutChoice {
     /// In 20 namespaces
     Spread,
     /// In one namespace
@@ -90,7 +90,7 @@ enum Where {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let layouts = [(Where::Spread, 20), (Where::One, 1)];
+    let layouts = [(LayoutChoice::Spread, 20), (LayoutChoice::One, 1)];
     let mut tables = Vec::new();
     for (at, namespaces) in layouts {
         if arguments.layout.is_some_and(|only| only != at) {
@@ -122,12 +122,12 @@ async fn main() -> ExitCode {
 }
 
 /// Asks both. `None` after noting what is missing.
-async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
-    let bed = Bed::private().await?;
-    let rivals = Rivals::on(&bed).await?;
+async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Comparison> {
+    let bed = Testbed::private().await?;
+    let rivals = WebhookPair::on(&bed).await?;
     let begun = Instant::now();
     let cluster = Cluster::create(&bed, layout).await;
-    let questions: Arc<[Question]> = question::about(&bed, &cluster).await.into();
+    let questions: Arc<[ReviewRequest]> = review_request::about(&bed, &cluster).await.into();
     let bytes: usize = questions.iter().map(|question| question.body.len()).sum();
     println!(
         "{} VPAs in {} namespaces, {} bytes a review: made in {:.0?}",
@@ -140,8 +140,8 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
     for side in &sides {
         side.answers_all(&questions).await;
     }
-    let mut columns = Columns::default();
-    for way in Way::ALL {
+    let mut columns = Comparison::default();
+    for way in LoadPattern::ALL {
         let rate = columns.pace();
         for side in &sides {
             load::run(&side.address, way, WARM_UP, &questions, rate).await;
@@ -158,12 +158,12 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Columns> {
                 let asked = load::run(&side.address, way, time, &questions, rate).await;
                 let figures = Round::of(asked, side.process().cpu - before);
                 println!("{:>8} {}: {figures}", side.name, way.words());
-                columns.add(side.whose, way, figures);
+                columns.add(side.implementation, way, figures);
             }
         }
     }
     for side in &sides {
-        columns.end(side.whose, side.process());
+        columns.end(side.implementation, side.process());
     }
     Some(columns)
 }

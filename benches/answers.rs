@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::answer::{Labels, Reader, Series, Wants};
+use plimsoll_storage::prometheus::decode::{Interest, Labels, ResponseDecoder, SeriesVisitor};
 
 const SERIES: u64 = 250;
 const POINTS: u64 = 11_000;
@@ -19,12 +19,12 @@ type Value = fn(u64) -> String;
 
 /// Adds values up, or passes over all of them.
 struct Sum {
-    wants: Wants,
+    wants: Interest,
     sum: f64,
 }
 
-impl Series for Sum {
-    fn begin(&mut self, _: Labels<'_>) -> Wants {
+impl SeriesVisitor for Sum {
+    fn begin(&mut self, _: Labels<'_>) -> Interest {
         self.wants
     }
 
@@ -38,9 +38,9 @@ fn main() {
     let memory: Value = |n| (100_000_000 + n * 4096).to_string();
     let cpu: Value = |n| (1.0 / (n + 7) as f64).to_string();
     for (name, value, wants) in [
-        ("memory: whole bytes", memory, Wants::Points),
-        ("CPU: 17 digits", cpu, Wants::Points),
-        ("CPU, passed over", cpu, Wants::Nothing),
+        ("memory: whole bytes", memory, Interest::Points),
+        ("CPU: 17 digits", cpu, Interest::Points),
+        ("CPU, passed over", cpu, Interest::LabelsOnly),
     ] {
         let answer = answer(value);
         let best = (0..RUNS).map(|_| read(&answer, wants)).min().unwrap_or_default();
@@ -55,10 +55,10 @@ fn main() {
     }
 }
 
-fn read(answer: &str, wants: Wants) -> Duration {
+fn read(answer: &str, wants: Interest) -> Duration {
     let start = Instant::now();
     let mut sum = Sum { wants, sum: 0.0 };
-    let mut reader = Reader::new();
+    let mut reader = ResponseDecoder::new();
     let pieces = answer.as_bytes().chunks(PIECE);
     for piece in pieces {
         reader.push(piece, &mut sum).expect("an answer");

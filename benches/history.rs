@@ -1,6 +1,6 @@
-//! History out of a Prometheus, side by side: `cargo xtask bench history`.
+//! History out of a PrometheusServer, side by side: `cargo xtask bench history`.
 //!
-//! A real Prometheus 3.15 has eight days of 2,000 containers, a sample a minute. Each side reads them in a process of
+//! A real PrometheusServer 3.15 has eight days of 2,000 containers, a sample a minute. Each side reads them in a process of
 //! its own, which says what that took: ours; the very same requests, their answers dropped unread; the plain client
 //! crate; upstream's recommender. Then ours reads 50,000 containers from a server that makes its answers up.
 //!
@@ -11,29 +11,29 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
-#[path = "history/canned.rs"]
-mod canned;
-#[path = "history/load.rs"]
-mod load;
-#[path = "history/mix.rs"]
-mod mix;
-#[path = "history/plain.rs"]
-mod plain;
+#[path = "history/discarded_responses.rs"]
+mod discarded_responses;
+#[path = "history/generated_series.rs"]
+mod generated_series;
+#[path = "history/plain_client.rs"]
+mod plain_client;
+#[path = "history/plimsoll_reader.rs"]
+mod plimsoll_reader;
 #[path = "scale/process.rs"]
 mod process;
-#[path = "history/series.rs"]
-mod series;
-#[path = "history/side.rs"]
-mod side;
+#[path = "history/reader_process.rs"]
+mod reader_process;
+#[path = "history/results.rs"]
+mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[path = "history/table.rs"]
-mod table;
-#[path = "history/unread.rs"]
-mod unread;
-#[path = "history/upstream.rs"]
-mod upstream;
+#[path = "history/synthetic_prometheus.rs"]
+mod synthetic_prometheus;
+#[path = "history/upstream_process.rs"]
+mod upstream_process;
+#[path = "history/workload_mix.rs"]
+mod workload_mix;
 
 use std::{
     process::ExitCode,
@@ -45,21 +45,21 @@ use jiff::Timestamp;
 use plimsoll::run::prometheus::PrometheusConfig;
 
 use self::{
-    canned::Canned,
-    mix::Mix,
-    side::{Figures, Side, Task},
+    reader_process::{Figures, Side, Task},
+    results::Comparison,
     support::{
         clock::wall_now,
-        keeper::State,
-        prometheus::{Prometheus, Release},
+        process_guard::ProcessState,
+        prometheus_server::{PrometheusRelease, PrometheusServer},
     },
-    table::Columns,
+    synthetic_prometheus::SyntheticPrometheus,
+    workload_mix::WorkloadMix,
 };
 
-/// History out of a Prometheus, side by side.
+/// History out of a PrometheusServer, side by side.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Containers in the Prometheus, by two hundreds
+    /// Containers in the PrometheusServer, by two hundreds
     #[arg(long, default_value_t = 2000)]
     containers: usize,
     /// Days of them
@@ -75,10 +75,10 @@ struct Arguments {
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Queries under way at once
-    #[arg(long, default_value_t = PrometheusConfig::default().queries)]
+    #[arg(long, default_value_t = PrometheusConfig::default().max_concurrent_queries)]
     queries: usize,
     /// Bytes of history that wait to be taken in
-    #[arg(long, default_value_t = PrometheusConfig::default().budget)]
+    #[arg(long, default_value_t = PrometheusConfig::default().buffer_bytes)]
     budget: u64,
     /// Leaves upstream's recommender out
     #[arg(long)]
@@ -104,7 +104,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let Some(columns) = runtime.block_on(compare(&arguments)) else { return ExitCode::SUCCESS };
+    let Some(columns) = runtime.block_on(compare_readers(&arguments)) else {
+        return ExitCode::SUCCESS;
+    };
     let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     println!("\n`cargo xtask bench history {}`, {}\n", words.join(" "), process::machine());
     println!("{}", columns.figures());
@@ -114,17 +116,17 @@ fn main() -> ExitCode {
 }
 
 /// Lets each side read. `None` after noting why there is no server.
-async fn compare(arguments: &Arguments) -> Option<Columns> {
-    let mix = Mix::of_hundreds(arguments.containers);
+async fn compare_readers(arguments: &Arguments) -> Option<Comparison> {
+    let mix = WorkloadMix::of_hundreds(arguments.containers);
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     let begun = Instant::now();
-    let history = series::history(mix, end, arguments.days);
-    let server = Prometheus::with_history(Release::Three, history).await?;
+    let history = generated_series::history(mix, end, arguments.days);
+    let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
     println!(
         "{} containers for {} days, {:.1} M samples: written in {:.0?}",
         mix.all(),
         arguments.days,
-        series::samples(mix, arguments.days) as f64 / 1e6,
+        generated_series::samples(mix, arguments.days) as f64 / 1e6,
         begun.elapsed()
     );
     let folder = tempfile::tempdir().expect("a folder");
@@ -156,18 +158,18 @@ async fn compare(arguments: &Arguments) -> Option<Columns> {
     let plain = run(&server, &Task { side: Side::Plain, ..task.clone() }).await;
     let upstream = match arguments.only {
         Some(Only::Ours) => None,
-        None => upstream::measure(&server, arguments.days.min(7)).await,
+        None => upstream_process::measure(&server, arguments.days.min(7)).await,
     };
     drop(server);
 
-    let mix = Mix::of_fives(arguments.canned);
-    let canned = Canned::serve(mix, end).await;
+    let mix = WorkloadMix::of_fives(arguments.canned);
+    let canned = SyntheticPrometheus::serve(mix, end).await;
     println!("{} containers for {} hours, made up", mix.all(), arguments.canned_hours);
     let task = Task { url: canned.url(), hours: arguments.canned_hours, mix, ..task };
     let large = Task { side: Side::Counted, ..task }.run().await;
     println!("{:>10}: {large}", "counted");
     let median = Figures::median;
-    Some(Columns {
+    Some(Comparison {
         idle: median(idle),
         unread: median(unread),
         curl: median(curl),
@@ -179,9 +181,9 @@ async fn compare(arguments: &Arguments) -> Option<Columns> {
 }
 
 /// Has a process do it, and takes down what it cost the server too.
-async fn run(server: &Prometheus, task: &Task) -> Figures {
-    let busy = || match server.keeper().state("prometheus") {
-        Some(State::Running(id)) => process::look(id).cpu,
+async fn run(server: &PrometheusServer, task: &Task) -> Figures {
+    let busy = || match server.process_guard().state("prometheus") {
+        Some(ProcessState::Running(id)) => process::look(id).cpu,
         _ => 0.0,
     };
     let before = busy();

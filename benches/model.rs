@@ -1,6 +1,6 @@
 //! Speed and size of the recommender's model beside upstream's own: `cargo xtask bench model`.
 //!
-//! Both sides get the same samples, the mix of `tests/model/mix.rs`, in one run on one thread. Upstream's
+//! Both sides get the same samples, the mix of `tests/recommender_model/workload_mix.rs`, in one run on one thread. Upstream's
 //! side is `tests/cluster/autoscaler/model`; where Go is missing only ours is printed.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
-    recommender::{Directives, History, Settings, recommend},
+    recommender::{History, Settings, VpaSettings, recommend},
     types::units::{Bytes, MilliCpu},
 };
 
-#[path = "../tests/model/mix.rs"]
-mod mix;
+#[path = "../tests/recommender_model/workload_mix.rs"]
+mod workload_mix;
 
 const VPAS: usize = 10_000;
 const RUNS: usize = 7;
@@ -40,7 +40,7 @@ fn main() {
 
 /// Upstream's figures, by the same names; empty where they cannot be had.
 fn peer() -> Vec<(String, f64)> {
-    let output = xtask::parts::autoscaler_model()
+    let output = xtask::test_programs::autoscaler_model()
         .and_then(|program| Ok(Command::new(program).arg("bench").output()?));
     let output = match output {
         Ok(output) if output.status.success() => output,
@@ -67,11 +67,11 @@ fn ours() -> Vec<(&'static str, f64)> {
     let used = allocation_counter::measure(|| {
         for number in 0..VPAS {
             let namespace: Arc<str> = format!("team-{}", number % 100).into();
-            let key = VpaKey::new(namespace, format!("workload-{number}"));
-            cluster.insert(key, mix::vpa(number, Duration::from_mins(10), &settings));
+            let key = ObjectKey::new(namespace, format!("workload-{number}"));
+            cluster.insert(key, workload_mix::vpa(number, Duration::from_mins(10), &settings));
         }
     });
-    let containers = VPAS * mix::CONTAINERS;
+    let containers = VPAS * workload_mix::CONTAINERS;
     let each = used.bytes_current as f64 / containers as f64;
     figures.push(("bytes per container, keys included", each));
     let pass = recompute(&cluster, &settings);
@@ -82,9 +82,9 @@ fn ours() -> Vec<(&'static str, f64)> {
 }
 
 /// Every VPA recommended anew, from scratch, on this one thread: the median of the runs.
-fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) -> Duration {
-    let directives = Directives::default();
-    let now = mix::end();
+fn recompute(cluster: &BTreeMap<ObjectKey, History>, settings: &Settings) -> Duration {
+    let directives = VpaSettings::default();
+    let now = workload_mix::end();
     let mut runs: Vec<Duration> = (0..RUNS)
         .map(|_| {
             let start = Instant::now();
@@ -100,15 +100,15 @@ fn recompute(cluster: &BTreeMap<VpaKey, History>, settings: &Settings) -> Durati
 
 /// Samples one at a time into a container that has lived for days.
 fn samples(settings: &Settings) -> Vec<(&'static str, f64)> {
-    let rules = Directives::default().rules(None, settings);
-    let mut history = mix::vpa(0, Duration::from_mins(10), settings);
-    let mut noise = mix::Noise::new(7);
+    let rules = VpaSettings::default().rules(None, settings);
+    let mut history = workload_mix::vpa(0, Duration::from_mins(10), settings);
+    let mut noise = workload_mix::Random::new(7);
     let count = 2_000_000;
     let values: Vec<i64> = (0..4096).map(|_| noise.below(1_000_000_000)).collect();
     let mut figures = Vec::new();
     for (name, is_cpu) in [("ns per CPU sample", true), ("ns per memory sample", false)] {
         let start = Instant::now();
-        let mut at: Time = mix::end();
+        let mut at: Time = workload_mix::end();
         for index in 0..count {
             at = at.later(Duration::from_millis(100));
             let value = values[index % values.len()];

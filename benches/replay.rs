@@ -4,16 +4,16 @@
 //! code and by the formulas that the tests have, and both have to say the same at each step.
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
 
-#[path = "../tests/watermark/replay/follow.rs"]
-mod follow;
-#[path = "../tests/support/noise.rs"]
+#[path = "../tests/support/random.rs"]
 #[allow(dead_code, clippy::missing_panics_doc, reason = "the noise of the tests")]
-pub mod noise;
-#[path = "../tests/watermark/replay/plain.rs"]
-mod plain;
+pub mod random;
+#[path = "../tests/watermark_decisions/replay/reference_model.rs"]
+mod reference_model;
+#[path = "../tests/watermark_decisions/replay/replay_series.rs"]
+mod replay_series;
 /// As the tests have it.
 mod support {
-    pub use super::noise;
+    pub use super::random;
 }
 
 use std::{
@@ -27,9 +27,9 @@ use jiff::{civil::DateTime, tz::TimeZone};
 use plimsoll_core::types::compat::Compat;
 
 use self::{
-    follow::{Followed, Start, follow},
-    noise::Noise,
-    plain::Plain,
+    random::Random,
+    reference_model::ReferenceModel,
+    replay_series::{ReplaySummary, Start, replay_series},
 };
 
 /// Autoscalers that follow recorded load.
@@ -58,8 +58,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let seed = noise::seed(7);
-    println!("{}={seed}", noise::SEED);
+    let seed = random::seed(7);
+    println!("{}={seed}", random::SEED);
     println!("| series | steps | changes | steps held back | differences |\n|---|---|---|---|---|");
     let mut all_same = true;
     for file in files {
@@ -72,12 +72,12 @@ fn main() -> ExitCode {
                 continue;
             }
         };
-        let mut total = Followed::default();
+        let mut total = ReplaySummary::default();
         let mut differences = Vec::new();
         for object in 0..arguments.objects {
             for (compat, exact) in [(Compat::Upstream, false), (Compat::Plimsoll, true)] {
-                let mut noise = Noise::of(seed, &[object]);
-                let mut plain = Plain::draw(&mut noise, exact);
+                let mut noise = Random::derive(seed, &[object]);
+                let mut plain = ReferenceModel::draw(&mut noise, exact);
                 let replicas = noise.between(1, 40) as i64;
                 // Marks that a workload of so many replicas has in the middle of this series.
                 let middle = median(&series).max(1);
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
                 plain.low = (share * noise.between(40, 100) as i64 / 100).max(1);
                 plain.high = plain.low + share * noise.between(0, 60) as i64 / 100;
                 let start = Start { compat, replicas, last: None };
-                match follow(&plain, &series, start) {
+                match replay_series(&plain, &series, start) {
                     Ok(followed) => {
                         total.steps += followed.steps;
                         total.changes += followed.changes;
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        let Followed { steps, changes, restricted } = total;
+        let ReplaySummary { steps, changes, restricted } = total;
         println!("| {name} | {steps} | {changes} | {restricted} | {} |", differences.len());
         if let Some(first) = differences.first() {
             println!("{first}");

@@ -11,17 +11,17 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
-#[path = "scale/ages.rs"]
-mod ages;
 #[path = "scale/cluster.rs"]
 mod cluster;
-#[path = "scale/figures.rs"]
-mod figures;
 #[path = "scale/process.rs"]
 mod process;
+#[path = "scale/results.rs"]
+mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "scale/write_ages.rs"]
+mod write_ages;
 
 use std::time::{Duration, Instant};
 
@@ -29,21 +29,21 @@ use clap::{Parser, ValueEnum};
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::{
-    ages::Ages,
     cluster::Cluster,
-    figures::{Figures, Passes},
+    results::{Figures, PassTimes},
     support::{
-        Bed, Usage, fleet,
-        peers::{Peers, Side},
+        MetricsServer, Testbed, bulk_objects,
+        recommender_pair::{Implementation, RecommenderPair},
     },
+    write_ages::WriteAges,
 };
 
 /// metrics-server's own resolution.
 const SCRAPE: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the recommenders' own metrics are read: as often as a Prometheus does. Ours has a dozen series a container,
 /// and who read them twice a second would measure little else.
-const READ: Duration = SCRAPE;
+const METRICS_INTERVAL: Duration = SCRAPE;
 /// Workloads of which a container is killed halfway.
 const KILLS: usize = 10;
 
@@ -82,14 +82,14 @@ enum Only {
 #[tokio::main]
 async fn main() {
     let arguments = Arguments::parse();
-    let sides: &[Side] = match arguments.only {
-        Some(Only::Ours) => &[Side::Ours],
-        Some(Only::Upstream) => &[Side::Upstream],
-        None => &[Side::Upstream, Side::Ours],
+    let sides: &[Implementation] = match arguments.only {
+        Some(Only::Ours) => &[Implementation::Ours],
+        Some(Only::Upstream) => &[Implementation::Upstream],
+        None => &[Implementation::Upstream, Implementation::Ours],
     };
-    let Some(bed) = Bed::private().await else { return };
-    let Some(peers) = Peers::on(&bed, sides).await else { return };
-    let usage = Usage::serve(&bed).await;
+    let Some(bed) = Testbed::private().await else { return };
+    let Some(peers) = RecommenderPair::new(&bed, sides).await else { return };
+    let usage = MetricsServer::serve(&bed).await;
     let begun = Instant::now();
     let cluster = Cluster::create(&bed, arguments.vpas).await;
     println!("{} VPAs with all that belongs to them: {:.0?}", arguments.vpas, begun.elapsed());
@@ -102,36 +102,37 @@ async fn main() {
     }
     let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     println!("\n`cargo xtask bench scale {}`, {}\n", words.join(" "), process::machine());
-    println!("{}", figures::table(&columns));
+    println!("{}", results::table(&columns));
 }
 
 async fn measure(
-    bed: &Bed,
-    peers: &Peers,
-    usage: &Usage,
+    bed: &Testbed,
+    peers: &RecommenderPair,
+    usage: &MetricsServer,
     cluster: &Cluster,
-    side: Side,
+    side: Implementation,
     arguments: &Arguments,
 ) -> Figures {
     let mut tick = 0;
     let show = |tick: u64| usage.show(support::clock::wall_now(), cluster.samples(tick));
     show(tick);
-    let statuses = Ages::watch(bed.client(), "VerticalPodAutoscaler", cluster.vpas()).await;
+    let statuses = WriteAges::watch(bed.client(), "VerticalPodAutoscaler", cluster.vpas()).await;
     let checkpoints =
-        Ages::watch(bed.client(), "VerticalPodAutoscalerCheckpoint", cluster.checkpoints()).await;
+        WriteAges::watch(bed.client(), "VerticalPodAutoscalerCheckpoint", cluster.checkpoints())
+            .await;
     let mut flags: Vec<&str> = arguments.flags.iter().map(String::as_str).collect();
-    if side == Side::Ours {
+    if side == Implementation::Ours {
         flags.extend(arguments.ours.iter().map(String::as_str));
     }
     let name = format!("{side:?}").to_lowercase();
     let recommender = peers.start(side, &name, &flags);
-    let id = peers.id(&recommender);
+    let id = peers.process_id(&recommender);
     let begun = Instant::now();
-    let own = arguments.upstream_minutes.filter(|_| side == Side::Upstream);
+    let own = arguments.upstream_minutes.filter(|_| side == Implementation::Upstream);
     let (whole, mut shown) = (Duration::from_mins(own.unwrap_or(arguments.minutes)), begun);
-    let mut passes = Passes::default();
+    let mut passes = PassTimes::default();
     let (mut killed, mut read) = (None, begun);
-    let mut looks = interval(LOOK);
+    let mut looks = interval(POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while begun.elapsed() < whole {
         looks.tick().await;
@@ -147,12 +148,12 @@ async fn measure(
             checkpoints.await_writes(&subjects.checkpoints);
             killed = Some(Instant::now());
         }
-        if read.elapsed() >= READ {
-            passes.look(&recommender).await;
+        if read.elapsed() >= METRICS_INTERVAL {
+            passes.read_metrics(&recommender).await;
             read = Instant::now();
         }
     }
-    passes.look(&recommender).await;
+    passes.read_metrics(&recommender).await;
     let figures = Figures {
         passes,
         statuses: statuses.summary(),

@@ -7,8 +7,8 @@
 
 #[path = "soak/churn.rs"]
 mod churn;
-#[path = "soak/series.rs"]
-mod series;
+#[path = "soak/exported_series.rs"]
+mod exported_series;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 
 use self::churn::Churn;
-use self::support::noise;
-use self::support::peers::{Peers, Side};
-use self::support::{Bed, Usage};
+use self::support::random;
+use self::support::recommender_pair::{Implementation, RecommenderPair};
+use self::support::{MetricsServer, Testbed};
 
 /// Against the memory of this minute the last is measured: everything has been there once by then.
-const WARM: Duration = Duration::from_mins(5);
+const WARM_UP: Duration = Duration::from_mins(5);
 const MOST_GROWTH: f64 = 1.1;
 const REPORT: Duration = Duration::from_mins(1);
 /// Long enough for the passes that take notice of the end of the churn.
@@ -39,7 +39,7 @@ struct Arguments {
     minutes: u64,
     /// Whose recommender; upstream's has no series of objects to compare
     #[arg(long, default_value = "ours")]
-    side: Whose,
+    side: RecommenderChoice,
     /// A flag for it, as --flag=--recommender-interval=5s
     #[arg(long = "flag", allow_hyphen_values = true, default_values_t = ["--recommender-interval=10s".to_owned()])]
     flags: Vec<String>,
@@ -49,7 +49,7 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Whose {
+enum RecommenderChoice {
     Ours,
     Upstream,
 }
@@ -68,24 +68,28 @@ async fn main() -> ExitCode {
 
 async fn soak(arguments: &Arguments) -> Result<(), String> {
     let not_run = || "not run".to_owned();
-    let side = if arguments.side == Whose::Ours { Side::Ours } else { Side::Upstream };
-    let bed = Bed::private().await.filter(Bed::is_complete).ok_or_else(not_run)?;
-    let peers = Peers::on(&bed, &[side]).await.ok_or_else(not_run)?;
+    let side = if arguments.side == RecommenderChoice::Ours {
+        Implementation::Ours
+    } else {
+        Implementation::Upstream
+    };
+    let bed = Testbed::private().await.filter(Testbed::has_controllers).ok_or_else(not_run)?;
+    let peers = RecommenderPair::new(&bed, &[side]).await.ok_or_else(not_run)?;
     bed.nodes().add("node", "1000", "4000Gi").await;
-    let usage = Usage::serve(&bed).await;
-    let seed = noise::seed(400);
-    println!("{}={seed}", noise::SEED);
+    let usage = MetricsServer::serve(&bed).await;
+    let seed = random::seed(400);
+    println!("{}={seed}", random::SEED);
     let mut churn = Churn::begin(&bed, &usage, seed).await;
     let flags: Vec<&str> = arguments.flags.iter().map(String::as_str).collect();
     let recommender = peers.start(side, "soaked", &flags);
-    let id = peers.id(&recommender);
+    let id = peers.process_id(&recommender);
 
     let (begun, whole) = (Instant::now(), Duration::from_mins(arguments.minutes));
     let (mut warm, mut reported) = (None, Instant::now());
     while begun.elapsed() < whole {
-        churn.turn(&bed, &usage).await;
+        churn.step(&bed, &usage).await;
         peers.assert_running(&recommender);
-        if warm.is_none() && begun.elapsed() >= WARM.min(whole / 2) {
+        if warm.is_none() && begun.elapsed() >= WARM_UP.min(whole / 2) {
             warm = Some(resident(id));
         }
         if reported.elapsed() >= REPORT {
@@ -101,7 +105,7 @@ async fn soak(arguments: &Arguments) -> Result<(), String> {
         mebibytes(warm),
         mebibytes(end)
     );
-    if side == Side::Ours {
+    if side == Implementation::Ours {
         series_equal_live_objects(&bed, recommender.port).await?;
     }
     peers.stop(&recommender).await;
@@ -111,11 +115,11 @@ async fn soak(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-async fn series_equal_live_objects(bed: &Bed, port: u16) -> Result<(), String> {
+async fn series_equal_live_objects(bed: &Testbed, port: u16) -> Result<(), String> {
     let begun = Instant::now();
     loop {
-        let live = series::live(bed).await;
-        let shown = series::shown(port).await;
+        let live = exported_series::live(bed).await;
+        let shown = exported_series::shown(port).await;
         let gone: Vec<_> = shown.difference(&live).collect();
         let missing: Vec<_> = live.difference(&shown).collect();
         if gone.is_empty() && missing.is_empty() {

@@ -31,13 +31,13 @@ use self::{
     cluster::Cluster,
     process::{Process, look},
     support::{
-        Bed, Usage,
-        fleet::{self, Write, collection},
-        keeper::State,
-        not_run::not_run,
-        ours::Ours,
+        MetricsServer, Testbed,
+        bulk_objects::{self, ApiWrite, collection},
+        plimsoll_process::PlimsollProcesses,
         ports::Port,
-        upstream::write_certificates,
+        process_guard::ProcessState,
+        skipped::report_skipped,
+        upstream_process::write_certificates,
     },
 };
 
@@ -66,16 +66,16 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(reason) = Ours::lacks("run") {
-        not_run(reason);
+    if let Some(reason) = PlimsollProcesses::missing_role("run") {
+        report_skipped(reason);
         return ExitCode::SUCCESS;
     }
-    let Some(bed) = Bed::private().await else { return ExitCode::SUCCESS };
+    let Some(bed) = Testbed::private().await else { return ExitCode::SUCCESS };
     define(&bed).await;
-    let usage = Usage::serve(&bed).await;
+    let usage = MetricsServer::serve(&bed).await;
     let cluster = Cluster::create(&bed, arguments.vpas).await;
     create_wpas(&bed, &usage, &cluster).await;
-    let ours = Ours::on(&bed);
+    let ours = PlimsollProcesses::new(&bed);
 
     cluster.create_vpas(&bed).await;
     ours.start("recommender", &[]);
@@ -96,7 +96,7 @@ async fn main() -> ExitCode {
         "--register-webhook=false".to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    ours.together(TOGETHER, &APART.join(","), &flags);
+    ours.all_in_one(TOGETHER, &APART.join(","), &flags);
     let together = measure(&bed, &ours, &usage, &cluster, &[TOGETHER], arguments.minutes).await;
 
     let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -109,17 +109,17 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn define(bed: &Bed) {
-    let definitions = plimsoll_core::api::crds::crds().expect("definitions");
+async fn define(bed: &Testbed) {
+    let definitions = plimsoll_core::api::crdgen::crds().expect("definitions");
     let writes = definitions.iter().map(|definition| {
         let definition = serde_json::to_value(definition).expect("plain data");
-        Write::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+        ApiWrite::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
     });
-    fleet::send(&bed.client(), writes).await;
+    bulk_objects::send(&bed.client(), writes).await;
 }
 
 /// One for every other workload. They say what they would do.
-async fn create_wpas(bed: &Bed, usage: &Usage, cluster: &Cluster) {
+async fn create_wpas(bed: &Testbed, usage: &MetricsServer, cluster: &Cluster) {
     let writes = cluster.vpas().step_by(2).map(|workload| {
         let (namespace, name) = workload.split_once('/').expect("a namespace and a name");
         usage.set_external(namespace, METRIC, &[("app", name)], 75.0);
@@ -136,16 +136,16 @@ async fn create_wpas(bed: &Bed, usage: &Usage, cluster: &Cluster) {
             },
         });
         let path = collection("datadoghq.com/v1alpha1", namespace, "watermarkpodautoscalers");
-        Write::create(path, &object)
+        ApiWrite::create(path, &object)
     });
-    fleet::send(&bed.client(), writes).await;
+    bulk_objects::send(&bed.client(), writes).await;
 }
 
 /// Lets these processes work, looks at them in the end and ends them.
 async fn measure(
-    bed: &Bed,
-    ours: &Ours,
-    usage: &Usage,
+    bed: &Testbed,
+    ours: &PlimsollProcesses,
+    usage: &MetricsServer,
     cluster: &Cluster,
     names: &[&str],
     minutes: u64,
@@ -160,15 +160,16 @@ async fn measure(
             ours.assert_running(name);
         }
     }
-    let looked = names.iter().map(|name| match bed.keeper().state(name) {
-        Some(State::Running(id)) => look(id),
+    let looked = names.iter().map(|name| match bed.process_guard().state(name) {
+        Some(ProcessState::Running(id)) => look(id),
         other => panic!("{name} is {other:?}"),
     });
     let looked = looked.collect();
     for name in names {
-        bed.keeper().signal(name, "TERM");
-        let gone =
-            || async { matches!(bed.keeper().state(name), Some(State::Exited(_))).then_some(()) };
+        bed.process_guard().signal(name, "TERM");
+        let gone = || async {
+            matches!(bed.process_guard().state(name), Some(ProcessState::Exited(_))).then_some(())
+        };
         support::wait::within(Duration::from_mins(1), "it has ended", gone).await;
     }
     looked

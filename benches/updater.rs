@@ -14,15 +14,15 @@
 
 #[path = "admission/cluster.rs"]
 mod cluster;
-#[path = "updater/figures.rs"]
-mod figures;
-#[path = "updater/passes.rs"]
-mod passes;
 #[path = "scale/process.rs"]
 mod process;
+#[path = "updater/results.rs"]
+mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "updater/updater_process.rs"]
+mod updater_process;
 
 use std::{process::ExitCode, time::Instant};
 
@@ -30,9 +30,9 @@ use clap::Parser;
 
 use self::{
     cluster::{Cluster, Layout},
-    figures::Columns,
-    passes::Updaters,
-    support::{Bed, peers::Side},
+    results::Comparison,
+    support::{Testbed, recommender_pair::Implementation},
+    updater_process::Updaters,
 };
 
 /// Updaters side by side.
@@ -77,8 +77,8 @@ async fn main() -> ExitCode {
 }
 
 /// Runs both. `None` after noting what is missing.
-async fn compare(arguments: &Arguments) -> Option<Columns> {
-    let bed = Bed::private().await?;
+async fn compare(arguments: &Arguments) -> Option<Comparison> {
+    let bed = Testbed::private().await?;
     let mut flags = vec![
         // Nobody has to size new pods here: there is nobody to make them.
         "--use-admission-controller-status=false".to_owned(),
@@ -97,11 +97,11 @@ async fn compare(arguments: &Arguments) -> Option<Columns> {
     };
     let cluster = Cluster::create(&bed, &layout).await;
     println!("{} VPAs: made in {:.0?}", arguments.vpas, begun.elapsed());
-    let mut columns = Columns::default();
+    let mut columns = Comparison::default();
     for round in 0..arguments.rounds.max(1) {
         for side in order(round) {
             let run = updaters.run(side, 2, arguments.passes.max(1)).await;
-            println!("{:>8}, nothing to do: {run}", passes::name(side));
+            println!("{:>8}, nothing to do: {run}", updater_process::name(side));
             columns.calm(side, run);
         }
     }
@@ -110,7 +110,7 @@ async fn compare(arguments: &Arguments) -> Option<Columns> {
         for side in order(round) {
             cluster.fill(&bed).await;
             let run = updaters.run(side, arguments.seconds, 1).await;
-            println!("{:>8}, much to do: {run}", passes::name(side));
+            println!("{:>8}, much to do: {run}", updater_process::name(side));
             columns.busy(side, run);
         }
     }
@@ -118,10 +118,10 @@ async fn compare(arguments: &Arguments) -> Option<Columns> {
 }
 
 /// Whoever is first meets caches as the other left them, so they take turns at that too.
-const fn order(round: usize) -> [Side; 2] {
+const fn order(round: usize) -> [Implementation; 2] {
     if round.is_multiple_of(2) {
-        [Side::Upstream, Side::Ours]
+        [Implementation::Upstream, Implementation::Ours]
     } else {
-        [Side::Ours, Side::Upstream]
+        [Implementation::Ours, Implementation::Upstream]
     }
 }

@@ -1,13 +1,13 @@
 //! The watermark controller on a large cluster: `cargo xtask bench watermark`.
 //!
 //! A real control plane holds thousands of objects, each with a Deployment and its pods, and each with a metric of its own:
-//! an External one, which the API server passes on to a metrics server, or a query to a real Prometheus. The controller runs
+//! an External one, which the API server passes on to a metrics server, or a query to a real PrometheusServer. The controller runs
 //! as a process with its default flags. Whether each object had its turn in each period is counted by those who are asked.
 //!
 //! Datadog's controller cannot be built here. What it took is kept in `figures.rs`, as it was measured on a bed like this.
 //!
 //! ```text
-//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on Prometheus
+//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on PrometheusServer
 //! cargo xtask bench watermark --only prometheus --objects 1000
 //! cargo xtask bench watermark --only external --objects 500 --flag=-workers=8
 //! ```
@@ -15,14 +15,14 @@
 
 #[path = "watermark/cluster.rs"]
 mod cluster;
-#[path = "watermark/figures.rs"]
-mod figures;
-#[path = "watermark/periods.rs"]
-mod periods;
+#[path = "watermark/metric_sources.rs"]
+mod metric_sources;
+#[path = "watermark/poll_periods.rs"]
+mod poll_periods;
 #[path = "scale/process.rs"]
 mod process;
-#[path = "watermark/sources.rs"]
-mod sources;
+#[path = "watermark/results.rs"]
+mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -36,9 +36,12 @@ use clap::Parser;
 
 use self::{
     cluster::Cluster,
-    figures::{Case, Figures},
-    sources::Source,
-    support::{Bed, keeper::State, not_run::not_run, ours::Ours},
+    metric_sources::Source,
+    results::{Case, Figures},
+    support::{
+        Testbed, plimsoll_process::PlimsollProcesses, process_guard::ProcessState,
+        skipped::report_skipped,
+    },
 };
 
 /// The period of the controller by default.
@@ -46,7 +49,7 @@ const PERIOD: Duration = Duration::from_secs(15);
 /// How long it may take until everybody had a turn and has a status.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Between two looks at all statuses, for each of them: who looks takes CPU from those that are measured.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const NAME: &str = "watermark";
 
 /// The watermark controller on a large cluster.
@@ -75,8 +78,8 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(reason) = Ours::lacks("watermark") {
-        not_run(reason);
+    if let Some(reason) = PlimsollProcesses::missing_role("watermark") {
+        report_skipped(reason);
         return ExitCode::SUCCESS;
     }
     let mut measured = Vec::new();
@@ -87,13 +90,14 @@ async fn main() -> ExitCode {
     }
     let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     println!("\n`cargo xtask bench watermark {}`, {}\n", words.join(" "), process::machine());
-    let (text, is_held) = figures::table(&measured);
+    let (text, is_held) = results::table(&measured);
     println!("{text}");
     if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn cases(arguments: &Arguments) -> Vec<Case> {
-    let all = [(Source::External, 500), (Source::External, 2000), (Source::Prometheus, 10_000)];
+    let all =
+        [(Source::External, 500), (Source::External, 2000), (Source::PrometheusServer, 10_000)];
     let mut cases: Vec<Case> = all
         .into_iter()
         .filter(|(source, _)| arguments.only.is_none_or(|only| only == *source))
@@ -110,12 +114,12 @@ fn cases(arguments: &Arguments) -> Vec<Case> {
 
 /// Runs the controller on a bed of its own. `None` after noting what is missing.
 async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
-    let bed = Bed::private().await?;
+    let bed = Testbed::private().await?;
     let begun = Instant::now();
     let cluster = Cluster::create(&bed, case).await;
-    let asked = sources::serve(&bed, &cluster, case.source).await?;
+    let asked = metric_sources::serve(&bed, &cluster, case.source).await?;
     println!("{case}: made in {:.0?}", begun.elapsed());
-    let ours = Ours::on(&bed);
+    let ours = PlimsollProcesses::new(&bed);
     let mut flags: Vec<String> = asked.flags();
     flags.extend(arguments.flags.iter().cloned());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -127,13 +131,14 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     let (start, from) = (support::clock::wall_now(), Instant::now());
     let before = process::look(id(&bed));
     let whole = PERIOD * arguments.periods;
-    // As often as a Prometheus scrapes, so that what that takes counts.
+    // As often as a PrometheusServer scrapes, so that what that takes counts.
     for tick in 1.. {
         if from.elapsed() >= whole {
             break;
         }
         asked.set(tick);
-        let scraped = support::fetch::fetch(&format!("http://127.0.0.1:{port}/metrics")).await;
+        let scraped =
+            support::http_get::http_get(&format!("http://127.0.0.1:{port}/metrics")).await;
         assert!(scraped.is_some(), "it serves metrics");
         let next = from + (PERIOD * tick).min(whole);
         tokio::time::sleep_until(next.into()).await;
@@ -141,12 +146,12 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     let (after, took) = (process::look(id(&bed)), from.elapsed());
     let periods = asked.periods(start, PERIOD, arguments.periods);
     let figures = Figures { periods, before, after, took, warm, period: PERIOD };
-    bed.keeper().signal(NAME, "KILL");
+    bed.process_guard().signal(NAME, "KILL");
     Some(figures)
 }
 
 /// Waits until every object was decided about, and says so.
-async fn warm_up(bed: &Bed, cluster: &Cluster) {
+async fn warm_up(bed: &Testbed, cluster: &Cluster) {
     let begun = Instant::now();
     loop {
         let left = cluster.undecided(bed).await;
@@ -155,14 +160,14 @@ async fn warm_up(bed: &Bed, cluster: &Cluster) {
         }
         assert!(begun.elapsed() < PATIENCE, "{left} objects were never decided about");
         id(bed);
-        tokio::time::sleep(LOOK * cluster.objects().len() as u32).await;
+        tokio::time::sleep(POLL_INTERVAL * cluster.objects().len() as u32).await;
     }
 }
 
 /// The process. Panics with the end of its log when it has ended.
-fn id(bed: &Bed) -> u32 {
-    match bed.keeper().state(NAME) {
-        Some(State::Running(id)) => id,
-        other => panic!("it is {other:?}\n{}", bed.keeper().log_tail(NAME, 15)),
+fn id(bed: &Testbed) -> u32 {
+    match bed.process_guard().state(NAME) {
+        Some(ProcessState::Running(id)) => id,
+        other => panic!("it is {other:?}\n{}", bed.process_guard().log_tail(NAME, 15)),
     }
 }

@@ -7,60 +7,60 @@ use tokio::sync::watch;
 
 /// The time that decisions are made at. Leases, TLS and time limits of requests stay on the machine's own.
 #[derive(Clone, Debug)]
-pub struct Clock(Kind);
+pub struct Clock(ClockSource);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ClockSource {
     Wall,
-    Stepped(Arc<watch::Sender<Stepped>>),
+    Fake(Arc<watch::Sender<FakeTime>>),
 }
 
 /// A test's time. What it shows can be set; what went by cannot, as on a machine whose clock is corrected.
 #[derive(Clone, Copy, Debug)]
-struct Stepped {
-    shows: Time,
-    went_by: Duration,
+struct FakeTime {
+    now: Time,
+    elapsed: Duration,
 }
 
 impl Clock {
     /// The wall's time.
     pub fn wall() -> Self {
-        Self(Kind::Wall)
+        Self(ClockSource::Wall)
     }
 
     /// Time that stands still until it is stepped.
-    pub fn stepped(start: Time) -> Self {
-        let stepped = Stepped { shows: start, went_by: Duration::ZERO };
-        Self(Kind::Stepped(Arc::new(watch::Sender::new(stepped))))
+    pub fn fake(start: Time) -> Self {
+        let stepped = FakeTime { now: start, elapsed: Duration::ZERO };
+        Self(ClockSource::Fake(Arc::new(watch::Sender::new(stepped))))
     }
 
     /// The time.
     pub fn now(&self) -> Time {
         match &self.0 {
-            Kind::Wall => wall_now(),
-            Kind::Stepped(stepped) => stepped.borrow().shows,
+            ClockSource::Wall => wall_now(),
+            ClockSource::Fake(stepped) => stepped.borrow().now,
         }
     }
 
     /// Whether it is the wall's.
     pub fn is_wall(&self) -> bool {
-        matches!(self.0, Kind::Wall)
+        matches!(self.0, ClockSource::Wall)
     }
 
     /// Corrects a stepped clock, forwards or backwards: no time goes by, so nobody who sleeps wakes. The wall's
     /// cannot be corrected.
     pub fn set(&self, time: Time) {
-        if let Kind::Stepped(stepped) = &self.0 {
-            stepped.send_modify(|stepped| stepped.shows = time);
+        if let ClockSource::Fake(stepped) = &self.0 {
+            stepped.send_modify(|stepped| stepped.now = time);
         }
     }
 
     /// Lets time go by on a stepped clock.
     pub fn step(&self, by: Duration) {
-        if let Kind::Stepped(stepped) = &self.0 {
+        if let ClockSource::Fake(stepped) = &self.0 {
             stepped.send_modify(|stepped| {
-                stepped.shows = stepped.shows.later(by);
-                stepped.went_by += by;
+                stepped.now = stepped.now.later(by);
+                stepped.elapsed += by;
             });
         }
     }
@@ -71,20 +71,20 @@ impl Clock {
         let kind = self.0.clone();
         async move {
             match kind {
-                Kind::Wall => tokio::time::sleep(left(wall_now(), time)).await,
-                Kind::Stepped(stepped) => {
+                ClockSource::Wall => tokio::time::sleep(remaining(wall_now(), time)).await,
+                ClockSource::Fake(stepped) => {
                     let mut told = stepped.subscribe();
-                    let Stepped { shows, went_by } = *told.borrow_and_update();
-                    let end = went_by + left(shows, time);
+                    let FakeTime { now: shows, elapsed: went_by } = *told.borrow_and_update();
+                    let end = went_by + remaining(shows, time);
                     // The sender lives as long as `stepped`, so this ends only when the time has come.
-                    let _ = told.wait_for(|stepped| stepped.went_by >= end).await;
+                    let _ = told.wait_for(|stepped| stepped.elapsed >= end).await;
                 }
             }
         }
     }
 }
 
-fn left(now: Time, until: Time) -> Duration {
+fn remaining(now: Time, until: Time) -> Duration {
     Duration::from_nanos(u64::try_from(until.nanos_since(now)).unwrap_or(0))
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stepped_clock_wakes_who_waits_when_the_time_has_come() {
-        let clock = Clock::stepped(Time::from_secs(100));
+        let clock = Clock::fake(Time::from_secs(100));
         let sleeper = tokio::spawn(clock.sleep_until(Time::from_secs(160)));
         tokio::task::yield_now().await;
         clock.step(Duration::from_secs(59));
@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn a_clock_that_is_corrected_wakes_nobody_early_and_keeps_nobody_waiting() {
         for corrected in [0, 100_000] {
-            let clock = Clock::stepped(Time::from_secs(10_000));
+            let clock = Clock::fake(Time::from_secs(10_000));
             let sleeper = tokio::spawn(clock.sleep_until(Time::from_secs(10_060)));
             tokio::task::yield_now().await;
             clock.set(Time::from_secs(corrected));

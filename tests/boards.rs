@@ -1,14 +1,14 @@
 //! Dashboards: what is checked in is sound, asks for nothing that is not there, and is answered by a real Prometheus.
 
-mod exclusions;
+mod board_rules;
 pub mod families;
-mod faults;
-mod grafana;
+mod grafana_units;
 mod lint;
+mod lint_exclusions;
+mod lint_self_test;
 mod live;
 mod query;
-mod ways;
-mod world;
+mod sample_data;
 
 use std::{fs, path::Path, sync::OnceLock};
 

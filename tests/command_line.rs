@@ -12,27 +12,27 @@ use std::{
 
 use plimsoll::cli::flags;
 
-use crate::support::golden::Page;
+use crate::support::upstream_recording::UpstreamOutput;
 
 /// What the help of upstream's programs says.
-const HELPS: [(&str, Page); 3] = [
+const HELPS: [(&str, UpstreamOutput); 3] = [
     ("recommender", help("help/recommender.txt")),
     ("updater", help("help/updater.txt")),
     ("admission-controller", help("help/admission-controller.txt")),
 ];
 
-const fn help(name: &'static str) -> Page {
-    Page { name, part: "command_line" }
+const fn help(name: &'static str) -> UpstreamOutput {
+    UpstreamOutput { name, part: "command_line" }
 }
 
 /// Where ours says otherwise, and why.
-const OTHERWISE: [(&str, &str, &str); 2] = [
+const EXPECTED_DIFFERENCES: [(&str, &str, &str); 2] = [
     ("storage", "checkpoint", "upstream's empty string means checkpoints"),
     ("leader-elect", "", "unset, it depends on --compat: on here, and off as upstream has it"),
 ];
 
 /// A default in the form in which both sides can be compared.
-fn plain(default: &str) -> String {
+fn normalize_default(default: &str) -> String {
     let text = default.trim_matches('"').replace("\\\"", "\"");
     let zero = matches!(&*text, "" | "0" | "false" | "0s");
     // Go prints every unit of a duration below the largest.
@@ -68,7 +68,7 @@ fn start(program: &Path, arguments: &[&str]) -> Output {
         .expect("the program starts")
 }
 
-fn said(output: &Output) -> String {
+fn combined_output(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
@@ -83,9 +83,10 @@ fn differences(role: &str, help: &str) -> Vec<String> {
     let theirs = printed(help).into_iter().filter(|(name, _)| name != "help");
     let differing = theirs.filter_map(|(name, default)| {
         let Some(found) = ours.get(&name) else { return Some(format!("--{name} is missing")) };
-        let otherwise = OTHERWISE.iter().find(|(known, ..)| *known == name);
+        let otherwise = EXPECTED_DIFFERENCES.iter().find(|(known, ..)| *known == name);
         let wanted = otherwise.map_or(&*default, |(_, ours, _)| ours);
-        (plain(found) != plain(wanted)).then(|| format!("--{name}: {found} is not {wanted}"))
+        (normalize_default(found) != normalize_default(wanted))
+            .then(|| format!("--{name}: {found} is not {wanted}"))
     });
     differing.collect()
 }
@@ -177,11 +178,11 @@ const FORMS: [(&[&str], bool); 62] = [
 ];
 
 /// Whether a program takes these: they are followed by a flag that neither has, and the first error counts.
-fn takes(program: &Path, first: &[&str], form: &[&str]) -> bool {
+fn accepts(program: &Path, first: &[&str], form: &[&str]) -> bool {
     let arguments: Vec<&str> =
         first.iter().chain(form).copied().chain(["--no-such-flag"]).collect();
     let output = start(program, &arguments);
-    let said = said(&output);
+    let said = combined_output(&output);
     assert_eq!(output.status.code(), Some(2), "{form:?}: {said}");
     said.contains("--no-such-flag")
 }
@@ -190,11 +191,11 @@ fn takes(program: &Path, first: &[&str], form: &[&str]) -> bool {
 fn forms_are_taken_and_refused_as_upstreams_program_does() {
     let ours = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     for (form, taken) in FORMS {
-        assert_eq!(takes(ours, &["recommender"], form), taken, "ours: {form:?}");
+        assert_eq!(accepts(ours, &["recommender"], form), taken, "ours: {form:?}");
     }
 }
 
-fn ours_says(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+fn run_plimsoll(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("recommender")
         .args(arguments)
@@ -235,7 +236,7 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
         (&["--prometheus-auth=aws"], 2, "--prometheus-aws-region"),
         (&["--prometheus-header=hunter"], 2, "'NAME: VALUE'"),
     ] {
-        let (found, said) = ours_says(arguments, &[]);
+        let (found, said) = run_plimsoll(arguments, &[]);
         assert_eq!(found, Some(code), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
         assert!(said.starts_with("plimsoll: ") && said.contains(remedy), "{arguments:?}: {said}");
@@ -246,19 +247,19 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
 fn what_may_be_repeated_adds_up_and_the_environment_has_one_a_line() {
     let flags = [r#"--prometheus-matcher=cluster="qa""#, r#"--prometheus-matcher=env!="x,y""#];
     let config = plimsoll::cli::recommender_config(&flags).expect("is fine");
-    assert_eq!(config.prometheus.known.matchers.to_string(), r#"cluster="qa",env!="x,y""#);
+    assert_eq!(config.prometheus.series_options.matchers.to_string(), r#"cluster="qa",env!="x,y""#);
     let lines = [("PLIMSOLL_FLAG_PROMETHEUS_MATCHER", "cluster=\"qa\"\nenv=x")];
-    let (code, said) = ours_says(&[], &lines);
+    let (code, said) = run_plimsoll(&[], &lines);
     assert!(code == Some(2) && said.contains("\"env=x\" cannot be used"), "{said}");
 }
 
 /// Ends soon, for there is no such file; until then the log says what was read.
-const NOWHERE: &str = "--kubeconfig=/nonexistent/kubeconfig";
+const UNREACHABLE_API_SERVER: &str = "--kubeconfig=/nonexistent/kubeconfig";
 
 fn log(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<serde_json::Value> {
     let arguments: Vec<&str> =
-        arguments.iter().copied().chain([NOWHERE, "--log-format=json"]).collect();
-    let (code, said) = ours_says(&arguments, variables);
+        arguments.iter().copied().chain([UNREACHABLE_API_SERVER, "--log-format=json"]).collect();
+    let (code, said) = run_plimsoll(&arguments, variables);
     assert_eq!(code, Some(1), "{said}");
     said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -314,9 +315,9 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
 #[test]
 fn labels_of_pods_are_asked_for_where_the_query_is_named() {
     let config = |flags: &[&str]| plimsoll::cli::recommender_config(flags).expect("is fine");
-    assert_eq!(config(&["--pod-name-label=pod"]).prometheus.labels, None);
+    assert_eq!(config(&["--pod-name-label=pod"]).prometheus.pod_labels, None);
     let query = "--metric-for-pod-labels=kube_pod_labels[8d]";
-    let labels = config(&[query, "--pod-name-label=pod"]).prometheus.labels.expect("named");
+    let labels = config(&[query, "--pod-name-label=pod"]).prometheus.pod_labels.expect("named");
     assert_eq!((&*labels.query, labels.pod.as_deref()), ("kube_pod_labels[8d]", Some("pod")));
     assert_eq!((labels.prefix, labels.namespace), (None, None), "these are found out");
 }
@@ -344,9 +345,9 @@ fn the_log_is_appended_to_a_file_and_kept_from_standard_error_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let file = format!("--log-file={}", path.display());
-    let (_, both) = ours_says(&[NOWHERE, &file], &[]);
+    let (_, both) = run_plimsoll(&[UNREACHABLE_API_SERVER, &file], &[]);
     assert!(both.contains("the recommender starts"), "{both}");
-    let (_, alone) = ours_says(&[NOWHERE, &file, "--logtostderr=false"], &[]);
+    let (_, alone) = run_plimsoll(&[UNREACHABLE_API_SERVER, &file, "--logtostderr=false"], &[]);
     assert!(!alone.contains("the recommender starts"), "{alone}");
     let written = std::fs::read_to_string(path).expect("it was written");
     assert_eq!(written.matches("the recommender starts").count(), 2, "{written}");
@@ -359,9 +360,9 @@ fn a_program_called_recommender_is_the_recommender() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("recommender");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &program).expect("is linked");
-    let started = said(&start(&program, &[NOWHERE]));
+    let started = combined_output(&start(&program, &[UNREACHABLE_API_SERVER]));
     assert!(started.contains("the recommender starts"), "{started}");
     let refused = start(&program, &["--no-such-flag"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&start(&program, &["-h"])).contains("--recommender-name"));
+    assert!(combined_output(&start(&program, &["-h"])).contains("--recommender-name"));
 }

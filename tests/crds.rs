@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions of `plimsoll crds`: the same as upstream's, field by field, and as committed.
 
-mod switch;
+mod dry_run;
 mod watermark;
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -8,19 +8,18 @@ use std::{collections::BTreeMap, fs, path::Path};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use plimsoll_core::{
     api::{
-        crds,
-        crds::to_yaml,
-        crds_yaml,
+        crdgen::to_yaml,
+        crds, crds_yaml,
         vpa::{UpdateMode, VerticalPodAutoscaler},
     },
     types::quantity::Quantity,
 };
 use serde_json::{Value, json};
 
-use crate::support::not_run::not_run;
+use crate::support::skipped::report_skipped;
 
 /// Where ours may differ, and why. Anything else is a defect, and so is an entry that no longer applies.
-const ALLOWED: [(&str, &str); 2] = [
+const EXPECTED_DIFFERENCES: [(&str, &str); 2] = [
     (
         "/metadata/annotations/controller-gen.kubebuilder.io~1version",
         "names the generator of upstream's file",
@@ -30,7 +29,7 @@ const ALLOWED: [(&str, &str); 2] = [
 
 /// Upstream's definitions as its release ships them.
 fn upstream() -> Result<String, String> {
-    let file = xtask::parts::autoscaler_crds().map_err(|error| format!("{error:#}"))?;
+    let file = xtask::test_programs::autoscaler_crds().map_err(|error| format!("{error:#}"))?;
     fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
@@ -90,7 +89,7 @@ fn differences(ours: &Value, theirs: &Value) -> Vec<(String, String)> {
 fn the_definitions_equal_upstreams_field_by_field() {
     let upstream = match upstream() {
         Ok(upstream) => upstream,
-        Err(reason) => return not_run(reason),
+        Err(reason) => return report_skipped(reason),
     };
     let theirs: Vec<Value> = serde_saphyr::from_multiple(&upstream).expect("upstream's YAML");
     let ours: Vec<Value> =
@@ -101,7 +100,7 @@ fn the_definitions_equal_upstreams_field_by_field() {
         let ours = ours.iter().find(|ours| ours["metadata"]["name"] == name).expect(name);
         assert!(leaves(ours).len() > 40, "{name} has more to compare than {}", leaves(ours).len());
         let found = differences(ours, theirs);
-        for (path, why) in ALLOWED {
+        for (path, why) in EXPECTED_DIFFERENCES {
             assert!(
                 found.iter().any(|(found, _)| found.starts_with(path)),
                 "{name}: {path} ({why}) is no difference any more"
@@ -109,7 +108,9 @@ fn the_definitions_equal_upstreams_field_by_field() {
         }
         let surprises: Vec<_> = found
             .iter()
-            .filter(|(path, _)| !ALLOWED.iter().any(|(allowed, _)| path.starts_with(allowed)))
+            .filter(|(path, _)| {
+                !EXPECTED_DIFFERENCES.iter().any(|(allowed, _)| path.starts_with(allowed))
+            })
             .map(|(_, line)| line.as_str())
             .collect();
         assert!(surprises.is_empty(), "{name} differs:\n{}", surprises.join("\n"));

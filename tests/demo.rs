@@ -1,15 +1,15 @@
 //! `plimsoll demo` as a person and as a program meet it.
 
-mod ends;
+mod flags_and_exits;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::{Command, Output, Stdio},
 };
 
-use plimsoll::demo::{self, Config, Life, Witness};
-use plimsoll_core::sim::{Amount, Kind, Step};
-use plimsoll_storage::{Storage, local::Local};
+use plimsoll::demo::{self, Config, ProgressObserver, Scenario};
+use plimsoll_core::sim::{ContainerMinute, ResourceAmounts, WorkloadKind};
+use plimsoll_storage::{Storage, local::LocalStorage};
 use serde_json::Value;
 
 use crate::schema::{faults, schema};
@@ -143,16 +143,16 @@ fn the_numbers_in_the_table_are_those_in_the_json() {
 
 /// Adds up what matters, in its own way, straight from the steps.
 #[derive(Default)]
-struct Auditor {
-    requested: BTreeMap<Life, (f64, f64)>,
-    kills: BTreeMap<(Life, String), i64>,
-    steps: BTreeMap<Life, u64>,
-    advised: BTreeMap<Life, u64>,
-    pods: BTreeMap<(Life, String), BTreeSet<String>>,
+struct TotalsCheck {
+    requested: BTreeMap<Scenario, (f64, f64)>,
+    kills: BTreeMap<(Scenario, String), i64>,
+    steps: BTreeMap<Scenario, u64>,
+    advised: BTreeMap<Scenario, u64>,
+    pods: BTreeMap<(Scenario, String), BTreeSet<String>>,
 }
 
-impl Witness for Auditor {
-    fn step(&mut self, life: Life, step: &Step) {
+impl ProgressObserver for TotalsCheck {
+    fn step(&mut self, life: Scenario, step: &ContainerMinute) {
         let sums = self.requested.entry(life).or_default();
         sums.0 += step.share.request.cpu.0 as f64 / 1000.0 / 60.0;
         sums.1 += step.share.request.memory.0 as f64 / f64::from(1 << 30) / 60.0;
@@ -175,64 +175,65 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
         settings: plimsoll_core::recommender::Settings::default(),
     };
     let open = || {
-        let (local, _) = Local::open(directory.path())?;
+        let (local, _) = LocalStorage::open(directory.path())?;
         Ok(Box::new(local) as Box<dyn Storage>)
     };
-    let mut auditor = Auditor::default();
+    let mut auditor = TotalsCheck::default();
     demo::run(&config, &open, &mut auditor).await.expect("the demo runs");
     let printed = json(&["--days", "3"]);
 
-    let (without, with) = (auditor.requested[&Life::Without], auditor.requested[&Life::With]);
+    let (without, with) =
+        (auditor.requested[&Scenario::Without], auditor.requested[&Scenario::With]);
     for (field, measured) in [("coreHours", without.0 - with.0), ("gibHours", without.1 - with.1)] {
         let said = printed["savings"][field].as_f64().expect("a number");
         assert!((said - measured).abs() < 1e-6, "{field}: said {said}, measured {measured}");
     }
-    for (life, field) in [(Life::Without, "without"), (Life::With, "with")] {
+    for (life, field) in [(Scenario::Without, "without"), (Scenario::With, "with")] {
         let kills: i64 =
             auditor.kills.iter().filter(|((of, _), _)| *of == life).map(|(_, n)| n).sum();
         assert_eq!(printed["lives"][field]["oomKills"], kills, "{field}");
     }
-    let replicas: BTreeMap<String, usize> = demo::fleet()
+    let replicas: BTreeMap<String, usize> = demo::workloads()
         .into_iter()
-        .filter_map(|member| match member.workload.kind {
-            Kind::Deployment { replicas } => {
+        .filter_map(|member| match member.workload.workload_kind {
+            WorkloadKind::Deployment { replicas } => {
                 Some((member.workload.name.to_string(), replicas as usize))
             }
-            Kind::CronJob { .. } => None,
+            WorkloadKind::CronJob { .. } => None,
         })
         .collect();
-    for (life, field) in [(Life::Without, "without"), (Life::With, "with")] {
+    for (life, field) in [(Scenario::Without, "without"), (Scenario::With, "with")] {
         let replaced: usize = replicas
             .iter()
             .map(|(name, replicas)| auditor.pods[&(life, name.clone())].len() - replicas)
             .sum();
         assert_eq!(printed["lives"][field]["replacedPods"], replaced, "{field}");
-        assert_eq!(replaced > 0, life == Life::With, "{field}: {replaced}");
+        assert_eq!(replaced > 0, life == Scenario::With, "{field}: {replaced}");
     }
     for ((life, container), kills) in &auditor.kills {
-        if *life == Life::Without {
+        if *life == Scenario::Without {
             assert_eq!(*kills > 0, container == "worker", "{container}: {kills} kills");
         }
     }
-    assert_eq!(auditor.advised[&Life::Without], 0, "nobody recommends in the first life");
-    assert!(auditor.advised[&Life::With] > auditor.steps[&Life::With] * 9 / 10);
+    assert_eq!(auditor.advised[&Scenario::Without], 0, "nobody recommends in the first life");
+    assert!(auditor.advised[&Scenario::With] > auditor.steps[&Scenario::With] * 9 / 10);
 }
 
 /// The least that any pod of a Deployment asked for on its first day.
 #[derive(Default)]
-struct FirstDay {
-    least: BTreeMap<(String, String), Amount>,
+struct FirstDayRequests {
+    least: BTreeMap<(String, String), ResourceAmounts>,
     given: bool,
 }
 
-impl Witness for FirstDay {
-    fn step(&mut self, life: Life, step: &Step) {
-        if life == Life::With {
+impl ProgressObserver for FirstDayRequests {
+    fn step(&mut self, life: Scenario, step: &ContainerMinute) {
+        if life == Scenario::With {
             let request = step.share.request;
             let place = (step.workload.to_string(), step.container.to_string());
             let least = self.least.entry(place).or_insert(request);
             self.given |= request.cpu > least.cpu || request.memory > least.memory;
-            *least = Amount {
+            *least = ResourceAmounts {
                 cpu: least.cpu.min(request.cpu),
                 memory: least.memory.min(request.memory),
             };
@@ -244,19 +245,19 @@ impl Witness for FirstDay {
 async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
     let directory = tempfile::tempdir().expect("a directory");
     let open = || {
-        let (local, _) = Local::open(directory.path())?;
+        let (local, _) = LocalStorage::open(directory.path())?;
         Ok(Box::new(local) as Box<dyn Storage>)
     };
     let settings = plimsoll_core::recommender::Settings::default();
     let config = Config { seed: 42, days: 1, store: None, settings };
-    let mut day = FirstDay::default();
+    let mut day = FirstDayRequests::default();
     demo::run(&config, &open, &mut day).await.expect("the demo runs");
     assert!(day.given, "the worker and the storefront ask for more");
-    for member in demo::fleet() {
-        let Kind::Deployment { .. } = member.workload.kind else { continue };
+    for member in demo::workloads() {
+        let WorkloadKind::Deployment { .. } = member.workload.workload_kind else { continue };
         for spec in &member.workload.containers {
             let place = (member.workload.name.to_string(), spec.name.to_string());
-            assert_eq!(day.least[&place], spec.share.request, "{place:?}");
+            assert_eq!(day.least[&place], spec.resources.request, "{place:?}");
         }
     }
 }

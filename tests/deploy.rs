@@ -1,26 +1,26 @@
 //! What is installed in a cluster: manifests, overlays, the chart, images, rights, and what comes of it on a real server.
 
-mod applied;
-mod audit;
+mod admission_policies;
+mod audit_log;
 mod chart;
-mod denials;
+mod chart_installed;
+mod chart_options;
+mod cluster_objects;
+mod datadog_controller;
+mod fixture;
 mod image;
-mod installed;
-mod inventory;
-mod kinds;
-mod life;
+mod manifest_fields;
+mod manifest_references;
 mod monitoring;
-mod options;
-mod original;
-mod overlays;
-mod overtaking;
-mod policies;
-mod rendered;
-mod rights;
-mod scraped;
-mod stage;
-mod threats;
-mod upstream;
+mod overlays_applied;
+mod prometheus_scrape;
+mod rbac;
+mod rbac_matrix;
+mod rendered_manifests;
+mod scenario;
+mod threat_model;
+mod upstream_manifests;
+mod write_conflicts;
 
 use std::{fs, path::Path};
 

@@ -5,11 +5,11 @@ use std::{fmt::Write as _, fs, path::Path};
 use plimsoll::{
     cli::{self, flags},
     doctor,
-    explain::{PodReport, Report, pod, text},
-    look::{Glyphs, Look},
+    explain::{PodReport, VpaReport, pod, text},
+    style::{Glyphs, Style},
 };
 use plimsoll_core::{
-    api::annotation::{KEYS, WPA_KEYS},
+    api::annotations::{VPA_KEYS, WPA_KEYS},
     recommender::tuning::{PROFILES, Profile},
     types::compat::Fix,
 };
@@ -39,18 +39,21 @@ fn the_annotations_in_the_documentation_are_those_of_the_code() {
     let roles = [flags::recommender(), flags::admission(), flags::updater()];
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     for (name, object, keys) in
-        [("annotations", "VPA", &KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
+        [("annotations", "VPA", &VPA_KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
     {
         let mut table = String::from(
             "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
         );
         for key in keys {
-            let strangers =
-                key.flags.iter().filter(|name| !known.iter().any(|known| known == *name));
+            let strangers = key
+                .overridden_flags
+                .iter()
+                .filter(|name| !known.iter().any(|known| known == *name));
             assert_eq!(strangers.count(), 0, "{}: no such flag", key.name);
-            let flags: Vec<String> = key.flags.iter().map(|name| format!("`--{name}`")).collect();
-            let (name, wanted, effect) = (key.name, key.wanted, key.effect);
-            let (readers, flags) = (key.readers.join(", "), flags.join(", "));
+            let flags: Vec<String> =
+                key.overridden_flags.iter().map(|name| format!("`--{name}`")).collect();
+            let (name, wanted, effect) = (key.name, key.expected, key.effect);
+            let (readers, flags) = (key.applied_by.join(", "), flags.join(", "));
             writeln!(table, "| `{name}` | {wanted} | {object} | {readers} | {flags} | {effect} |")
                 .expect("fits");
         }
@@ -112,9 +115,9 @@ fn every_annotation_that_is_written_is_documented() {
     let (_, written) = page.split_once("## Annotations that Plimsoll writes").expect("a chapter");
     for (key, on) in [
         (plimsoll_storage::checkpoint::annotation::KEY, "VerticalPodAutoscalerCheckpoint"),
-        (plimsoll_core::recommender::annotation::KEY, "VerticalPodAutoscaler"),
-        (plimsoll_core::updater::guard::memory::KEY, "VerticalPodAutoscaler"),
-        (plimsoll_core::updater::guard::ledger::KEY, "the updater's Lease"),
+        (plimsoll_core::recommender::explanation_annotation::ANNOTATION, "VerticalPodAutoscaler"),
+        (plimsoll_core::updater::guard::workload_state::ANNOTATION, "VerticalPodAutoscaler"),
+        (plimsoll_core::updater::guard::disruption_budget::ANNOTATION, "the updater's Lease"),
     ] {
         assert!(written.contains(&format!("\n| `{key}` | {on} |")), "{key} has no row");
     }
@@ -161,9 +164,10 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
 
 #[test]
 fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
-    let report: Report = serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
+    let report: VpaReport =
+        serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
     let look =
-        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+        Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = text::render(&report, &look);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("docs/explain.md", "explanation", &format!("```text\n{printed}```\n"));
@@ -174,7 +178,7 @@ fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_samp
     let report: PodReport =
         serde_json::from_str(&page("tests/data/explain-pod.json")).expect("JSON");
     let look =
-        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+        Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = pod::text::render(&report, &look);
     generated("docs/explain.md", "pod explanation", &format!("```text\n{printed}```\n"));
 }
@@ -182,9 +186,9 @@ fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_samp
 #[test]
 fn the_diagnosis_in_the_documentation_is_what_is_printed_for_the_sample() {
     let sample = page("tests/data/doctor-prometheus.json");
-    let report: doctor::Report = serde_json::from_str(&sample).expect("JSON");
+    let report: doctor::DoctorReport = serde_json::from_str(&sample).expect("JSON");
     let look =
-        Look { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+        Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = doctor::text::render(&report, &look, false);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("docs/explain.md", "diagnosis", &format!("```text\n{printed}```\n"));

@@ -1,6 +1,6 @@
 //! `plimsoll explain vpa` on a real cluster: what it prints is what the recommender knows, and why.
 
-mod annotated;
+mod explanation_annotation;
 mod pod;
 mod watermark;
 
@@ -15,8 +15,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
     clock::Clock,
-    explain::{Report, report::Agreement},
-    run::recommender::Running,
+    explain::{VpaReport, report::Agreement},
+    run::recommender::RecommenderHandle,
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler, recommender::ResourceExplanation, types::quantity::Quantity,
@@ -26,15 +26,15 @@ use plimsoll_storage::checkpoint::annotation;
 use serde_json::{Value, json};
 
 use crate::{
-    model::explanations::recompute,
-    recommender::start::{passed, start, step},
+    recommender::in_process::{start, step, wait_for_passes},
+    recommender_model::explanations::recompute,
     schema::{faults, schema},
-    storage::objects::defined,
+    storage::checkpoint_objects::create_definitions,
     support::{
-        Bed, Usage, clock,
-        nodes::{has_condition, is_ready},
-        objects,
-        usage::Use,
+        MetricsServer, Testbed, clock,
+        hollow_nodes::{has_condition, is_ready},
+        manifests,
+        metrics_server::UsageValue,
         wait,
     },
 };
@@ -78,26 +78,27 @@ fn refused(output: &Output, code: i32) -> String {
 }
 
 /// A cluster with a VPA that a recommender of the test's own looks after.
-struct Scene {
-    bed: Bed,
-    usage: Usage,
+struct Fixture {
+    bed: Testbed,
+    usage: MetricsServer,
     namespace: String,
     clock: Clock,
     nodes: clock::Clock,
     kubeconfig: PathBuf,
 }
 
-impl Scene {
-    async fn set() -> Option<Self> {
+impl Fixture {
+    async fn new() -> Option<Self> {
         let begin = clock::wall_now() - STEP * (STEPS + 4);
-        let nodes = clock::Clock::standing_at(begin);
-        let bed = Bed::private_with(&[], nodes.clone()).await.filter(Bed::is_complete)?;
+        let nodes = clock::Clock::frozen_at(begin);
+        let bed =
+            Testbed::private_with(&[], nodes.clone()).await.filter(Testbed::has_controllers)?;
         let kubeconfig = bed.kubeconfig_path();
         let undefined = refused(&explain(&kubeconfig, &["shop/web"]), 1);
         assert!(undefined.contains("apply the output of `plimsoll crds`"), "{undefined}");
-        defined(&bed).await;
+        create_definitions(&bed).await;
         bed.nodes().add("node", "8", "16Gi").await;
-        let usage = Usage::serve(&bed).await;
+        let usage = MetricsServer::serve(&bed).await;
         let namespace = bed.namespace("shop").await;
         let vpa = "
 metadata: {name: web}
@@ -105,17 +106,17 @@ spec:
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
   resourcePolicy: {containerPolicies: [{containerName: main, maxAllowed: {cpu: '2'}}]}
 ";
-        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
-        let web = objects::deployment("web", 2, "100m", "256Mi");
-        objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+        manifests::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+        let web = manifests::deployment("web", 2, "100m", "256Mi");
+        manifests::create::<Deployment>(bed.client(), &namespace, &web).await;
         bed.nodes().pods(&namespace, "web-", 2, "are ready", is_ready).await;
-        usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 200 * MEBIBYTE });
+        usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.3, memory: 200 * MEBIBYTE });
         usage.at(begin);
-        let clock = Clock::stepped(Time::from(begin));
+        let clock = Clock::fake(Time::from(begin));
         Some(Self { bed, usage, namespace, clock, nodes, kubeconfig })
     }
 
-    async fn live(&self, running: &Running, steps: u32) {
+    async fn run_steps(&self, running: &RecommenderHandle, steps: u32) {
         for _ in 0..steps {
             self.usage.at(self.clock.now().later(STEP).into());
             self.nodes.step(STEP.try_into().expect("is short"));
@@ -146,7 +147,7 @@ spec:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_follow_from_the_chain()
  {
-    let Some(scene) = Scene::set().await else { return };
+    let Some(scene) = Fixture::new().await else { return };
     let name = format!("{}/web", scene.namespace);
     let json = ["-o", "json"];
 
@@ -155,12 +156,12 @@ async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_fo
     assert_eq!(young["containers"][0]["cpu"]["agreement"], "unwritten");
 
     let running = start(&scene.bed, &scene.clock, &["--bounds-dead-band=0"]).await;
-    passed(&running, 1).await;
-    scene.live(&running, STEPS / 2).await;
+    wait_for_passes(&running, 1).await;
+    scene.run_steps(&running, STEPS / 2).await;
     scene.kill().await;
-    scene.live(&running, STEPS / 2).await;
+    scene.run_steps(&running, STEPS / 2).await;
     wait::until("everything is written", || async {
-        (running.waiting_statuses() == 0).then_some(())
+        (running.pending_statuses() == 0).then_some(())
     })
     .await;
     running.stop().await;
@@ -168,7 +169,7 @@ async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_fo
     let output = scene.explain(&[&[&*name], &json[..]].concat());
     let value = json_of(&output);
     assert_eq!(output.status.code(), Some(0), "{:#}", value["findings"]);
-    let report: Report = serde_json::from_value(value.clone()).expect("a report");
+    let report: VpaReport = serde_json::from_value(value.clone()).expect("a report");
     assert_eq!(report.history.records.len(), 1, "{:?}", report.history);
     assert_eq!(value["history"]["records"][0]["form"], "exact");
     assert!(value["history"]["records"][0]["written"].is_string(), "{value:#}");
@@ -190,13 +191,13 @@ async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_fo
         std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE), sample).expect("writes");
     }
 
-    reads_well(&scene, &name);
-    other_flags_are_told(&scene, &name);
-    an_unknown_name_gets_the_nearest(&scene);
-    upstreams_form_is_told(&scene, &name).await;
+    assert_text_output(&scene, &name);
+    assert_other_flags_are_reported(&scene, &name);
+    assert_suggestion(&scene);
+    assert_upstream_explanation(&scene, &name).await;
 }
 
-fn reads_well(scene: &Scene, name: &str) {
+fn assert_text_output(scene: &Fixture, name: &str) {
     let output = scene.explain(&[name]);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -222,7 +223,7 @@ fn reads_well(scene: &Scene, name: &str) {
     assert!(refused(&elsewhere, 2).contains("give one of the two"));
 }
 
-fn other_flags_are_told(scene: &Scene, name: &str) {
+fn assert_other_flags_are_reported(scene: &Fixture, name: &str) {
     let output = scene.explain(&[name, "--recommendation-margin-fraction=0.9", "-o=json"]);
     let value = json_of(&output);
     assert_eq!(output.status.code(), Some(1), "{value:#}");
@@ -231,7 +232,7 @@ fn other_flags_are_told(scene: &Scene, name: &str) {
     assert!(refused(&local, 1).contains("no such directory"));
 }
 
-fn an_unknown_name_gets_the_nearest(scene: &Scene) {
+fn assert_suggestion(scene: &Fixture) {
     let namespace = &*scene.namespace;
     let said = refused(&scene.explain(&["wbe", "-n", namespace]), 1);
     assert!(said.ends_with("the nearest there: web\n"), "{said}");
@@ -239,7 +240,7 @@ fn an_unknown_name_gets_the_nearest(scene: &Scene) {
     assert!(said.contains("default/web: namespace default has none"), "{said}");
 }
 
-async fn upstreams_form_is_told(scene: &Scene, name: &str) {
+async fn assert_upstream_explanation(scene: &Fixture, name: &str) {
     let api = Api::<Checkpoint>::namespaced(scene.bed.client(), &scene.namespace);
     let without = Patch::Merge(json!({"metadata": {"annotations": {annotation::KEY: null}}}));
     api.patch("web-main", &PatchParams::default(), &without).await.expect("is changed");
@@ -302,7 +303,7 @@ fn the_sample_is_a_report_whose_numbers_follow_from_its_chain() {
     wrong["containers"][0]["cpu"]["agreement"] = json!("perhaps");
     wrong["more"] = json!(1);
     assert_eq!(faults(&schema("explain-vpa.v1.json"), &wrong).len(), 2);
-    let report: Report = serde_json::from_value(value).expect("a report");
+    let report: VpaReport = serde_json::from_value(value).expect("a report");
     let check = |chain: &ResourceExplanation, is_cpu, target: Option<Quantity>| {
         assert_eq!(Some(recompute(chain, is_cpu).target), target);
     };

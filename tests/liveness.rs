@@ -14,15 +14,16 @@ use http::{Method, StatusCode};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use plimsoll::{
-    cli::{recommender_config, several_config, updater_config, watermark_config},
+    cli::{all_in_one_config, recommender_config, updater_config, watermark_config},
     clock::Clock,
-    run::{Clients, config::Election, recommender, several, updater, watermark},
+    run::{Clients, all_in_one, config::ElectionConfig, recommender, updater, watermark},
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{
-    fetch::fetch, keys::Authority, log::assert_line, memory_api::MemoryApi, wait,
+    captured_log::assert_line, certificates::CertificateAuthority, http_get::http_get,
+    in_memory_api::InMemoryApiServer, wait,
 };
 
 const NAMESPACE: &str = "kube-system";
@@ -34,15 +35,15 @@ const ELECTION: [&str; 3] = [
 ];
 
 /// The controllers of a role: a runtime with a single worker thread, which the test can occupy.
-struct Controllers {
+struct SingleThreadedControllers {
     runtime: Runtime,
-    api: MemoryApi,
+    api: InMemoryApiServer,
 }
 
-impl Controllers {
+impl SingleThreadedControllers {
     fn new() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Self { runtime: runtime.expect("a runtime"), api: MemoryApi::new() }
+        Self { runtime: runtime.expect("a runtime"), api: InMemoryApiServer::new() }
     }
 
     /// Runs there to the end.
@@ -58,7 +59,7 @@ impl Controllers {
     }
 
     /// Has the worker thread do nothing else until the answer is dropped.
-    fn occupy(&self) -> mpsc::Sender<()> {
+    fn block_worker(&self) -> mpsc::Sender<()> {
         let (begins, began) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         self.runtime.spawn(async move {
@@ -81,7 +82,7 @@ impl Controllers {
         renewals.count()
     }
 
-    async fn renewed(&self, lease: &str, times: usize) {
+    async fn wait_until_renewed(&self, lease: &str, times: usize) {
         let before = self.renewals(lease);
         wait::until(&format!("{lease} is renewed {times} times"), || async {
             (self.renewals(lease) >= before + times).then_some(())
@@ -90,20 +91,20 @@ impl Controllers {
     }
 
     /// Occupies the worker thread, and fails unless all of this goes on.
-    async fn stay_alive(&self, leases: &[&str], addresses: &[SocketAddr]) {
+    async fn assert_stays_alive(&self, leases: &[&str], addresses: &[SocketAddr]) {
         for lease in leases {
-            self.renewed(lease, 1).await;
+            self.wait_until_renewed(lease, 1).await;
         }
-        let busy = self.occupy();
+        let busy = self.block_worker();
         for lease in leases {
-            self.renewed(lease, 5).await;
+            self.wait_until_renewed(lease, 5).await;
         }
         for address in addresses {
-            let live = fetch(&format!("http://{address}/livez")).await.expect("an answer");
+            let live = http_get(&format!("http://{address}/livez")).await.expect("an answer");
             assert_eq!(live, "ok\n");
-            let ready = fetch(&format!("http://{address}/readyz")).await.expect("an answer");
+            let ready = http_get(&format!("http://{address}/readyz")).await.expect("an answer");
             assert!(!ready.is_empty());
-            let page = fetch(&format!("http://{address}/metrics")).await.expect("an answer");
+            let page = http_get(&format!("http://{address}/metrics")).await.expect("an answer");
             assert!(String::from_utf8_lossy(&page).contains("plimsoll_build_info"));
         }
         drop(busy);
@@ -121,8 +122,8 @@ impl Controllers {
 }
 
 /// Has this Lease renewed often, by the name that is answered.
-fn often(election: &mut Election) -> String {
-    election.on = true;
+fn renew_often(election: &mut ElectionConfig) -> String {
+    election.enabled = true;
     election.retry_period = Duration::from_millis(100);
     NAMESPACE.clone_into(&mut election.namespace);
     election.name.clone()
@@ -130,56 +131,57 @@ fn often(election: &mut Election) -> String {
 
 #[tokio::test]
 async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
-    let controllers = Controllers::new();
+    let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = recommender_config(&flags).expect("flags that make sense");
     let clients = controllers.clients().await;
     let started = recommender::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
-    controllers.stay_alive(&["vpa-recommender-lease"], &[running.address()]).await;
+    controllers.assert_stays_alive(&["vpa-recommender-lease"], &[running.address()]).await;
     controllers.run(running.stop()).await;
     controllers.end();
 }
 
 #[tokio::test]
 async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
-    let controllers = Controllers::new();
+    let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
     let clients = controllers.clients().await;
     let started = updater::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
-    controllers.stay_alive(&["vpa-updater"], &[running.address()]).await;
+    controllers.assert_stays_alive(&["vpa-updater"], &[running.address()]).await;
     controllers.run(running.stop()).await;
     controllers.end();
 }
 
 #[tokio::test]
 async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
-    let controllers = Controllers::new();
+    let controllers = SingleThreadedControllers::new();
     let flags = ["--metrics-addr=127.0.0.1:0"];
     let mut config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
-    config.health = "127.0.0.1:0".parse().expect("an address");
-    let lease = often(&mut config.election);
+    config.health_address = "127.0.0.1:0".parse().expect("an address");
+    let lease = renew_often(&mut config.election);
     let clients = controllers.clients().await;
     let started = watermark::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
-    controllers.stay_alive(&[&lease], &[running.address(), running.health()]).await;
+    controllers.assert_stays_alive(&[&lease], &[running.address(), running.health()]).await;
     controllers.run(running.stop()).await;
     controllers.end();
 }
 
 #[tokio::test]
 async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_probes() {
-    let controllers = Controllers::new();
+    let controllers = SingleThreadedControllers::new();
     let folder = TempDir::new().expect("a folder");
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("can be written");
         path.display().to_string()
     };
-    let authority = Authority::new("liveness");
-    let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
+    let authority = CertificateAuthority::new("liveness");
+    let identity =
+        authority.sign_with_alternative_names("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
     let own = [
         "--roles=recommender,updater,admission-controller,watermark".to_owned(),
         "--address=127.0.0.1:0".to_owned(),
@@ -194,31 +196,31 @@ async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_pr
     ];
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let flags = [&own[..], &ELECTION[..]].concat();
-    let mut config = several_config(&flags, |_| String::new()).expect("flags that make sense");
+    let mut config = all_in_one_config(&flags, |_| String::new()).expect("flags that make sense");
     let (mut leases, mut webhook) = (Vec::new(), String::new());
     if let Some(admission) = &mut config.admission {
         // The same Lease, only more often.
         admission.lease.interval = Duration::from_millis(200);
         webhook.clone_from(&admission.lease.name);
     }
-    leases.extend(config.watermark.as_mut().map(|watermark| often(&mut watermark.election)));
+    leases.extend(config.watermark.as_mut().map(|watermark| renew_often(&mut watermark.election)));
     leases.extend(["vpa-recommender-lease", "vpa-updater", &*webhook].map(str::to_owned));
     let clients = controllers.clients().await;
-    let started = several::start(config, clients, Clock::wall());
+    let started = all_in_one::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
     let names: Vec<&str> = leases.iter().map(String::as_str).collect();
-    controllers.stay_alive(&names, running.addresses()).await;
+    controllers.assert_stays_alive(&names, running.addresses()).await;
     controllers.run(running.stop()).await;
     controllers.end();
 }
 
 /// A server that takes connections and never says anything.
-struct Silent {
+struct SilentServer {
     address: SocketAddr,
     held: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Silent {
+impl SilentServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -245,17 +247,21 @@ impl Silent {
 }
 
 /// A process that does not outlive its test.
-struct Started(Child);
+struct ProcessGuard(Child);
 
-impl Drop for Started {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-async fn ends_on_sigterm(arguments: &[&str], when: &str, is_time: impl Fn(&Silent, &str) -> bool) {
-    let silent = Silent::start();
+async fn ends_on_sigterm(
+    arguments: &[&str],
+    when: &str,
+    is_time: impl Fn(&SilentServer, &str) -> bool,
+) {
+    let silent = SilentServer::start();
     let folder = TempDir::new().expect("a folder");
     let (kubeconfig, log) = (folder.path().join("kubeconfig"), folder.path().join("log"));
     std::fs::write(&kubeconfig, silent.kubeconfig()).expect("can be written");
@@ -266,7 +272,7 @@ async fn ends_on_sigterm(arguments: &[&str], when: &str, is_time: impl Fn(&Silen
         .stdin(Stdio::null())
         .stderr(std::fs::File::create(&log).expect("can be made"))
         .spawn();
-    let mut role = Started(child.expect("it starts"));
+    let mut role = ProcessGuard(child.expect("it starts"));
     let said = || std::fs::read_to_string(&log).expect("a log");
     wait::until(when, || async { is_time(&silent, &said()).then_some(()) }).await;
     let id = role.0.id().to_string();
@@ -298,7 +304,8 @@ async fn sigterm_right_after_the_start_ends_a_role_cleanly() {
 #[tokio::test]
 async fn sigterm_ends_a_role_cleanly_whose_api_server_never_answers() {
     for arguments in PROGRAMS {
-        let waits = |silent: &Silent, _: &str| !silent.held.lock().expect("no panic").is_empty();
+        let waits =
+            |silent: &SilentServer, _: &str| !silent.held.lock().expect("no panic").is_empty();
         ends_on_sigterm(arguments, "it waits for an answer", waits).await;
     }
 }

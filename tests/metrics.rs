@@ -1,30 +1,30 @@
 //! What Prometheus is told: the same as upstream tells it, and well-formed.
 
 pub mod exposition;
-mod objects;
+mod object_metrics;
 mod upstream;
 mod watermark;
 
 use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, time::Duration};
 
 use plimsoll::metrics::{
-    AdmissionMetrics, ApiCalls, Cardinality, Definition, Health, HistoryState, LabelSet,
-    ObjectMetrics, PassTotals, QualitySample, RecommendationChange, RecommenderMetrics, Registry,
-    Returned, ReviewTimes, Tally, Traffic, UpdatedVpa, UpdaterMetrics, VpaTraits, WatermarkMetrics,
-    WatermarkObjects,
+    AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
+    LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
+    RecommenderHealthMetrics, RecommenderMetrics, ReconcileResultLabel, Registry, ReviewTimes,
+    UpdatedVpa, UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, WpaObjectMetrics,
 };
-use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
-    recommender::{Reason, estimate::Resource},
-    updater::Skip,
+    recommender::{RecommendationReason, estimate::Resource},
+    updater::SkipReason,
     watermark::Restriction,
 };
-use xtask::parts::{self, Release};
+use xtask::test_programs::{self, PrometheusRelease};
 
-use crate::support::not_run::not_run;
+use crate::support::skipped::report_skipped;
 use exposition::Exposition;
-use objects::Fleet;
-use watermark::{Herd, web};
+use object_metrics::UniformObjects;
+use watermark::{WatermarkFixtures, web};
 
 /// A scrape in one piece.
 fn scrape(registry: Registry) -> String {
@@ -59,78 +59,82 @@ fn registry() -> Registry {
         let change = RecommendationChange { update_mode, resource, old, new, pods };
         recommender.observe_change(&change);
     }
-    let health = Health::new(&mut registry);
-    health.pace().set_leader(true);
-    health.pace().succeeded(Time::from_secs(1_767_225_600));
-    health.pace().set_lag(Duration::from_millis(3));
+    let health = RecommenderHealthMetrics::new(&mut registry);
+    health.loop_metrics().set_leader(true);
+    health.loop_metrics().set_last_success(Time::from_secs(1_767_225_600));
+    health.loop_metrics().set_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
-    health.queries().begin(&["ok"]);
+    health.queries().init_outcomes(&["ok"]);
     health.queries().observe("ok", Duration::from_millis(2));
-    let traffic = Traffic::new(&mut registry);
-    traffic.set_feed_objects("pods", 7);
-    traffic.feed("pods");
-    traffic.set_feed_silence("pods", Duration::from_secs(3));
+    let traffic = ApiTrafficMetrics::new(&mut registry);
+    traffic.set_watch_objects("pods", 7);
+    traffic.watch("pods");
+    traffic.set_watch_silence("pods", Duration::from_secs(3));
     traffic.set_writes("status", "200", 1);
-    ApiCalls::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
+    ApiRequestMetrics::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
     health.set_write_queue("status", 2);
     health.count_samples("counted", 12);
     health.count_oom_kill("pod", "counted");
     health.count_checkpoints("loaded", 3);
-    health.checkpoints_saved(Time::from_secs(1_767_225_601));
+    health.set_checkpoints_saved_at(Time::from_secs(1_767_225_601));
     let admission = AdmissionMetrics::new(&mut registry);
     for (resource, status, outcome) in
         [("Pod", "applied", "patched"), ("Pod", "skipped", "no_vpa"), ("unknown", "error", "x")]
     {
         admission.observe_review(resource, status, outcome, &ReviewTimes::default());
     }
-    admission.count_turned_away("handshake");
-    admission.certificate_shown(Time::from_secs(1_767_225_602));
-    admission.certificate_refused();
+    admission.count_rejected("handshake");
+    admission.set_certificate_expiry(Time::from_secs(1_767_225_602));
+    admission.count_certificate_rejected();
     admission.set_registered(true);
     admission.set_reachable(true);
     updater(&mut registry);
     watermark(&mut registry);
-    registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(3)), Cardinality::All));
+    registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(3)), Cardinality::All));
     registry
 }
 
 fn watermark(registry: &mut Registry) {
     let watermark = WatermarkMetrics::new(registry);
     watermark.begin_reconcile(Duration::ZERO);
-    watermark.end_reconcile("held", Returned::RequeueAfter, Duration::from_millis(15));
-    watermark.count_answer("external", Ok(()));
-    watermark.call("http://recommender/").answered("POST", 200, Duration::from_millis(15));
-    let herd = Arc::new(Herd(vec![web()]));
-    registry.add_watermarks(WatermarkObjects::new(herd, Cardinality::All, LabelSet::V12, &[]));
+    watermark.end_reconcile("held", ReconcileResultLabel::RequeueAfter, Duration::from_millis(15));
+    watermark.count_metric_result("external", Ok(()));
+    watermark.begin_recommender_call("http://recommender/").on_response(
+        "POST",
+        200,
+        Duration::from_millis(15),
+    );
+    let herd = Arc::new(WatermarkFixtures(vec![web()]));
+    registry.add_watermarks(WpaObjectMetrics::new(herd, Cardinality::All, LabelSet::V12, &[]));
 }
 
 fn updater(registry: &mut Registry) {
     let updater = UpdaterMetrics::new(registry);
-    let key = VpaKey::new("shop", "web");
+    let key = ObjectKey::new("shop", "web");
     let of = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
-    updater.show(of);
+    updater.init_counters(of);
     updater.count_evicted(of);
     updater.count_resized(of);
     updater.count_failed_eviction(of, "EvictionError");
     updater.count_failed_resize(of, "InPlaceUpdateError");
     updater.count_infeasible(of, 1);
-    updater.count_no_admission("invalid");
+    updater.count_admission_unavailable("invalid");
     updater.observe_step("total", Duration::from_millis(15));
     updater.count_action("evict", "done");
-    updater.count_harm("pending");
+    updater.count_regression("pending");
     updater.count_rewritten();
-    updater.count_unreadable();
+    updater.count_unreadable_state();
     updater.set_budget("disruption", 3, Some(100));
     updater.set_budget("resize", 0, Some(500));
     updater.set_cluster_open(false);
     let mut totals = PassTotals::default();
     for in_place in [false, true] {
-        totals.add(of, Tally { candidates: 2, evicted: 1, resized: 1, in_place });
+        totals.add(of, VpaTotals { candidates: 2, evicted: 1, resized: 1, in_place });
     }
-    totals.skip("cool_down");
-    totals.heartbeat("fresh");
-    totals.breaker();
-    updater.tell(&totals);
+    totals.count_skipped("cool_down");
+    totals.count_heartbeat("fresh");
+    totals.count_open_breaker();
+    updater.set_pass_totals(&totals);
 }
 
 fn vpa(update_mode: Option<&str>) -> VpaTraits<'_> {
@@ -148,7 +152,7 @@ pub fn definitions() -> Vec<Definition> {
 }
 
 /// A scrape in which every family has series.
-pub fn told() -> Exposition {
+pub fn own_exposition() -> Exposition {
     Exposition::parse(&scrape(registry()))
 }
 
@@ -161,8 +165,8 @@ pub fn documentation() -> String {
         let labels: Vec<_> = definition.labels.iter().map(|label| format!("`{label}`")).collect();
         let labels = labels.join(", ");
         let kind = definition.kind.as_str();
-        let (name, unit, series) = (definition.name, definition.unit, definition.series);
-        let (help, absent) = (definition.help, definition.absent);
+        let (name, unit, series) = (definition.name, definition.unit, definition.series_count);
+        let (help, absent) = (definition.help, definition.absent_when);
         writeln!(text, "| `{name}` | {kind} | {labels} | {unit} | {series} | {help} | {absent} |")
             .expect("fits");
     }
@@ -196,7 +200,7 @@ fn every_family_says_how_many_series_it_has_and_has_no_more() {
     let printed = Exposition::parse(&scrape(registry()));
     let mut counted = 0;
     for definition in registry().definitions() {
-        let (name, words) = (definition.name, definition.series);
+        let (name, words) = (definition.name, definition.series_count);
         if !definition.buckets.is_empty() {
             // Those that are written, the infinite one, the sum and the count.
             let lines = format!(" of {}", definition.buckets.len() + 3);
@@ -223,19 +227,19 @@ fn the_page_names_every_reason_that_a_restriction_can_have() {
     let begin = page.find("- `plimsoll_restricted_scaling` is").expect("it is told");
     let told = &page[begin..];
     let told = &told[..told.find("\n- ").expect("another one")];
-    let words: Vec<&str> = Skip::reasons()
-        .chain(Restriction::ALL.map(Restriction::word))
-        .chain(Reason::RESTRICTIONS.map(Reason::name))
+    let words: Vec<&str> = SkipReason::restriction_names()
+        .chain(Restriction::ALL.map(Restriction::as_str))
+        .chain(RecommendationReason::RESTRICTIONS.map(RecommendationReason::name))
         .collect();
     let missing: Vec<_> =
         words.iter().filter(|word| !told.contains(&format!("`{word}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    let per_vpa = Skip::reasons().count();
+    let per_vpa = SkipReason::restriction_names().count();
     let definitions = registry().definitions();
     let family = definitions.iter().find(|one| one.name == "plimsoll_restricted_scaling");
-    let series = family.expect("it is there").series;
+    let series = family.expect("it is there").series_count;
     for stated in [
-        format!("{} for each of 2 per container", Reason::RESTRICTIONS.len()),
+        format!("{} for each of 2 per container", RecommendationReason::RESTRICTIONS.len()),
         format!("{per_vpa} per VPA of an updater"),
         format!("{} per WPA", Restriction::ALL.len()),
     ] {
@@ -277,9 +281,9 @@ fn modes_that_nobody_knows_share_a_series_that_goes_back_to_zero() {
 
 #[test]
 fn promtool_finds_nothing_wrong_but_upstreams_names() {
-    let tool = match parts::prometheus(Release::Three) {
+    let tool = match test_programs::prometheus(PrometheusRelease::V3) {
         Ok(programs) => programs.tool,
-        Err(why) => return not_run(why),
+        Err(why) => return report_skipped(why),
     };
     let mut promtool = process::Command::new(tool)
         .args(["check", "metrics"])

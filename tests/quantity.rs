@@ -204,7 +204,7 @@ proptest! {
     #[test]
     fn rounded_values_are_the_nearest_ones_that_hold_the_amount(amount in "[0-9]{1,15}\\.[0-9]{1,9}") {
         let exact = quantity(&amount);
-        let whole = Quantity::whole(exact.value(), Format::DecimalSi);
+        let whole = Quantity::from_units(exact.value(), Format::DecimalSi);
         let milli = Quantity::cpu(exact.to_cpu());
         prop_assert!(exact <= milli && milli <= whole);
         prop_assert!(whole - exact < quantity("1"));

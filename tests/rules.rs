@@ -1,8 +1,8 @@
 //! Alerts and recording rules: they ask for series that there are, fire when they should, and lead to a page that helps.
 
-mod pages;
+mod known_metrics;
 mod promtool;
-mod vocabulary;
+mod runbooks;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,7 +94,7 @@ fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
         assert!(!alert.annotations["summary"].contains("{{"), "{name}: a summary is one text");
         assert!(told.contains("$labels.cluster"), "{name} does not say in which cluster");
         // What its series are told apart by, one of several in text.
-        let known = vocabulary::labels_of(&alert.expr);
+        let known = known_metrics::labels_of(&alert.expr);
         for (label, shown) in [
             ("namespace", "$labels.namespace"),
             ("name", "$labels.name"),
@@ -115,7 +115,7 @@ fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
 #[test]
 fn an_alert_about_a_wpa_is_routed_by_the_namespace_of_the_object() {
     for (name, alert) in alerts() {
-        let by_upstreams = vocabulary::labels_of(&alert.expr).contains("wpa_name");
+        let by_upstreams = known_metrics::labels_of(&alert.expr).contains("wpa_name");
         let label = |label: &str| alert.labels.get(label).map(String::as_str);
         let wanted = |text| by_upstreams.then_some(text);
         assert_eq!(label("namespace"), wanted("{{ $labels.wpa_namespace }}"), "{name}");

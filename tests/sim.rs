@@ -3,63 +3,67 @@
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
 use plimsoll::demo;
-use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
-    recommender::{ContainerPolicy, Controlled, Directives, Settings},
+    recommender::{ContainerPolicy, ControlledResources, Settings, VpaSettings},
     sim::{
-        Advice, Amount, Cluster, ContainerSpec, CpuDemand, Figures, Invalid, Kind, Limits, MIB,
-        MemoryDemand, Part, Recommender, Series, Share, Step, Updates, Workload,
+        Cluster, ContainerMinute, ContainerResources, ContainerSpec, ContainerType, CpuDemand,
+        InvalidWorkload, MIB, MemoryDemand, OptionalAmounts, Recommender, ResourceAmounts,
+        ResourceLimits, ResourceRecommendation, Series, UpdatePolicy, Workload, WorkloadKind,
     },
     types::units::{Bytes, MilliCpu},
 };
 
 const START: Time = demo::START;
 
-fn amount(cpu: i64, mebibytes: i64) -> Amount {
-    Amount { cpu: MilliCpu(cpu), memory: Bytes(mebibytes * MIB) }
+fn amount(cpu: i64, mebibytes: i64) -> ResourceAmounts {
+    ResourceAmounts { cpu: MilliCpu(cpu), memory: Bytes(mebibytes * MIB) }
 }
 
 /// Advice to have exactly this.
-fn advice(target: Amount) -> Advice {
-    Advice { target: target.into(), lower: target.into(), upper: target.into() }
+fn advice(target: ResourceAmounts) -> ResourceRecommendation {
+    ResourceRecommendation { target: target.into(), lower: target.into(), upper: target.into() }
 }
 
 fn container(name: &str) -> ContainerSpec {
     ContainerSpec {
         name: name.into(),
-        part: Part::Main,
-        share: Share { request: amount(100, 100), limit: Limits::default() },
+        container_type: ContainerType::Main,
+        resources: ContainerResources {
+            request: amount(100, 100),
+            limit: ResourceLimits::default(),
+        },
         cpu: CpuDemand::Steady { level: MilliCpu(80), spread: 0.2 },
         memory: MemoryDemand::Steady { level: Bytes(80 * MIB), spread: 0.1 },
     }
 }
 
-fn workload(name: &str, kind: Kind, containers: Vec<ContainerSpec>) -> Workload {
-    Workload { namespace: "ns".into(), name: name.into(), kind, containers }
+fn workload(name: &str, kind: WorkloadKind, containers: Vec<ContainerSpec>) -> Workload {
+    Workload { namespace: "ns".into(), name: name.into(), workload_kind: kind, containers }
 }
 
 fn deployment(replicas: u32, containers: Vec<ContainerSpec>) -> Workload {
-    workload("app", Kind::Deployment { replicas }, containers)
+    workload("app", WorkloadKind::Deployment { replicas }, containers)
 }
 
-fn cluster(workloads: Vec<Workload>, seed: u64, updates: Updates) -> Cluster {
+fn cluster(workloads: Vec<Workload>, seed: u64, updates: UpdatePolicy) -> Cluster {
     Cluster::new(workloads, seed, START, updates).expect("the workloads are sound")
 }
 
-fn live(cluster: &mut Cluster, minutes: usize) -> Vec<Step> {
+fn live(cluster: &mut Cluster, minutes: usize) -> Vec<ContainerMinute> {
     let mut steps = Vec::new();
     for _ in 0..minutes {
-        cluster.step(&mut |step: &Step| steps.push(step.clone()));
+        cluster.step(&mut |step: &ContainerMinute| steps.push(step.clone()));
     }
     steps
 }
 
 fn fleet() -> Vec<Workload> {
-    demo::fleet().into_iter().map(|member| member.workload).collect()
+    demo::workloads().into_iter().map(|member| member.workload).collect()
 }
 
 /// FNV-1a over the steps as JSON lines.
-fn checksum(steps: &[Step]) -> u64 {
+fn checksum(steps: &[ContainerMinute]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for step in steps {
         let line = serde_json::to_string(step).expect("a step serialises") + "\n";
@@ -72,7 +76,7 @@ fn checksum(steps: &[Step]) -> u64 {
 
 #[test]
 fn a_seed_gives_the_same_bytes_on_every_machine_and_another_seed_others() {
-    let day = |seed| checksum(&live(&mut cluster(fleet(), seed, Updates::Off), 1440));
+    let day = |seed| checksum(&live(&mut cluster(fleet(), seed, UpdatePolicy::Off), 1440));
     // Pinned: whoever changes it changes every published figure of the demo.
     assert_eq!(day(42), 18_235_638_202_439_517_372, "the load of seed 42 has changed");
     assert_ne!(day(42), day(43));
@@ -82,9 +86,10 @@ fn a_seed_gives_the_same_bytes_on_every_machine_and_another_seed_others() {
 fn cpu_is_throttled_at_the_limit_and_nowhere_else() {
     let mut spec = container("c");
     spec.cpu = CpuDemand::Steady { level: MilliCpu(100), spread: 0.5 };
-    spec.share.limit.cpu = Some(MilliCpu(100));
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 600);
-    let (throttled, free): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|s| s.throttled);
+    spec.resources.limit.cpu = Some(MilliCpu(100));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 600);
+    let (throttled, free): (Vec<&ContainerMinute>, Vec<&ContainerMinute>) =
+        steps.iter().partition(|s| s.throttled);
     assert!(!throttled.is_empty() && !free.is_empty());
     assert!(throttled.iter().all(|s| s.usage.cpu == MilliCpu(100) && s.demand.cpu.0 > 100));
     assert!(free.iter().all(|s| s.usage.cpu == s.demand.cpu && s.demand.cpu.0 <= 100));
@@ -94,18 +99,19 @@ fn cpu_is_throttled_at_the_limit_and_nowhere_else() {
 fn a_container_above_its_memory_limit_is_killed_and_starts_again_with_what_it_had() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
-    spec.share.limit.memory = Some(Bytes(150 * MIB));
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec.clone()])], 1, Updates::Off), 600);
+    spec.resources.limit.memory = Some(Bytes(150 * MIB));
+    let steps =
+        live(&mut cluster(vec![deployment(1, vec![spec.clone()])], 1, UpdatePolicy::Off), 600);
     let kills: Vec<usize> =
         steps.iter().enumerate().filter(|(_, s)| s.oom_killed).map(|(at, _)| at).collect();
     assert!(kills.len() >= 3, "{kills:?}");
     for at in kills {
         assert_eq!(steps[at].usage.memory, Bytes(150 * MIB), "it was killed at its limit");
-        assert_eq!(steps[at].share, spec.share);
+        assert_eq!(steps[at].share, spec.resources);
         let next = &steps[at + 1];
         assert!(next.running && next.usage.memory.0 < 60 * MIB, "{next:?}");
         assert_eq!(next.restarts, steps[at].restarts + 1);
-        assert_eq!((&next.pod, next.share), (&steps[at].pod, spec.share));
+        assert_eq!((&next.pod, next.share), (&steps[at].pod, spec.resources));
     }
 }
 
@@ -113,20 +119,20 @@ fn a_container_above_its_memory_limit_is_killed_and_starts_again_with_what_it_ha
 fn without_a_memory_limit_nothing_is_killed() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 3000);
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 3000);
     assert!(steps.iter().all(|step| !step.oom_killed && step.usage == step.demand));
 }
 
 #[test]
 fn a_container_that_dies_at_once_is_started_less_and_less_often() {
     let mut spec = container("c");
-    spec.share.limit.memory = Some(Bytes(MIB));
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 60);
+    spec.resources.limit.memory = Some(Bytes(MIB));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 60);
     let starts: Vec<usize> =
         steps.iter().enumerate().filter(|(_, s)| s.running).map(|(at, _)| at).collect();
     let waits: Vec<usize> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(waits[..7], [1, 2, 2, 4, 6, 6, 6]);
-    assert!(steps.iter().filter(|s| !s.running).all(|s| s.usage == Amount::default()));
+    assert!(steps.iter().filter(|s| !s.running).all(|s| s.usage == ResourceAmounts::default()));
 }
 
 fn cron_job(work: i64, limit: Option<i64>) -> Workload {
@@ -134,14 +140,14 @@ fn cron_job(work: i64, limit: Option<i64>) -> Workload {
     spec.cpu = CpuDemand::Steady { level: MilliCpu(1000), spread: 0.0 };
     spec.memory =
         MemoryDemand::Batch { start: Bytes(10 * MIB), end: Bytes(110 * MIB), spread: 0.0 };
-    spec.share.limit.cpu = limit.map(MilliCpu);
-    workload("job", Kind::CronJob { every: 60, first: 5, work }, vec![spec])
+    spec.resources.limit.cpu = limit.map(MilliCpu);
+    workload("job", WorkloadKind::CronJob { every: 60, first: 5, work }, vec![spec])
 }
 
 #[test]
 fn a_job_runs_in_a_new_pod_every_time_and_ends_when_its_work_is_done() {
-    let steps = live(&mut cluster(vec![cron_job(10_000, None)], 1, Updates::Off), 185);
-    let mut runs: BTreeMap<Arc<str>, Vec<&Step>> = BTreeMap::new();
+    let steps = live(&mut cluster(vec![cron_job(10_000, None)], 1, UpdatePolicy::Off), 185);
+    let mut runs: BTreeMap<Arc<str>, Vec<&ContainerMinute>> = BTreeMap::new();
     for step in &steps {
         runs.entry(step.pod.clone()).or_default().push(step);
     }
@@ -154,9 +160,9 @@ fn a_job_runs_in_a_new_pod_every_time_and_ends_when_its_work_is_done() {
 
 #[test]
 fn a_throttled_job_takes_longer_and_a_run_that_is_due_waits_for_it() {
-    let steps = live(&mut cluster(vec![cron_job(10_000, Some(500))], 1, Updates::Off), 60);
+    let steps = live(&mut cluster(vec![cron_job(10_000, Some(500))], 1, UpdatePolicy::Off), 60);
     assert_eq!(steps.len(), 20, "half the CPU, twice the time");
-    let steps = live(&mut cluster(vec![cron_job(40_000, Some(500))], 1, Updates::Off), 120);
+    let steps = live(&mut cluster(vec![cron_job(40_000, Some(500))], 1, UpdatePolicy::Off), 120);
     let pods: std::collections::BTreeSet<_> = steps.iter().map(|step| step.pod.clone()).collect();
     assert_eq!(pods.len(), 1, "80 minutes of work every 60 minutes");
 }
@@ -164,8 +170,8 @@ fn a_throttled_job_takes_longer_and_a_run_that_is_due_waits_for_it() {
 #[test]
 fn a_job_that_is_killed_again_and_again_is_given_up() {
     let mut job = cron_job(10_000, None);
-    job.containers[0].share.limit.memory = Some(Bytes(50 * MIB));
-    let mut cluster = cluster(vec![job], 1, Updates::Off);
+    job.containers[0].resources.limit.memory = Some(Bytes(50 * MIB));
+    let mut cluster = cluster(vec![job], 1, UpdatePolicy::Off);
     let steps = live(&mut cluster, 300);
     assert!(cluster.failed_runs() >= 1);
     let first = steps[0].pod.clone();
@@ -176,35 +182,40 @@ fn a_job_that_is_killed_again_and_again_is_given_up() {
 #[test]
 fn a_native_sidecar_runs_before_the_main_container_and_gets_steps_of_its_own() {
     let mut sidecar = container("proxy");
-    sidecar.part = Part::Sidecar;
+    sidecar.container_type = ContainerType::Sidecar;
     let app = deployment(1, vec![container("app"), sidecar.clone()]);
-    let steps = live(&mut cluster(vec![app], 1, Updates::Off), 2);
+    let steps = live(&mut cluster(vec![app], 1, UpdatePolicy::Off), 2);
     let running: Vec<(&str, bool)> =
         steps.iter().map(|step| (&*step.container, step.running)).collect();
     assert_eq!(running, [("app", false), ("proxy", true), ("app", true), ("proxy", true)]);
 
     let mut job = cron_job(10_000, None);
     job.containers.push(sidecar);
-    let steps = live(&mut cluster(vec![job], 1, Updates::Off), 60);
+    let steps = live(&mut cluster(vec![job], 1, UpdatePolicy::Off), 60);
     let last = steps.iter().map(|step| step.at).max();
     assert_eq!(last, Some(START.later(std::time::Duration::from_mins(16))));
 }
 
 #[test]
 fn recommendations_are_written_down_and_change_nothing_while_updates_are_off() {
-    let plain = live(&mut cluster(fleet(), 3, Updates::Off), 2000);
-    let mut watched = cluster(fleet(), 3, Updates::Off);
-    let mut recommender = watching();
+    let plain = live(&mut cluster(fleet(), 3, UpdatePolicy::Off), 2000);
+    let mut watched = cluster(fleet(), 3, UpdatePolicy::Off);
+    let mut recommender = recommender_of_fleet();
     let mut steps = Vec::new();
     for _ in 0..2000 {
-        watched.step(&mut |step: &Step| {
+        watched.step(&mut |step: &ContainerMinute| {
             recommender.observe(step);
             steps.push(step.clone());
         });
         for advised in recommender.recommend(watched.now()) {
             let key = &advised.workload;
             let container = &advised.recommendation.container;
-            watched.advise(&key.namespace, &key.name, container, advised.advice());
+            watched.set_recommendation(
+                &key.namespace,
+                &key.name,
+                container,
+                advised.recommendation(),
+            );
         }
     }
     assert!(steps.iter().rev().take(10).all(|step| step.advice.is_some()));
@@ -214,25 +225,26 @@ fn recommendations_are_written_down_and_change_nothing_while_updates_are_off() {
     assert!(plain == steps, "the recommender disturbed what it watched");
 }
 
-fn watching() -> Recommender {
+fn recommender_of_fleet() -> Recommender {
     let vpas =
-        fleet().into_iter().map(|w| (VpaKey::new(w.namespace, w.name), Directives::default()));
+        fleet().into_iter().map(|w| (ObjectKey::new(w.namespace, w.name), VpaSettings::default()));
     Recommender::new(Settings::default(), vpas)
 }
 
 #[test]
 fn new_pods_start_with_the_target_and_limits_in_proportion() {
     let mut spec = container("c");
-    spec.share.limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
-    let mut cluster = cluster(vec![deployment(3, vec![spec])], 1, Updates::Recreate);
+    spec.resources.limit =
+        ResourceLimits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
+    let mut cluster = cluster(vec![deployment(3, vec![spec])], 1, UpdatePolicy::Recreate);
     let before = live(&mut cluster, 10);
     let target = amount(150, 400);
-    cluster.advise("ns", "app", "c", advice(target));
+    cluster.set_recommendation("ns", "app", "c", advice(target));
     let after = live(&mut cluster, 10);
-    let last: Vec<&Step> = after.iter().rev().take(3).collect();
+    let last: Vec<&ContainerMinute> = after.iter().rev().take(3).collect();
     for step in last {
         assert_eq!(step.share.request, target);
-        let limit = Limits { cpu: Some(MilliCpu(450)), memory: Some(Bytes(800 * MIB)) };
+        let limit = ResourceLimits { cpu: Some(MilliCpu(450)), memory: Some(Bytes(800 * MIB)) };
         assert_eq!(step.share.limit, limit);
         assert!(before.iter().all(|old| old.pod != step.pod), "a replaced pod has a new name");
     }
@@ -246,14 +258,20 @@ fn new_pods_start_with_the_target_and_limits_in_proportion() {
 #[test]
 fn a_resource_that_is_not_recommended_keeps_what_the_template_says() {
     let mut spec = container("c");
-    spec.share.limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
-    let mut cluster = cluster(vec![deployment(2, vec![spec.clone()])], 1, Updates::Recreate);
+    spec.resources.limit =
+        ResourceLimits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
+    let mut cluster = cluster(vec![deployment(2, vec![spec.clone()])], 1, UpdatePolicy::Recreate);
     live(&mut cluster, 10);
-    let memory = Figures { cpu: None, memory: Some(Bytes(400 * MIB)) };
-    cluster.advise("ns", "app", "c", Advice { target: memory, lower: memory, upper: memory });
+    let memory = OptionalAmounts { cpu: None, memory: Some(Bytes(400 * MIB)) };
+    cluster.set_recommendation(
+        "ns",
+        "app",
+        "c",
+        ResourceRecommendation { target: memory, lower: memory, upper: memory },
+    );
     let last = live(&mut cluster, 10).pop().expect("there are steps");
     assert_eq!(last.share.request, amount(100, 400));
-    let limit = Limits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(800 * MIB)) };
+    let limit = ResourceLimits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(800 * MIB)) };
     assert_eq!(last.share.limit, limit);
 }
 
@@ -261,25 +279,25 @@ fn a_resource_that_is_not_recommended_keeps_what_the_template_says() {
 fn a_recommender_that_controls_memory_alone_says_nothing_about_cpu() {
     let policy = ContainerPolicy {
         container: "*".into(),
-        controlled: Controlled { cpu: false, memory: true },
+        controlled: ControlledResources { cpu: false, memory: true },
         ..ContainerPolicy::default()
     };
-    let directives = Directives::new(vec![policy], &BTreeMap::new());
+    let directives = VpaSettings::new(vec![policy], &BTreeMap::new());
     let mut recommender =
-        Recommender::new(Settings::default(), [(VpaKey::new("ns", "app"), directives)]);
-    let mut cluster = cluster(vec![deployment(1, vec![container("c")])], 1, Updates::Off);
+        Recommender::new(Settings::default(), [(ObjectKey::new("ns", "app"), directives)]);
+    let mut cluster = cluster(vec![deployment(1, vec![container("c")])], 1, UpdatePolicy::Off);
     for step in live(&mut cluster, 100) {
         recommender.observe(&step);
     }
-    let advice = recommender.recommend(cluster.now())[0].advice();
+    let advice = recommender.recommend(cluster.now())[0].recommendation();
     assert!(advice.target.cpu.is_none() && advice.target.memory.is_some(), "{advice:?}");
 }
 
 #[test]
 fn a_pod_younger_than_a_day_is_given_more_and_loses_nothing() {
-    let mut cluster = cluster(vec![deployment(2, vec![container("c")])], 1, Updates::Recreate);
+    let mut cluster = cluster(vec![deployment(2, vec![container("c")])], 1, UpdatePolicy::Recreate);
     live(&mut cluster, 10);
-    cluster.advise("ns", "app", "c", advice(amount(50, 200)));
+    cluster.set_recommendation("ns", "app", "c", advice(amount(50, 200)));
     let young = live(&mut cluster, 1440);
     let last = young.last().expect("there are steps");
     assert_eq!(last.share.request, amount(100, 200), "memory was given, CPU not yet taken away");
@@ -293,13 +311,14 @@ fn a_pod_younger_than_a_day_is_given_more_and_loses_nothing() {
 #[test]
 fn replaced_pods_meet_the_load_that_the_old_ones_would_have_met() {
     let app = || vec![deployment(3, vec![container("c")])];
-    let off = live(&mut cluster(app(), 1, Updates::Off), 100);
-    let mut rolled = cluster(app(), 1, Updates::Recreate);
+    let off = live(&mut cluster(app(), 1, UpdatePolicy::Off), 100);
+    let mut rolled = cluster(app(), 1, UpdatePolicy::Recreate);
     let mut on = live(&mut rolled, 10);
     let target = amount(200, 200);
-    rolled.advise("ns", "app", "c", advice(target));
+    rolled.set_recommendation("ns", "app", "c", advice(target));
     on.extend(live(&mut rolled, 90));
-    let demands = |steps: &[Step]| steps.iter().map(|step| step.demand).collect::<Vec<_>>();
+    let demands =
+        |steps: &[ContainerMinute]| steps.iter().map(|step| step.demand).collect::<Vec<_>>();
     assert_eq!(demands(&off), demands(&on));
     assert_ne!(off[299].pod, on[299].pod);
 }
@@ -315,8 +334,8 @@ fn load_from_a_file_is_lived_as_it_was_recorded() {
     let percent = Series::open(file.path(), 0.01).expect("the file is sound");
     let mut spec = container("c");
     spec.cpu = CpuDemand::Recorded(Arc::new(percent));
-    spec.share.limit.cpu = Some(MilliCpu(500));
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, Updates::Off), 239);
+    spec.resources.limit.cpu = Some(MilliCpu(500));
+    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 239);
     for (minute, step) in steps.iter().enumerate() {
         // A step is stamped with the end of its minute.
         let recorded = 200 + 10 * ((minute as i64 + 1) % 60);
@@ -329,18 +348,18 @@ fn load_from_a_file_is_lived_as_it_was_recorded() {
 fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Steady { level: Bytes(300 * MIB), spread: 0.0 };
-    spec.share = Share {
+    spec.resources = ContainerResources {
         request: amount(100, 500),
-        limit: Limits { cpu: None, memory: Some(Bytes(550 * MIB)) },
+        limit: ResourceLimits { cpu: None, memory: Some(Bytes(550 * MIB)) },
     };
-    let vpa = (VpaKey::new("ns", "app"), Directives::default());
+    let vpa = (ObjectKey::new("ns", "app"), VpaSettings::default());
     let mut recommender = Recommender::new(Settings::default(), [vpa]);
-    let mut cluster = cluster(vec![deployment(1, vec![spec])], 1, Updates::Off);
+    let mut cluster = cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off);
     let mut steps = live(&mut cluster, 1500);
     let quiet = steps.clone();
     let memory = |recommender: &Recommender| {
         let said = recommender.recommend(START.later(std::time::Duration::from_hours(26)));
-        said[0].advice().target.memory.expect("memory is recommended").0 / MIB
+        said[0].recommendation().target.memory.expect("memory is recommended").0 / MIB
     };
     for step in &quiet {
         recommender.observe(step);
@@ -357,18 +376,24 @@ fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
 
 #[test]
 fn workloads_that_cannot_run_are_refused_by_name() {
-    let refuse = |workloads| Cluster::new(workloads, 1, START, Updates::Off).err();
+    let refuse = |workloads| Cluster::new(workloads, 1, START, UpdatePolicy::Off).err();
     let twice = vec![deployment(1, vec![container("c")]), deployment(1, vec![container("c")])];
-    assert_eq!(refuse(twice), Some(Invalid::Twice("ns/app".into())));
+    assert_eq!(refuse(twice), Some(InvalidWorkload::DuplicateName("ns/app".into())));
     let mut sidecar = container("c");
-    sidecar.part = Part::Sidecar;
-    assert_eq!(refuse(vec![deployment(1, vec![sidecar])]), Some(Invalid::NoMain("ns/app".into())));
-    assert_eq!(refuse(vec![deployment(1, vec![])]), Some(Invalid::NoMain("ns/app".into())));
-    let idle = Some(Invalid::Idle("ns/app".into()));
+    sidecar.container_type = ContainerType::Sidecar;
+    assert_eq!(
+        refuse(vec![deployment(1, vec![sidecar])]),
+        Some(InvalidWorkload::NoMainContainer("ns/app".into()))
+    );
+    assert_eq!(
+        refuse(vec![deployment(1, vec![])]),
+        Some(InvalidWorkload::NoMainContainer("ns/app".into()))
+    );
+    let idle = Some(InvalidWorkload::NoWork("ns/app".into()));
     assert_eq!(refuse(vec![deployment(0, vec![container("c")])]), idle);
     for kind in [
-        Kind::CronJob { every: 0, first: 0, work: 1 },
-        Kind::CronJob { every: 60, first: 0, work: 0 },
+        WorkloadKind::CronJob { every: 0, first: 0, work: 1 },
+        WorkloadKind::CronJob { every: 60, first: 0, work: 0 },
     ] {
         assert_eq!(refuse(vec![workload("app", kind, vec![container("c")])]), idle);
     }

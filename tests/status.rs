@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use plimsoll::{
-    explain::status::{Facts, LeaseFacts, Level, PodFacts, judge, text},
-    look::{Glyphs, Look},
+    explain::status::{Facts, LeaseFacts, Level, PodFacts, build_report, text},
+    style::{Glyphs, Style},
 };
-use plimsoll_core::api::vitals::{self, Vitals};
+use plimsoll_core::api::role_health::{self, RoleHealth};
 use plimsoll_core::types::Time;
 use serde_json::{Value, json};
 
 use crate::{
-    storage::objects::defined,
+    storage::checkpoint_objects::create_definitions,
     support::{
-        Bed,
-        fleet::{self, Write, collection},
-        proxy::{self, Proxy},
-        spent, tier,
+        Testbed,
+        api_proxy::{self, ApiProxy},
+        bulk_objects::{self, ApiWrite, collection},
+        cpu_time, tier,
     },
 };
 
@@ -28,7 +28,7 @@ fn ago(seconds: i64) -> Time {
 
 /// A role that is well.
 fn lease(role: &str, name: &str) -> LeaseFacts {
-    let mut vitals = Vitals::new(role, 60.0);
+    let mut vitals = RoleHealth::new(role, 60.0);
     "1.0.0".clone_into(&mut vitals.version);
     vitals.last_pass = Some(ago(20));
     vitals.objects = 100;
@@ -67,13 +67,13 @@ fn well() -> Facts {
 }
 
 fn codes(facts: &Facts) -> Vec<(Level, &'static str)> {
-    let report = judge(facts, "1.0.0", NOW);
+    let report = build_report(facts, "1.0.0", NOW);
     report.findings.iter().map(|finding| (finding.level, finding.code)).collect()
 }
 
 #[test]
 fn what_is_well_has_no_findings_and_its_roles_in_order() {
-    let report = judge(&well(), "1.0.0", NOW);
+    let report = build_report(&well(), "1.0.0", NOW);
     assert_eq!(report.findings, []);
     let roles: Vec<_> = report.roles.iter().map(|role| (&*role.role, role.ready)).collect();
     assert_eq!(roles, [("recommender", 1), ("watermark", 1)]);
@@ -115,7 +115,7 @@ fn each_trouble_is_one_finding_with_a_word_of_its_own() {
     }
 }
 
-fn of(facts: &mut Facts) -> &mut Vitals {
+fn of(facts: &mut Facts) -> &mut RoleHealth {
     facts.leases[1].vitals.as_mut().expect("it says so")
 }
 
@@ -133,7 +133,7 @@ fn upstreams_leases_are_told_by_their_names_and_say_nothing_of_themselves() {
     let mut facts = Facts { leases: vec![lease("recommender", "vpa-recommender-lease")], ..well() };
     facts.leases[0].vitals = None;
     facts.pods.clear();
-    let report = judge(&facts, "1.0.0", NOW);
+    let report = build_report(&facts, "1.0.0", NOW);
     assert_eq!((report.roles.len(), report.findings.len()), (1, 0));
     assert_eq!((&*report.roles[0].role, report.roles[0].objects), ("recommender", None));
 }
@@ -145,8 +145,8 @@ fn the_screen_fits_eighty_columns_and_needs_no_colour() {
     of(&mut facts).stale = 50;
     of(&mut facts).history = Some("loaded".to_owned());
     let look =
-        Look { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
-    let screen = text::render(&judge(&facts, "1.0.0", NOW), &look);
+        Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
+    let screen = text::render(&build_report(&facts, "1.0.0", NOW), &look);
     assert!(screen.lines().all(|line| line.chars().count() <= 80 && line.is_ascii()), "{screen}");
     for words in [
         "ROLE",
@@ -163,10 +163,10 @@ fn the_screen_fits_eighty_columns_and_needs_no_colour() {
 #[tokio::test]
 async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_of_many_objects() {
     let many: u64 = tier::cases(1_000, 10_000);
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
+    create_definitions(&bed).await;
     let namespace = bed.namespace("many").await;
-    fleet::end_controllers(&bed).await;
+    bulk_objects::stop_controllers(&bed).await;
     let objects = (0..many).flat_map(|number| {
         let name = format!("web-{number}");
         let metadata = json!({"name": name, "labels": {"app": name}});
@@ -179,36 +179,36 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
             "spec": {"containers": [{"name": "main", "image": "web"}]},
         });
         [
-            Write::create(
+            ApiWrite::create(
                 collection("autoscaling.k8s.io/v1", &namespace, "verticalpodautoscalers"),
                 &vpa,
             ),
-            Write::create(collection("v1", &namespace, "pods"), &pod),
+            ApiWrite::create(collection("v1", &namespace, "pods"), &pod),
         ]
     });
-    fleet::send(&bed.client(), objects).await;
-    let vitals = Vitals { objects: many, ..lease("recommender", "").vitals.expect("it tells") };
+    bulk_objects::send(&bed.client(), objects).await;
+    let vitals = RoleHealth { objects: many, ..lease("recommender", "").vitals.expect("it tells") };
     let vitals = serde_json::to_string(&vitals).expect("JSON");
     let of = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "vpa-recommender-lease", "annotations": {vitals::KEY: vitals}},
+        "metadata": {"name": "vpa-recommender-lease", "annotations": {role_health::ANNOTATION: vitals}},
     });
     let leases = collection("coordination.k8s.io/v1", "kube-system", "leases");
-    fleet::send(&bed.client(), [Write::create(leases, &of)]).await;
+    bulk_objects::send(&bed.client(), [ApiWrite::create(leases, &of)]).await;
 
-    let proxy = Proxy::start(bed.client(), |_, _| proxy::pass()).await;
+    let proxy = ApiProxy::start(bed.client(), |_, _| api_proxy::pass_through()).await;
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("writes");
     let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     status.args(["status", "--output=json", "--kubeconfig"]).arg(&kubeconfig);
     // The proxy runs on another thread.
-    let run = tokio::task::spawn_blocking(move || spent::run(&mut status));
+    let run = tokio::task::spawn_blocking(move || cpu_time::run_and_measure(&mut status));
     let (output, spent) = run.await.expect("no panic");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["roles"][0]["objects"], many, "{report:#}");
     assert!(spent < Duration::from_secs(1), "{spent:?} of a core");
-    assert!(proxy.count() <= 12, "{:#?}", proxy.requests());
+    assert!(proxy.request_count() <= 12, "{:#?}", proxy.requests());
     // Pods that are not ours are not ready, and would be findings if they were read.
     let read: Vec<_> = proxy.requests().into_iter().map(|(_, path)| path).collect();
     assert!(read.iter().all(|path| !path.contains("autoscaling.k8s.io")), "{read:#?}");

@@ -1,34 +1,32 @@
 //! The one integration-test binary; each module is a topic.
 
-mod act;
-mod admit;
-mod bed;
+mod admin_server;
+mod admission;
+mod all_in_one;
+mod architecture;
 mod boards;
+mod cluster_reads;
+mod cluster_writes;
 mod command_line;
 mod crds;
-mod day;
 mod demo;
 mod deploy;
-mod differential;
 mod docs;
 mod explain;
-mod feed;
-mod fit;
-mod hostile;
-mod house;
+mod hostile_tenant;
 mod liveness;
+mod metric_sources;
 mod metrics;
-mod model;
 mod prometheus;
 mod quantity;
 mod recommender;
+mod recommender_differential;
+mod recommender_model;
 mod rules;
-mod scaling;
 mod schema;
-mod serve;
-mod several;
+mod scripted_day;
 mod sim;
-mod sources;
+mod sizing;
 mod status;
 mod storage;
 #[allow(
@@ -37,8 +35,10 @@ mod storage;
     reason = "the testbed offers what tests of later roles need too"
 )]
 mod support;
-mod target;
-mod update;
+mod target_pods;
+mod testbed;
 mod updater;
-mod watermark;
+mod updater_decisions;
+mod watermark_controller;
+mod watermark_decisions;
 mod webhook;

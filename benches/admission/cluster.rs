@@ -5,9 +5,9 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::support::{
-    Bed,
-    fleet::{self, Kind, Workload, Write, collection},
-    noise::Noise,
+    Testbed,
+    bulk_objects::{self, ApiWrite, Workload, WorkloadKind, collection},
+    random::Random,
 };
 
 const GROUP: &str = "autoscaling.k8s.io/v1";
@@ -42,13 +42,13 @@ pub struct Cluster {
 
 impl Cluster {
     /// Creates everything, on a bed that has the definitions.
-    pub async fn create(bed: &Bed, layout: &Layout) -> Self {
+    pub async fn create(bed: &Testbed, layout: &Layout) -> Self {
         let namespaces = join_all((0..layout.namespaces).map(|_| bed.namespace("team"))).await;
-        fleet::end_controllers(bed).await;
+        bulk_objects::stop_controllers(bed).await;
         let workload = |index: usize| Workload {
             namespace: namespaces[index % namespaces.len()].clone(),
             name: format!("workload-{index}"),
-            kind: Kind::Deployment,
+            kind: WorkloadKind::Deployment,
             containers: (0..layout.containers)
                 .map(|number| format!("container-{number}"))
                 .collect(),
@@ -57,9 +57,10 @@ impl Cluster {
         };
         let workloads: Vec<_> = (0..layout.workloads).map(workload).collect();
         let client = bed.client();
-        fleet::send(&client, namespaces.iter().map(|namespace| limit_range(namespace))).await;
-        fleet::send(&client, workloads.iter().flat_map(Workload::owners)).await;
-        fleet::send(&client, workloads.iter().map(vpa)).await;
+        bulk_objects::send(&client, namespaces.iter().map(|namespace| limit_range(namespace)))
+            .await;
+        bulk_objects::send(&client, workloads.iter().flat_map(Workload::owners)).await;
+        bulk_objects::send(&client, workloads.iter().map(vpa)).await;
         let cluster = Self { workloads, namespaces, pods: layout.pods };
         cluster.recommend(bed, layout.is_calm).await;
         cluster.fill(bed).await;
@@ -67,35 +68,39 @@ impl Cluster {
     }
 
     /// Recommends other sizes than pods have, within the bounds or outside of them.
-    pub async fn recommend(&self, bed: &Bed, is_calm: bool) {
+    pub async fn recommend(&self, bed: &Testbed, is_calm: bool) {
         let all = self.workloads.iter().enumerate();
-        fleet::send(&bed.client(), all.map(|one| recommendation(one, is_calm))).await;
+        bulk_objects::send(&bed.client(), all.map(|one| recommendation(one, is_calm))).await;
     }
 
     /// Makes all pods anew, as their controllers created them: those that somebody evicted or resized too.
-    pub async fn fill(&self, bed: &Bed) {
+    pub async fn fill(&self, bed: &Testbed) {
         if self.pods == 0 {
             return;
         }
         let client = bed.client();
-        let gone = self.namespaces.iter().map(|it| Write::delete(collection("v1", it, "pods")));
-        fleet::send(&client, gone).await;
-        let each = |of: fn(&Workload, u64) -> Write| {
+        let gone = self.namespaces.iter().map(|it| ApiWrite::delete(collection("v1", it, "pods")));
+        bulk_objects::send(&client, gone).await;
+        let each = |of: fn(&Workload, u64) -> ApiWrite| {
             let numbers = 0..self.pods;
             self.workloads.iter().flat_map(move |it| numbers.clone().map(move |at| of(it, at)))
         };
-        fleet::send(&client, each(Workload::pod)).await;
-        fleet::send(&client, each(|workload, number| workload.running(number, &[]))).await;
+        bulk_objects::send(&client, each(Workload::create_pod)).await;
+        bulk_objects::send(
+            &client,
+            each(|workload, number| workload.report_pod_running(number, &[])),
+        )
+        .await;
     }
 
     /// The CPU that is recommended for the first container of a workload.
     pub fn cpu(index: usize) -> String {
-        format!("{}m", 150 + Noise::of(1, &[index as u64, 0]).below(700))
+        format!("{}m", 150 + Random::derive(1, &[index as u64, 0]).below(700))
     }
 }
 
 /// One that every pod keeps to.
-fn limit_range(namespace: &str) -> Write {
+fn limit_range(namespace: &str) -> ApiWrite {
     let object = json!({
         "apiVersion": "v1", "kind": "LimitRange",
         "metadata": { "name": "usual", "namespace": namespace },
@@ -104,10 +109,10 @@ fn limit_range(namespace: &str) -> Write {
             { "type": "Pod", "min": { "cpu": "1m", "memory": "4Mi" } },
         ] },
     });
-    Write::create(collection("v1", namespace, "limitranges"), &object)
+    ApiWrite::create(collection("v1", namespace, "limitranges"), &object)
 }
 
-fn vpa(workload: &Workload) -> Write {
+fn vpa(workload: &Workload) -> ApiWrite {
     let policy = json!({
         "containerName": "*",
         "minAllowed": { "cpu": "10m", "memory": "16Mi" },
@@ -121,19 +126,20 @@ fn vpa(workload: &Workload) -> Write {
             "resourcePolicy": { "containerPolicies": [policy] },
         },
     });
-    Write::create(collection(GROUP, &workload.namespace, VPAS), &object)
+    ApiWrite::create(collection(GROUP, &workload.namespace, VPAS), &object)
 }
 
 /// More CPU and less memory than its pods request, as sure as can be.
-fn recommendation((index, workload): (usize, &Workload), is_calm: bool) -> Write {
+fn recommendation((index, workload): (usize, &Workload), is_calm: bool) -> ApiWrite {
     let lower = if is_calm { "1m" } else { "120m" };
     let upper = if is_calm { 1024 } else { 220 };
     let of = |(number, name): (usize, &String)| {
         let cpu = match number {
             0 => Cluster::cpu(index),
-            _ => format!("{}m", 150 + Noise::of(1, &[index as u64, number as u64]).below(700)),
+            _ => format!("{}m", 150 + Random::derive(1, &[index as u64, number as u64]).below(700)),
         };
-        let memory = (100 + Noise::of(2, &[index as u64, number as u64]).below(100)) * MEBIBYTE;
+        let memory =
+            (100 + Random::derive(2, &[index as u64, number as u64]).below(100)) * MEBIBYTE;
         let target = json!({ "cpu": cpu, "memory": memory.to_string() });
         json!({
             "containerName": name, "target": target, "uncappedTarget": target,
@@ -149,5 +155,5 @@ fn recommendation((index, workload): (usize, &Workload), is_calm: bool) -> Write
         "conditions": [provided], "recommendation": { "containerRecommendations": containers },
     } });
     let vpas = collection(GROUP, &workload.namespace, VPAS);
-    Write::patch(format!("{vpas}/{}/status", workload.name), &status)
+    ApiWrite::patch(format!("{vpas}/{}/status", workload.name), &status)
 }

@@ -19,7 +19,7 @@ use rustls::{
 use tokio::{net::TcpStream, runtime::Builder};
 use tokio_rustls::TlsConnector;
 
-use super::{question::Question, wire::Wire};
+use super::{http1_connection::Http1Connection, review_request::ReviewRequest};
 
 /// The name that both certificates are for.
 const NAME: &str = "localhost";
@@ -29,7 +29,7 @@ const PATH: &str = "https://localhost/?timeout=30s";
 
 /// How many ask, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum LoadPattern {
     /// HTTP/1.1 on one connection that is kept.
     One,
     /// The same on eight connections.
@@ -42,14 +42,14 @@ pub enum Way {
 
 /// Where a webhook is, and whom to trust there.
 #[derive(Clone, Debug)]
-pub struct Address {
+pub struct WebhookAddress {
     port: u16,
     tls: Arc<ClientConfig>,
 }
 
 /// What was asked.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LoadResult {
     /// How long each answer took, in nanoseconds.
     pub latencies: Vec<u32>,
     /// How long was asked.
@@ -62,7 +62,7 @@ struct Stream(http2::SendRequest<Full<Bytes>>);
 
 // === impl Way ===
 
-impl Way {
+impl LoadPattern {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::One, Self::Eight, Self::Paced, Self::Streams];
 
@@ -79,7 +79,7 @@ impl Way {
 
 // === impl Address ===
 
-impl Address {
+impl WebhookAddress {
     /// On this machine, vouched for by a certificate.
     pub fn new(port: u16, certificate: &str) -> Self {
         let mut roots = RootCertStore::empty();
@@ -93,8 +93,8 @@ impl Address {
         Self { port, tls: Arc::new(tls) }
     }
 
-    fn wire(&self) -> Result<Wire, String> {
-        let wire = Wire::connect(self.port, NAME, ClientConfig::clone(&self.tls));
+    fn wire(&self) -> Result<Http1Connection, String> {
+        let wire = Http1Connection::connect(self.port, NAME, ClientConfig::clone(&self.tls));
         wire.map_err(|why| why.to_string())
     }
 
@@ -119,7 +119,7 @@ impl Address {
 // === impl Stream ===
 
 impl Stream {
-    async fn ask(&mut self, question: &Question) -> Result<Bytes, hyper::Error> {
+    async fn ask(&mut self, question: &ReviewRequest) -> Result<Bytes, hyper::Error> {
         let request = Request::post(Uri::from_static(PATH))
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(question.body.clone()))
@@ -131,7 +131,7 @@ impl Stream {
 }
 
 /// A question as it stands on the wire.
-fn written(question: &Question) -> Vec<u8> {
+fn written(question: &ReviewRequest) -> Vec<u8> {
     let length = question.body.len();
     let head = format!(
         "POST /?timeout=30s HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
@@ -140,7 +140,10 @@ fn written(question: &Question) -> Vec<u8> {
 }
 
 /// Asks each of these once, and answers what was answered.
-pub async fn each(address: &Address, questions: &[Question]) -> Result<Vec<Bytes>, String> {
+pub async fn each(
+    address: &WebhookAddress,
+    questions: &[ReviewRequest],
+) -> Result<Vec<Bytes>, String> {
     let (address, questions) = (address.clone(), questions.to_vec());
     let asked = tokio::task::spawn_blocking(move || {
         let mut wire = address.wire()?;
@@ -152,15 +155,15 @@ pub async fn each(address: &Address, questions: &[Question]) -> Result<Vec<Bytes
 
 /// Asks for some time; so often a second, all connections together, where there is a pace. Panics when an answer carries no patch: who counts what went wrong as answers, lies.
 pub async fn run(
-    address: &Address,
-    way: Way,
+    address: &WebhookAddress,
+    way: LoadPattern,
     time: Duration,
-    questions: &Arc<[Question]>,
+    questions: &Arc<[ReviewRequest]>,
     rate: f64,
-) -> Asked {
-    let threads = if matches!(way, Way::Eight | Way::Paced) { 8 } else { 1 };
+) -> LoadResult {
+    let threads = if matches!(way, LoadPattern::Eight | LoadPattern::Paced) { 8 } else { 1 };
     let pause = Duration::from_secs_f64(threads as f64 / rate);
-    let pace = (way == Way::Paced).then_some(pause);
+    let pace = (way == LoadPattern::Paced).then_some(pause);
     let connected = Arc::new(Barrier::new(threads));
     let tasks: Vec<_> = (0..threads)
         .map(|thread| {
@@ -168,7 +171,7 @@ pub async fn run(
             let questions = Arc::clone(questions);
             tokio::task::spawn_blocking(move || {
                 let first = thread * questions.len() / threads;
-                if way == Way::Streams {
+                if way == LoadPattern::Streams {
                     let runtime = Builder::new_current_thread().enable_all().build();
                     return runtime.expect("a runtime").block_on(async {
                         let stream = address.stream().await.expect("it listens");
@@ -185,7 +188,7 @@ pub async fn run(
         })
         .collect();
     let all = try_join_all(tasks).await.expect("every answer is a patch");
-    Asked {
+    LoadResult {
         took: all.iter().map(|asked| asked.took).max().unwrap_or_default(),
         latencies: all.into_iter().flat_map(|asked| asked.latencies).collect(),
     }
@@ -193,11 +196,11 @@ pub async fn run(
 
 /// Asks on one connection, one at a time.
 fn on_wire<'a>(
-    mut wire: Wire,
+    mut wire: Http1Connection,
     time: Duration,
-    mut questions: impl Iterator<Item = (&'a Question, &'a Vec<u8>)>,
+    mut questions: impl Iterator<Item = (&'a ReviewRequest, &'a Vec<u8>)>,
     pace: Option<Duration>,
-) -> Asked {
+) -> LoadResult {
     let begun = Instant::now();
     let mut latencies = Vec::with_capacity(1 << 15);
     let mut due = begun;
@@ -219,11 +222,11 @@ fn on_wire<'a>(
         latencies.push(nanos(asked));
         assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
     }
-    Asked { latencies, took: begun.elapsed() }
+    LoadResult { latencies, took: begun.elapsed() }
 }
 
 /// Asks eight at once on one connection.
-async fn on_streams(stream: &Stream, time: Duration, questions: &[Question]) -> Asked {
+async fn on_streams(stream: &Stream, time: Duration, questions: &[ReviewRequest]) -> LoadResult {
     let (begun, count) = (Instant::now(), 8);
     let lanes = (0..count).map(|lane| async move {
         let mut stream = stream.clone();
@@ -239,7 +242,7 @@ async fn on_streams(stream: &Stream, time: Duration, questions: &[Question]) -> 
         latencies
     });
     let latencies = futures::future::join_all(lanes).await.concat();
-    Asked { latencies, took: begun.elapsed() }
+    LoadResult { latencies, took: begun.elapsed() }
 }
 
 fn nanos(since: Instant) -> u32 {

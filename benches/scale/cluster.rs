@@ -3,12 +3,12 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use super::fleet;
-use super::support::Bed;
+use super::bulk_objects;
+use super::support::Testbed;
+use super::support::bulk_objects::{ApiWrite, ContainerRun, Workload, WorkloadKind, collection};
 use super::support::clock::wall_now;
-use super::support::fleet::{Kind, Run, Workload, Write, collection};
-use super::support::noise::Noise;
-use super::support::usage::Sample;
+use super::support::metrics_server::Sample;
+use super::support::random::Random;
 
 const CONTAINERS: usize = 5;
 const IN_A_NAMESPACE: usize = 100;
@@ -25,7 +25,7 @@ pub struct Cluster {
 
 /// Whom the kills concern, by namespace and name.
 #[derive(Debug, Default)]
-pub struct Killed {
+pub struct OomKilled {
     pub vpas: Vec<String>,
     pub checkpoints: Vec<String>,
 }
@@ -34,14 +34,14 @@ pub struct Killed {
 
 impl Cluster {
     /// Creates everything but the VPAs.
-    pub async fn create(bed: &Bed, count: usize) -> Self {
+    pub async fn create(bed: &Testbed, count: usize) -> Self {
         let wanted = count.div_ceil(IN_A_NAMESPACE);
         let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
-        fleet::end_controllers(bed).await;
+        bulk_objects::stop_controllers(bed).await;
         let workload = |index: usize| Workload {
             namespace: namespaces[index / IN_A_NAMESPACE].clone(),
             name: format!("workload-{index}"),
-            kind: Kind::Deployment,
+            kind: WorkloadKind::Deployment,
             containers: (0..CONTAINERS).map(|number| format!("container-{number}")).collect(),
             has_init: false,
             request: 256 * MEBIBYTE,
@@ -49,18 +49,18 @@ impl Cluster {
         let workloads: Vec<_> = (0..count).map(workload).collect();
         let owners = workloads.iter().flat_map(|workload| {
             let mut writes = workload.owners();
-            writes.push(workload.pod(0));
+            writes.push(workload.create_pod(0));
             writes
         });
-        fleet::send(&bed.client(), owners).await;
-        let running = workloads.iter().map(|workload| workload.running(0, &[]));
-        fleet::send(&bed.client(), running).await;
+        bulk_objects::send(&bed.client(), owners).await;
+        let running = workloads.iter().map(|workload| workload.report_pod_running(0, &[]));
+        bulk_objects::send(&bed.client(), running).await;
         let pods = workloads.iter().map(|workload| workload.pod_name(0)).collect();
         Self { workloads, pods, namespaces }
     }
 
     /// Creates the VPAs, as nobody has seen them.
-    pub async fn create_vpas(&self, bed: &Bed) {
+    pub async fn create_vpas(&self, bed: &Testbed) {
         let writes = self.workloads.iter().map(|workload| {
             let object = json!({
                 "apiVersion": GROUP, "kind": "VerticalPodAutoscaler",
@@ -68,18 +68,18 @@ impl Cluster {
                 "spec": { "targetRef": workload.target_ref(), "updatePolicy": { "updateMode": "Off" } },
             });
             let path = collection(GROUP, &workload.namespace, "verticalpodautoscalers");
-            Write::create(path, &object)
+            ApiWrite::create(path, &object)
         });
-        fleet::send(&bed.client(), writes).await;
+        bulk_objects::send(&bed.client(), writes).await;
     }
 
     /// Removes them, with all that was remembered of them.
-    pub async fn remove_vpas(&self, bed: &Bed) {
+    pub async fn remove_vpas(&self, bed: &Testbed) {
         let writes = self.namespaces.iter().flat_map(|namespace| {
             ["verticalpodautoscalers", "verticalpodautoscalercheckpoints"]
-                .map(|plural| Write::delete(collection(GROUP, namespace, plural)))
+                .map(|plural| ApiWrite::delete(collection(GROUP, namespace, plural)))
         });
-        fleet::send(&bed.client(), writes).await;
+        bulk_objects::send(&bed.client(), writes).await;
     }
 
     /// The VPAs, by namespace and name.
@@ -100,7 +100,7 @@ impl Cluster {
         self.workloads.iter().zip(&self.pods).enumerate().flat_map(
             move |(index, (workload, pod))| {
                 workload.containers.iter().enumerate().map(move |(number, container)| {
-                    let mut noise = Noise::new((index * CONTAINERS + number) as u64);
+                    let mut noise = Random::new((index * CONTAINERS + number) as u64);
                     let (cpu, memory) = (noise.between(5, 200), noise.between(50, 400));
                     let more = 100 + tick * 7;
                     Sample {
@@ -116,19 +116,19 @@ impl Cluster {
     }
 
     /// Kills the first container of so many pods for lack of memory, all over the cluster.
-    pub async fn kill(&self, bed: &Bed, count: usize) -> Killed {
-        let mut killed = Killed::default();
+    pub async fn kill(&self, bed: &Testbed, count: usize) -> OomKilled {
+        let mut killed = OomKilled::default();
         let mut writes = Vec::new();
         for workload in self.workloads.iter().step_by((self.workloads.len() / count).max(1)) {
-            let run = Run { restarts: 0, killed: Some(wall_now()), is_down: true };
-            writes.push(workload.running(0, &[run]));
+            let run = ContainerRun { restarts: 0, killed: Some(wall_now()), is_down: true };
+            writes.push(workload.report_pod_running(0, &[run]));
             killed.vpas.push(format!("{}/{}", workload.namespace, workload.name));
             let container = &workload.containers[0];
             killed
                 .checkpoints
                 .push(format!("{}/{}-{container}", workload.namespace, workload.name));
         }
-        fleet::send(&bed.client(), writes).await;
+        bulk_objects::send(&bed.client(), writes).await;
         killed
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::support::fleet::{self, Write, collection};
-use super::support::noise::Noise;
-use super::support::usage::{Curve, Use};
-use super::support::{Bed, Usage};
+use super::support::bulk_objects::{self, ApiWrite, collection};
+use super::support::metrics_server::{UsageCurve, UsageValue};
+use super::support::random::Random;
+use super::support::{MetricsServer, Testbed};
 
 const NAMESPACES: usize = 15;
 const WORKLOADS: u64 = 8;
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The cluster under churn.
 #[derive(Debug)]
 pub struct Churn {
-    noise: Noise,
+    noise: Random,
     namespaces: Vec<String>,
     counts: [u64; 4],
 }
@@ -38,8 +38,8 @@ impl fmt::Display for Churn {
 
 impl Churn {
     /// Creates the first namespaces.
-    pub async fn begin(bed: &Bed, usage: &Usage, seed: u64) -> Self {
-        let mut churn = Self { noise: Noise::new(seed), namespaces: Vec::new(), counts: [0; 4] };
+    pub async fn begin(bed: &Testbed, usage: &MetricsServer, seed: u64) -> Self {
+        let mut churn = Self { noise: Random::new(seed), namespaces: Vec::new(), counts: [0; 4] };
         for _ in 0..NAMESPACES {
             churn.add_namespace(bed, usage).await;
         }
@@ -47,7 +47,7 @@ impl Churn {
     }
 
     /// Lets one thing happen.
-    pub async fn turn(&mut self, bed: &Bed, usage: &Usage) {
+    pub async fn step(&mut self, bed: &Testbed, usage: &MetricsServer) {
         let client = bed.client();
         let namespace = self.noise.pick(&self.namespaces).clone();
         let name = format!("web-{}", self.noise.below(WORKLOADS));
@@ -57,43 +57,43 @@ impl Churn {
             0 => {
                 self.counts[3] += 1;
                 self.namespaces.retain(|other| *other != namespace);
-                let gone = Write::delete(format!("/api/v1/namespaces/{namespace}"));
-                fleet::send(&client, [gone]).await;
+                let gone = ApiWrite::delete(format!("/api/v1/namespaces/{namespace}"));
+                bulk_objects::send(&client, [gone]).await;
                 self.add_namespace(bed, usage).await;
             }
             1..14 => {
                 self.counts[0] += 1;
-                fleet::send(&client, [Write::delete(format!("{vpas}/{name}"))]).await;
-                fleet::send(&client, [vpa(&namespace, &name)]).await;
+                bulk_objects::send(&client, [ApiWrite::delete(format!("{vpas}/{name}"))]).await;
+                bulk_objects::send(&client, [vpa(&namespace, &name)]).await;
             }
             14..27 => {
                 self.counts[1] += 1;
                 let label = format!("v{}", self.counts[1]);
                 let template = json!({ "metadata": { "labels": { "version": label } } });
                 let change = json!({ "spec": { "template": template } });
-                fleet::send(&client, [Write::patch(deployment, &change)]).await;
+                bulk_objects::send(&client, [ApiWrite::patch(deployment, &change)]).await;
             }
             _ => {
                 self.counts[2] += 1;
                 let change = json!({ "spec": { "replicas": self.noise.below(4) } });
-                fleet::send(&client, [Write::patch(deployment, &change)]).await;
+                bulk_objects::send(&client, [ApiWrite::patch(deployment, &change)]).await;
             }
         }
         tokio::time::sleep(PAUSE).await;
     }
 
-    async fn add_namespace(&mut self, bed: &Bed, usage: &Usage) {
+    async fn add_namespace(&mut self, bed: &Testbed, usage: &MetricsServer) {
         let namespace = bed.namespace("churn").await;
         let writes = (0..WORKLOADS).flat_map(|number| {
             let name = format!("web-{number}");
             [deployment(&namespace, &name), vpa(&namespace, &name)]
         });
-        fleet::send(&bed.client(), writes).await;
+        bulk_objects::send(&bed.client(), writes).await;
         for container in ["main", "proxy"] {
             let scale = self.noise.between(1, 20) as f64;
-            let curve = Curve::new(move |now| {
+            let curve = UsageCurve::new(move |now| {
                 let wave = (now.as_second() as f64 / 60.0).sin() + 2.0;
-                Use { cpu: scale * wave / 100.0, memory: (scale * wave * 1e7) as u64 }
+                UsageValue { cpu: scale * wave / 100.0, memory: (scale * wave * 1e7) as u64 }
             });
             usage.set_all(&namespace, "web-", container, curve);
         }
@@ -101,17 +101,17 @@ impl Churn {
     }
 }
 
-fn vpa(namespace: &str, name: &str) -> Write {
+fn vpa(namespace: &str, name: &str) -> ApiWrite {
     let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": name });
     let object = json!({
         "apiVersion": GROUP, "kind": "VerticalPodAutoscaler",
         "metadata": { "name": name, "namespace": namespace },
         "spec": { "targetRef": target, "updatePolicy": { "updateMode": "Off" } },
     });
-    Write::create(collection(GROUP, namespace, "verticalpodautoscalers"), &object)
+    ApiWrite::create(collection(GROUP, namespace, "verticalpodautoscalers"), &object)
 }
 
-fn deployment(namespace: &str, name: &str) -> Write {
+fn deployment(namespace: &str, name: &str) -> ApiWrite {
     let container = |name: &str| json!({ "name": name, "image": "example/any" });
     let labels = json!({ "app": name });
     let object = json!({
@@ -128,5 +128,5 @@ fn deployment(namespace: &str, name: &str) -> Write {
             },
         },
     });
-    Write::create(collection("apps/v1", namespace, "deployments"), &object)
+    ApiWrite::create(collection("apps/v1", namespace, "deployments"), &object)
 }

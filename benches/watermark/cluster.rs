@@ -5,11 +5,11 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{
-    figures::Case,
-    sources::{METRIC, Source, query},
+    metric_sources::{METRIC, Source, query},
+    results::Case,
     support::{
-        Bed,
-        fleet::{self, Write, collection},
+        Testbed,
+        bulk_objects::{self, ApiWrite, collection},
     },
 };
 use kube::api::{Api, ListParams};
@@ -28,11 +28,11 @@ pub struct Cluster {
 
 impl Cluster {
     /// Creates everything.
-    pub async fn create(bed: &Bed, case: &Case) -> Self {
+    pub async fn create(bed: &Testbed, case: &Case) -> Self {
         define(bed).await;
         let wanted = case.objects.div_ceil(IN_A_NAMESPACE);
         let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
-        fleet::end_controllers(bed).await;
+        bulk_objects::stop_controllers(bed).await;
         let place = |index: usize| {
             (namespaces[index / IN_A_NAMESPACE].clone(), format!("workload-{index}"))
         };
@@ -43,14 +43,14 @@ impl Cluster {
             writes.extend((0..case.pods).map(|number| pod(namespace, name, number)));
             writes
         });
-        fleet::send(&client, first).await;
+        bulk_objects::send(&client, first).await;
         let then = objects.iter().flat_map(|(namespace, name)| {
             let mut writes = vec![counted(namespace, name, case.pods)];
             writes.extend((0..case.pods).map(|number| ready(namespace, name, number)));
             writes.push(object(namespace, name, case.source));
             writes
         });
-        fleet::send(&client, then).await;
+        bulk_objects::send(&client, then).await;
         Self { objects }
     }
 
@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     /// How many objects have no status yet that says what their metric is.
-    pub async fn undecided(&self, bed: &Bed) -> usize {
+    pub async fn undecided(&self, bed: &Testbed) -> usize {
         let api = Api::<WatermarkPodAutoscaler>::all(bed.client());
         let (mut decided, mut page) = (0, ListParams::default().limit(PAGE));
         loop {
@@ -79,13 +79,13 @@ fn is_active(object: &WatermarkPodAutoscaler) -> bool {
     conditions.into_iter().any(|one| one.kind == "ScalingActive" && one.status == "True")
 }
 
-async fn define(bed: &Bed) {
-    let definitions = plimsoll_core::api::crds::crds().expect("definitions");
+async fn define(bed: &Testbed) {
+    let definitions = plimsoll_core::api::crdgen::crds().expect("definitions");
     let writes = definitions.iter().map(|definition| {
         let definition = serde_json::to_value(definition).expect("plain data");
-        Write::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+        ApiWrite::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
     });
-    fleet::send(&bed.client(), writes).await;
+    bulk_objects::send(&bed.client(), writes).await;
 }
 
 fn labels(name: &str) -> Value {
@@ -100,25 +100,25 @@ fn template(name: &str) -> Value {
     }})
 }
 
-fn deployment(namespace: &str, name: &str, replicas: usize) -> Write {
+fn deployment(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
             "template": template(name)},
     });
-    Write::create(collection("apps/v1", namespace, "deployments"), &object)
+    ApiWrite::create(collection("apps/v1", namespace, "deployments"), &object)
 }
 
 /// What its controller says of it.
-fn counted(namespace: &str, name: &str, replicas: usize) -> Write {
+fn counted(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
     let path = format!("{}/{name}/status", collection("apps/v1", namespace, "deployments"));
     let status = json!({"replicas": replicas, "readyReplicas": replicas,
         "updatedReplicas": replicas, "availableReplicas": replicas, "observedGeneration": 1});
-    Write::patch(path, &json!({ "status": status }))
+    ApiWrite::patch(path, &json!({ "status": status }))
 }
 
-fn pod(namespace: &str, name: &str, number: usize) -> Write {
+fn pod(namespace: &str, name: &str, number: usize) -> ApiWrite {
     let set = format!("{name}-6d4b9c7f5d");
     let mut pod = template(name);
     pod["apiVersion"] = "v1".into();
@@ -131,10 +131,10 @@ fn pod(namespace: &str, name: &str, number: usize) -> Write {
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set,
             "uid": format!("uid-of-{set}"), "controller": true}],
     });
-    Write::create(collection("v1", namespace, "pods"), &pod)
+    ApiWrite::create(collection("v1", namespace, "pods"), &pod)
 }
 
-fn ready(namespace: &str, name: &str, number: usize) -> Write {
+fn ready(namespace: &str, name: &str, number: usize) -> ApiWrite {
     let pods = collection("v1", namespace, "pods");
     let since = "2026-01-01T00:00:00Z";
     let status = json!({
@@ -143,12 +143,15 @@ fn ready(namespace: &str, name: &str, number: usize) -> Write {
         "containerStatuses": [{"name": "main", "image": "example/any", "imageID": "example/any",
             "ready": true, "restartCount": 0, "state": {"running": {"startedAt": since}}}],
     });
-    Write::patch(format!("{pods}/{name}-6d4b9c7f5d-{number}/status"), &json!({ "status": status }))
+    ApiWrite::patch(
+        format!("{pods}/{name}-6d4b9c7f5d-{number}/status"),
+        &json!({ "status": status }),
+    )
 }
 
-fn object(namespace: &str, name: &str, source: Source) -> Write {
+fn object(namespace: &str, name: &str, source: Source) -> ApiWrite {
     let mut metadata = json!({"name": name, "namespace": namespace});
-    if source == Source::Prometheus {
+    if source == Source::PrometheusServer {
         metadata["annotations"] = json!({format!("query.plimsoll.dev/{METRIC}"): query(name)});
     }
     let object = json!({
@@ -162,5 +165,5 @@ fn object(namespace: &str, name: &str, source: Source) -> Write {
             }}],
         },
     });
-    Write::create(collection(GROUP, namespace, "watermarkpodautoscalers"), &object)
+    ApiWrite::create(collection(GROUP, namespace, "watermarkpodautoscalers"), &object)
 }

@@ -5,6 +5,9 @@ mod record;
 mod sample;
 pub mod snapshot;
 
-pub use record::{Record, Sink, Skipped};
-pub use sample::{Gauge, Measurement, Run, Sample};
-pub use snapshot::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights};
+pub use record::{Record, Sink, SkippedRecord};
+pub use sample::{Measurement, Sample, SampleBatch, UsageMetric};
+pub use snapshot::{
+    BucketScheme, HalfLives, HistogramWeights, OomBump, ReplicaState, SampleStats, Snapshot,
+    Throttling,
+};

@@ -6,7 +6,7 @@ pub mod quantity;
 pub mod time;
 pub mod units;
 
-pub use key::{Key, VpaKey};
+pub use key::{ContainerKey, ObjectKey};
 pub use quantity::Quantity;
 pub use time::Time;
 pub use units::{Bytes, MilliCpu};

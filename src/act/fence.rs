@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll_core::types::Time;
-use plimsoll_storage::Fenced;
+use plimsoll_storage::NotLeader;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::clock::Clock;
 
 /// By how much more than monotonic time the wall clock may have moved since the lease was renewed. A machine that is
 /// suspended stops the one and, once it runs again, moves on the other.
-const LARGEST_JUMP: Duration = Duration::from_secs(1);
+const MAX_CLOCK_JUMP: Duration = Duration::from_secs(1);
 
 /// Both clocks of the machine at one moment. The monotonic one is the real one on virtual time too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Clocks {
         // A clock that was put back says nothing.
         let moved = u64::try_from(now.wall.nanos_since(self.wall)).ok()?;
         let jump = Duration::from_nanos(moved).saturating_sub(passed);
-        Some(jump).filter(|jump| *jump > LARGEST_JUMP)
+        Some(jump).filter(|jump| *jump > MAX_CLOCK_JUMP)
     }
 }
 
@@ -52,29 +52,29 @@ pub struct Term(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    until: Until,
+    grant: Grant,
     /// How often it was gained: it may be lost and gained again while nobody looks.
     term: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
+enum Grant {
     /// There is no election.
     Always,
     /// The end of what the lease gives, and when it was renewed.
     Instant(Instant, Clocks),
     /// Not ours.
-    Released,
+    Revoked,
 }
 
-impl Until {
-    fn is_held(self) -> bool {
+impl Grant {
+    fn is_valid(self) -> bool {
         match self {
             Self::Always => true,
             Self::Instant(end, renewed) => {
                 Instant::now() < end && renewed.suspended_until(Clocks::now()).is_none()
             }
-            Self::Released => false,
+            Self::Revoked => false,
         }
     }
 }
@@ -82,54 +82,54 @@ impl Until {
 impl Fence {
     /// One that lets every write through: there is no election.
     pub fn open() -> Self {
-        Self::new(Until::Always)
+        Self::new(Grant::Always)
     }
 
     /// One that lets no write through until it is held.
     pub fn closed() -> Self {
-        Self::new(Until::Released)
+        Self::new(Grant::Revoked)
     }
 
-    fn new(until: Until) -> Self {
-        Self { state: Arc::new(watch::Sender::new(State { until, term: 0 })) }
+    fn new(until: Grant) -> Self {
+        Self { state: Arc::new(watch::Sender::new(State { grant: until, term: 0 })) }
     }
 
     /// Lets writes through until then, of the machine's monotonic time.
-    pub fn hold_until(&self, end: Instant) {
-        self.hold_since(Clocks::now(), end);
+    pub fn grant_until(&self, end: Instant) {
+        self.grant_since(Clocks::now(), end);
     }
 
     /// The same, by a lease that was renewed after the clocks stood there: the machine may have been suspended since.
-    pub(super) fn hold_since(&self, renewed: Clocks, end: Instant) {
+    pub(super) fn grant_since(&self, renewed: Clocks, end: Instant) {
         self.state.send_modify(|state| {
-            state.term += u64::from(!state.until.is_held());
-            state.until = Until::Instant(end, renewed);
+            state.term += u64::from(!state.grant.is_valid());
+            state.grant = Grant::Instant(end, renewed);
         });
     }
 
     /// Lets no more writes through.
-    pub fn release(&self) {
-        self.state.send_modify(|state| state.until = Until::Released);
+    pub fn revoke(&self) {
+        self.state.send_modify(|state| state.grant = Grant::Revoked);
     }
 
     /// Whether a write may begin now.
-    pub fn is_held(&self) -> bool {
+    pub fn is_granted(&self) -> bool {
         self.term().is_some()
     }
 
     /// The term in which writes may begin now, if they may.
     pub fn term(&self) -> Option<Term> {
         let state = *self.state.borrow();
-        state.until.is_held().then_some(Term(state.term))
+        state.grant.is_valid().then_some(Term(state.term))
     }
 
     /// As [`Fence::is_held`], with the reason.
-    pub fn check(&self) -> Result<(), Fenced> {
-        let until = self.state.borrow().until;
+    pub fn check(&self) -> Result<(), NotLeader> {
+        let until = self.state.borrow().grant;
         match until {
-            _ if until.is_held() => Ok(()),
-            Until::Instant(end, renewed) => {
-                Err(Fenced(match renewed.suspended_until(Clocks::now()) {
+            _ if until.is_valid() => Ok(()),
+            Grant::Instant(end, renewed) => {
+                Err(NotLeader(match renewed.suspended_until(Clocks::now()) {
                     Some(jump) if Instant::now() < end => format!(
                         "the machine was suspended for {} ms, or its clock was set forward, since the lease was renewed",
                         jump.as_millis()
@@ -140,18 +140,18 @@ impl Fence {
                     ),
                 }))
             }
-            Until::Always | Until::Released => {
-                Err(Fenced("another process holds the lease, or none".into()))
+            Grant::Always | Grant::Revoked => {
+                Err(NotLeader("another process holds the lease, or none".into()))
             }
         }
     }
 
     /// Returns once writes may begin, and in which term.
-    pub async fn held(&self) -> Term {
+    pub async fn acquired(&self) -> Term {
         let mut changes = self.state.subscribe();
         loop {
             // The sender lives as long as `self`, so this cannot fail.
-            let _ = changes.wait_for(|state| state.until.is_held()).await;
+            let _ = changes.wait_for(|state| state.grant.is_valid()).await;
             // It may have run out since.
             if let Some(term) = self.term() {
                 return term;
@@ -160,14 +160,14 @@ impl Fence {
     }
 
     /// Returns once that term is over, be it given up or run out, and even if another one has begun since.
-    pub async fn lost(&self, term: Term) {
+    pub async fn revoked(&self, term: Term) {
         let mut changes = self.state.subscribe();
         loop {
-            let State { until, term: now } = *changes.borrow_and_update();
+            let State { grant: until, term: now } = *changes.borrow_and_update();
             let end = match until {
-                _ if now != term.0 || !until.is_held() => return,
-                Until::Instant(end, _) => Some(end),
-                Until::Always | Until::Released => None,
+                _ if now != term.0 || !until.is_valid() => return,
+                Grant::Instant(end, _) => Some(end),
+                Grant::Always | Grant::Revoked => None,
             };
             let runs_out = async {
                 match end {
@@ -194,16 +194,16 @@ mod tests {
         let now = Instant::now();
         let fence = Fence::closed();
         assert!(fence.check().is_err());
-        fence.clone().hold_until(now + Duration::from_hours(1));
+        fence.clone().grant_until(now + Duration::from_hours(1));
         assert_eq!(fence.check(), Ok(()), "a clone is the same fence");
         // What a process finds that was frozen past the end: nobody told it, time just passed.
-        fence.hold_until(now);
+        fence.grant_until(now);
         let refusal = fence.check().expect_err("it ran out");
         assert!(refusal.to_string().contains("ran out"), "{refusal}");
-        assert!(!fence.is_held());
-        fence.release();
-        assert!(!fence.is_held());
-        assert!(Fence::open().is_held());
+        assert!(!fence.is_granted());
+        fence.revoke();
+        assert!(!fence.is_granted());
+        assert!(Fence::open().is_granted());
     }
 
     #[test]
@@ -231,10 +231,10 @@ mod tests {
         let fence = Fence::closed();
         let end = Instant::now() + Duration::from_hours(1);
         let before = Clocks { wall: renewed.wall.earlier(Duration::from_mins(1)), ..renewed };
-        fence.state.send_modify(|state| state.until = Until::Instant(end, before));
+        fence.state.send_modify(|state| state.grant = Grant::Instant(end, before));
         let refusal = fence.check().expect_err("it was suspended").to_string();
-        assert!(!fence.is_held() && refusal.contains("suspended"), "{refusal}");
-        fence.hold_until(end);
+        assert!(!fence.is_granted() && refusal.contains("suspended"), "{refusal}");
+        fence.grant_until(end);
         assert_eq!(fence.check(), Ok(()), "a renewal shows that the lease is still there");
     }
 
@@ -242,17 +242,17 @@ mod tests {
     async fn who_waits_hears_of_holding_releasing_and_running_out() {
         let fence = Fence::closed();
         let (held, other) = (fence.clone(), fence.clone());
-        let waits = tokio::spawn(async move { held.held().await });
+        let waits = tokio::spawn(async move { held.acquired().await });
         let end = Instant::now() + Duration::from_secs(10);
-        other.hold_until(end);
+        other.grant_until(end);
         let term = waits.await.expect("held");
-        fence.lost(term).await;
+        fence.revoked(term).await;
         assert_eq!(Instant::now(), end, "neither sooner nor later");
-        assert!(!fence.is_held(), "it ran out by itself");
-        fence.hold_until(Instant::now() + Duration::from_hours(1));
-        let term = fence.held().await;
-        let waits = tokio::spawn(async move { other.lost(term).await });
-        fence.release();
+        assert!(!fence.is_granted(), "it ran out by itself");
+        fence.grant_until(Instant::now() + Duration::from_hours(1));
+        let term = fence.acquired().await;
+        let waits = tokio::spawn(async move { other.revoked(term).await });
+        fence.revoke();
         waits.await.expect("lost");
     }
 
@@ -260,19 +260,19 @@ mod tests {
     async fn a_term_that_ended_is_over_even_if_another_began_before_anybody_looked() {
         let fence = Fence::closed();
         let hour = Duration::from_hours(1);
-        fence.hold_until(Instant::now() + hour);
-        let first = fence.held().await;
-        fence.hold_until(Instant::now() + hour);
+        fence.grant_until(Instant::now() + hour);
+        let first = fence.acquired().await;
+        fence.grant_until(Instant::now() + hour);
         assert_eq!(fence.term(), Some(first), "a renewal begins no term");
-        fence.release();
+        fence.revoke();
         assert_eq!(fence.term(), None);
-        fence.hold_until(Instant::now() + hour);
-        fence.lost(first).await;
-        let second = fence.held().await;
+        fence.grant_until(Instant::now() + hour);
+        fence.revoked(first).await;
+        let second = fence.acquired().await;
         assert_ne!(second, first);
         tokio::time::sleep(2 * hour).await;
-        fence.hold_until(Instant::now() + hour);
-        fence.lost(second).await;
-        assert_ne!(fence.held().await, second, "one that ran out is over as well");
+        fence.grant_until(Instant::now() + hour);
+        fence.revoked(second).await;
+        assert_ne!(fence.acquired().await, second, "one that ran out is over as well");
     }
 }

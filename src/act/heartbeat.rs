@@ -10,40 +10,40 @@ use kube::{
     Client,
     api::{Api, ObjectMeta, PostParams},
 };
-use plimsoll_storage::{Fenced, WritePermit};
+use plimsoll_storage::{NotLeader, WritePermit};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::{
     act::{
-        Rule, Verdict, WriteStats,
-        access::{may, may_make},
+        AccessReview, AccessRule, WriteStats,
+        access_review::{check_access, ensure_can_create},
         lease,
-        writes::{Answer, WriteKind},
+        stats::{WriteKind, WriteOutcome},
     },
     clock::Clock,
 };
 
 /// Annotation: how many VerticalPodAutoscalers the last pass was about.
-pub const VPAS: &str = "plimsoll.dev/vpas";
+pub const VPAS_ANNOTATION: &str = "plimsoll.dev/vpas";
 /// Annotation: the state of the history that the last pass stood on.
-pub const HISTORY: &str = "plimsoll.dev/history";
+pub const HISTORY_ANNOTATION: &str = "plimsoll.dev/history";
 /// After how many intervals without a renewal the recommender counts as gone.
-const INTERVALS: u32 = 3;
+const LEASE_DURATION_INTERVALS: u32 = 3;
 /// The longest part of a name; a Lease's name holds 253 characters.
-const LONGEST_PART: usize = 60;
+const MAX_SLUG_PART: usize = 60;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-const NOT_ASKED: &str = "it was not asked yet";
+const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
 
 /// Why a heartbeat was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum HeartbeatError {
     /// This process may not write now.
     #[error(transparent)]
-    Fenced(#[from] Fenced),
+    NotLeader(#[from] NotLeader),
     /// The server refused.
     #[error("the heartbeat {lease} was not written: {why}")]
-    Refused {
+    Rejected {
         /// Namespace and name of the Lease.
         lease: String,
         /// The server's words.
@@ -51,21 +51,21 @@ pub enum HeartbeatError {
     },
     /// The server is away or too slow.
     #[error("the heartbeat {0} was not written: no answer within {REQUEST_LIMIT:?}")]
-    NoAnswer(String),
+    NoResponse(String),
 }
 
 /// What a beat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum HeartbeatResult {
     /// The Lease is renewed.
     Renewed,
     /// The Lease was made: it did not exist.
     Created,
     /// Nothing: the Lease does not exist, and nobody knows yet whether RBAC lets this process update it later. An old one
     /// would be worse than none. The next beat asks again.
-    Unsure,
+    AccessUnknown,
     /// Nothing, now and later: RBAC does not let this process update the Lease.
-    Off,
+    Forbidden,
 }
 
 /// Writes the heartbeat of one recommender, or of one shard of it.
@@ -76,10 +76,10 @@ pub struct Heartbeat {
     name: String,
     identity: String,
     interval: Duration,
-    access: Mutex<Verdict>,
+    access: Mutex<AccessReview>,
     stats: Arc<WriteStats>,
     /// As this process wrote it last.
-    own: Mutex<Option<Lease>>,
+    last_written: Mutex<Option<Lease>>,
 }
 
 impl Heartbeat {
@@ -98,9 +98,9 @@ impl Heartbeat {
             name: lease_name(recommender, shard),
             identity: identity.to_owned(),
             interval,
-            access: Mutex::new(Verdict::Unknown(NOT_ASKED.into())),
+            access: Mutex::new(AccessReview::Unknown(ACCESS_NOT_REVIEWED.into())),
             stats: Arc::default(),
-            own: Mutex::default(),
+            last_written: Mutex::default(),
         }
     }
 
@@ -117,72 +117,72 @@ impl Heartbeat {
     }
 
     /// The rules that a heartbeat needs beside `create`, which upstream's role has.
-    pub fn rules(&self) -> [Rule; 2] {
+    pub fn rules(&self) -> [AccessRule; 2] {
         ["get", "update"].map(|verb| {
-            Rule::new(verb, "coordination.k8s.io", "leases")
-                .within(&self.namespace)
-                .named(&self.name)
+            AccessRule::new(verb, "coordination.k8s.io", "leases")
+                .in_namespace(&self.namespace)
+                .for_name(&self.name)
         })
     }
 
     /// Says that a pass is done: about so many VerticalPodAutoscalers, on a history in that state.
-    pub async fn beat(
+    pub async fn renew(
         &self,
         permit: &dyn WritePermit,
         vpas: usize,
         history: &str,
-    ) -> Result<Beat, HeartbeatError> {
-        if self.ask_access().await == Verdict::Denied {
-            return Ok(Beat::Off);
+    ) -> Result<HeartbeatResult, HeartbeatError> {
+        if self.review_access().await == AccessReview::Denied {
+            return Ok(HeartbeatResult::Forbidden);
         }
-        let mut own = self.own.lock().await;
+        let mut own = self.last_written.lock().await;
         if let Some(known) = own.take() {
             match self.replace(permit, known, vpas, history).await? {
                 Ok(stored) => {
                     *own = Some(stored);
-                    return Ok(Beat::Renewed);
+                    return Ok(HeartbeatResult::Renewed);
                 }
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(why) => return Err(self.refused(why)),
+                Err(why) => return Err(self.rejected(why)),
             }
         }
         permit.acquire().await?;
-        let read = self.within_limit(self.leases.get_opt(&self.name)).await?;
-        if let Some(read) = read.map_err(|why| self.refused(why))? {
+        let read = self.with_timeout(self.leases.get_opt(&self.name)).await?;
+        if let Some(read) = read.map_err(|why| self.rejected(why))? {
             let stored = self.replace(permit, read, vpas, history).await?;
-            *own = Some(stored.map_err(|why| self.refused(why))?);
-            return Ok(Beat::Renewed);
+            *own = Some(stored.map_err(|why| self.rejected(why))?);
+            return Ok(HeartbeatResult::Renewed);
         }
         if !self.access.lock().await.is_allowed() {
-            return Ok(Beat::Unsure);
+            return Ok(HeartbeatResult::AccessUnknown);
         }
         *own = Some(self.create(permit, vpas, history).await?);
-        Ok(Beat::Created)
+        Ok(HeartbeatResult::Created)
     }
 
     /// Whether the Lease may be renewed, asked of the server until it is known.
-    async fn ask_access(&self) -> Verdict {
+    async fn review_access(&self) -> AccessReview {
         let mut access = self.access.lock().await;
-        let Verdict::Unknown(before) = &*access else { return access.clone() };
+        let AccessReview::Unknown(before) = &*access else { return access.clone() };
         let rules = self.rules();
-        let verdicts = may(&self.leases.clone().into_client(), &rules).await;
-        let denied = verdicts.iter().find(|verdict| **verdict == Verdict::Denied);
+        let verdicts = check_access(&self.leases.clone().into_client(), &rules).await;
+        let denied = verdicts.iter().find(|verdict| **verdict == AccessReview::Denied);
         let worst = denied.or_else(|| verdicts.iter().find(|verdict| !verdict.is_allowed()));
-        let verdict = worst.cloned().unwrap_or(Verdict::Allowed);
+        let verdict = worst.cloned().unwrap_or(AccessReview::Allowed);
         let lease = format!("{}/{}", self.namespace, self.name);
         match &verdict {
-            Verdict::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
-            Verdict::Denied => {
+            AccessReview::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
+            AccessReview::Denied => {
                 let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
                 let rules = rules.join(", ");
                 tracing::warn!(lease, "no heartbeat for the updater: allow {rules} to have one");
             }
-            Verdict::Unknown(why) if before == NOT_ASKED => tracing::warn!(
+            AccessReview::Unknown(why) if before == ACCESS_NOT_REVIEWED => tracing::warn!(
                 lease,
                 why,
                 "cannot find out whether the heartbeat may be renewed; asking again after each pass"
             ),
-            Verdict::Unknown(_) => {}
+            AccessReview::Unknown(_) => {}
         }
         access.clone_from(&verdict);
         verdict
@@ -194,17 +194,18 @@ impl Heartbeat {
         vpas: usize,
         history: &str,
     ) -> Result<Lease, HeartbeatError> {
-        let rule = Rule::new("create", "coordination.k8s.io", "leases").within(&self.namespace);
-        may_make(&self.leases, rule).await.map_err(|why| self.refused(why))?;
+        let rule = AccessRule::new("create", "coordination.k8s.io", "leases")
+            .in_namespace(&self.namespace);
+        ensure_can_create(&self.leases, rule).await.map_err(|why| self.rejected(why))?;
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
             ..ObjectMeta::default()
         };
-        let lease = self.filled(Lease { metadata, spec: None }, vpas, history);
+        let lease = self.renewed_lease(Lease { metadata, spec: None }, vpas, history);
         let parameters = PostParams::default();
         let request = self.leases.create(&parameters, &lease);
-        self.write(permit, request).await?.map_err(|why| self.refused(why))
+        self.write(permit, request).await?.map_err(|why| self.rejected(why))
     }
 
     async fn replace(
@@ -214,7 +215,7 @@ impl Heartbeat {
         vpas: usize,
         history: &str,
     ) -> Result<kube::Result<Lease>, HeartbeatError> {
-        let lease = self.filled(lease, vpas, history);
+        let lease = self.renewed_lease(lease, vpas, history);
         let parameters = PostParams::default();
         let request = self.leases.replace(&self.name, &parameters, &lease);
         self.write(permit, request).await
@@ -229,19 +230,19 @@ impl Heartbeat {
     ) -> Result<kube::Result<Lease>, HeartbeatError> {
         permit.acquire().await?;
         let sent = Instant::now();
-        let answer = self.within_limit(request).await;
-        let counted = answer.as_ref().map_or(Answer::None, Answer::of);
+        let answer = self.with_timeout(request).await;
+        let counted = answer.as_ref().map_or(WriteOutcome::NoResponse, WriteOutcome::from_result);
         self.stats.count(WriteKind::Heartbeat, counted, sent.elapsed());
         answer
     }
 
-    async fn within_limit<T>(&self, request: impl Future<Output = T>) -> Result<T, HeartbeatError> {
+    async fn with_timeout<T>(&self, request: impl Future<Output = T>) -> Result<T, HeartbeatError> {
         let lease = || format!("{}/{}", self.namespace, self.name);
         let answer = tokio::time::timeout(REQUEST_LIMIT, request).await;
-        answer.map_err(|_| HeartbeatError::NoAnswer(lease()))
+        answer.map_err(|_| HeartbeatError::NoResponse(lease()))
     }
 
-    fn filled(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
+    fn renewed_lease(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
         let now = MicroTime(Clock::wall().now().into());
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         if spec.holder_identity.as_ref() != Some(&self.identity) {
@@ -249,19 +250,20 @@ impl Heartbeat {
             spec.acquire_time = Some(now.clone());
         }
         spec.renew_time = Some(now);
-        spec.lease_duration_seconds = Some(lease::seconds(self.interval.saturating_mul(INTERVALS)));
+        spec.lease_duration_seconds =
+            Some(lease::seconds(self.interval.saturating_mul(LEASE_DURATION_INTERVALS)));
         let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
-        annotations.insert(VPAS.into(), vpas.to_string());
-        annotations.insert(HISTORY.into(), history.into());
+        annotations.insert(VPAS_ANNOTATION.into(), vpas.to_string());
+        annotations.insert(HISTORY_ANNOTATION.into(), history.into());
         lease
     }
 
-    fn refused(&self, why: kube::Error) -> HeartbeatError {
+    fn rejected(&self, why: kube::Error) -> HeartbeatError {
         let why = match why {
             kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
             why => why.to_string(),
         };
-        HeartbeatError::Refused { lease: format!("{}/{}", self.namespace, self.name), why }
+        HeartbeatError::Rejected { lease: format!("{}/{}", self.namespace, self.name), why }
     }
 }
 
@@ -290,18 +292,19 @@ pub fn slug(text: &str) -> String {
         .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
         .collect();
     let shaped = shaped.trim_matches('-');
-    if shaped == text && !text.is_empty() && text.len() <= LONGEST_PART && !is_like_a_shard(text) {
+    if shaped == text && !text.is_empty() && text.len() <= MAX_SLUG_PART && !looks_like_shard(text)
+    {
         return text.to_owned();
     }
     let hash = format!("{:016x}", fnv(text.as_bytes()));
-    let room = LONGEST_PART - hash.len() - 1;
+    let room = MAX_SLUG_PART - hash.len() - 1;
     // All of it is ASCII by now.
     let start = shaped.get(..shaped.len().min(room)).unwrap_or_default().trim_end_matches('-');
     if start.is_empty() { format!("x-{hash}") } else { format!("{start}-{hash}") }
 }
 
 /// A recommender called `a-1-of-2` is not shard 1 of 2 of the recommender `a`.
-fn is_like_a_shard(text: &str) -> bool {
+fn looks_like_shard(text: &str) -> bool {
     let mut parts = text.rsplitn(4, '-');
     let (n, of, i) = (parts.next(), parts.next(), parts.next());
     of == Some("of") && n.is_some_and(is_number) && i.is_some_and(is_number)

@@ -12,7 +12,7 @@ pub(super) fn random() -> u64 {
 }
 
 /// A wait between `base` and `base * (1 + more)`.
-pub(super) fn spread(base: Duration, more: f64) -> Duration {
+pub(super) fn jittered(base: Duration, more: f64) -> Duration {
     let share = random() as f64 / u64::MAX as f64;
     base.mul_f64(1.0 + more * share)
 }
@@ -20,7 +20,7 @@ pub(super) fn spread(base: Duration, more: f64) -> Duration {
 /// The wait after so many failures in a row: doubles from `first` to `most`, less up to a half by chance.
 pub(super) fn backoff(failures: u32, first: Duration, most: Duration) -> Duration {
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(20));
-    spread(doubled.min(most) / 2, 1.0)
+    jittered(doubled.min(most) / 2, 1.0)
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
             let wait = backoff(failures, second, minute);
             assert!(full / 2 <= wait && wait <= full, "{failures}: {wait:?}");
         }
-        let waits: std::collections::HashSet<_> = (0..50).map(|_| spread(second, 0.5)).collect();
+        let waits: std::collections::HashSet<_> = (0..50).map(|_| jittered(second, 0.5)).collect();
         assert!(waits.len() > 40, "{} of 50 differ", waits.len());
         assert!(waits.iter().all(|wait| second <= *wait && *wait <= second.mul_f64(1.5)));
     }

@@ -17,34 +17,34 @@ use crate::act::jitter;
 
 /// What a contender has seen of the record.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
+pub(super) struct ObservedRecord {
     record: Option<LeaseSpec>,
-    changed: Option<Instant>,
-    looked: Option<Instant>,
+    changed_at: Option<Instant>,
+    last_checked: Option<Instant>,
 }
 
-impl Observed {
+impl ObservedRecord {
     /// Takes note of a record that an answer brought. It may have changed anywhere between this look and the
     /// one before; of that time, at most `blind` is counted for the contender, so that a takeover is not
     /// late by the time between two looks.
-    pub fn see(&mut self, record: &LeaseSpec, answered: Instant, blind: Duration) {
+    pub fn observe(&mut self, record: &LeaseSpec, answered: Instant, blind: Duration) {
         if self.record.as_ref() != Some(record) {
-            let between = self.looked.map_or(Duration::ZERO, |looked| answered - looked);
-            self.changed = answered.checked_sub(between.min(blind));
+            let between = self.last_checked.map_or(Duration::ZERO, |looked| answered - looked);
+            self.changed_at = answered.checked_sub(between.min(blind));
             self.record = Some(record.clone());
         }
-        self.looked = Some(answered);
+        self.last_checked = Some(answered);
     }
 
     /// Whether a record was seen that this contender did not write last.
-    pub fn is_of_another(&self, identity: &str) -> bool {
+    pub fn held_by_other(&self, identity: &str) -> bool {
         let record = self.record.as_ref();
         record.is_some_and(|record| record.holder_identity.as_deref() != Some(identity))
     }
 
     /// When the record may be taken from its holder, who has not been seen to renew it since. `None` when
     /// it need not be taken from anybody.
-    pub fn expires(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
+    pub fn expires_at(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
         let record = self.record.as_ref()?;
         let holder = record.holder_identity.as_deref().unwrap_or_default();
         if holder.is_empty() || holder == identity {
@@ -54,7 +54,7 @@ impl Observed {
             record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let duration =
             recorded.filter(|seconds| *seconds > 0).map_or(lease_duration, Duration::from_secs);
-        self.changed.map(|changed| changed + duration)
+        self.changed_at.map(|changed| changed + duration)
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn transitions(lease: &Lease) -> i32 {
 }
 
 /// A lease that nobody has ever held but this contender.
-pub(super) fn first(
+pub(super) fn new_lease(
     name: &str,
     namespace: &str,
     identity: &str,
@@ -95,7 +95,12 @@ pub(super) fn first(
 
 /// The lease as it is, renewed by its holder or taken over. Keeps the resourceVersion that was read, and
 /// whatever others keep on the object.
-pub(super) fn claimed(lease: &Lease, identity: &str, duration: Duration, now: Timestamp) -> Lease {
+pub(super) fn acquired_lease(
+    lease: &Lease,
+    identity: &str,
+    duration: Duration,
+    now: Timestamp,
+) -> Lease {
     let is_ours = holder(lease) == Some(identity);
     let mut claimed = lease.clone();
     let spec = claimed.spec.get_or_insert_default();
@@ -116,7 +121,7 @@ pub(super) fn annotate(lease: &mut Lease, key: &str, text: String) {
 }
 
 /// The lease without a holder, for whoever comes next.
-pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
+pub(super) fn released_lease(lease: &Lease, now: Timestamp) -> Lease {
     let mut released = lease.clone();
     let spec = released.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());
@@ -167,27 +172,31 @@ mod tests {
 
     #[test]
     fn a_takeover_counts_and_a_renewal_does_not() {
-        let first = first("lease", "ns", "a", LEASE, at(10));
+        let first = new_lease("lease", "ns", "a", LEASE, at(10));
         assert_eq!((holder(&first), transitions(&first)), (Some("a"), 0));
-        let renewed = claimed(&first, "a", LEASE, at(12));
+        let renewed = acquired_lease(&first, "a", LEASE, at(12));
         assert_eq!(transitions(&renewed), 0);
         assert_eq!(spec(&renewed).acquire_time, Some(MicroTime(at(10))), "acquired once");
         assert_eq!(spec(&renewed).renew_time, Some(MicroTime(at(12))));
-        let taken = claimed(&renewed, "b", LEASE, at(40));
+        let taken = acquired_lease(&renewed, "b", LEASE, at(40));
         assert_eq!((holder(&taken), transitions(&taken)), (Some("b"), 1));
         assert_eq!(spec(&taken).acquire_time, Some(MicroTime(at(40))));
-        let released = released(&taken, at(41));
+        let released = released_lease(&taken, at(41));
         assert_eq!((holder(&released), transitions(&released)), (None, 1));
-        assert_eq!(transitions(&claimed(&released, "b", LEASE, at(42))), 2, "as client-go counts");
+        assert_eq!(
+            transitions(&acquired_lease(&released, "b", LEASE, at(42))),
+            2,
+            "as client-go counts"
+        );
     }
 
     #[test]
     fn what_others_keep_on_the_object_stays() {
-        let mut lease = first("lease", "ns", "a", LEASE, at(10));
+        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
         lease.metadata.resource_version = Some("7".into());
         lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
         lease.spec.get_or_insert_default().strategy = Some("OldestEmulationVersion".into());
-        let taken = claimed(&lease, "b", LEASE, at(11));
+        let taken = acquired_lease(&lease, "b", LEASE, at(11));
         assert_eq!(taken.metadata, lease.metadata);
         assert_eq!(spec(&taken).strategy, spec(&lease).strategy);
     }
@@ -197,34 +206,34 @@ mod tests {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let blind = Duration::from_secs(2);
-        let mut lease = first("lease", "ns", "a", LEASE, at(10));
-        let mut observed = Observed::default();
-        assert_eq!(observed.expires("b", LEASE), None, "nothing was seen yet");
-        observed.see(spec(&lease), start, blind);
+        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
+        let mut observed = ObservedRecord::default();
+        assert_eq!(observed.expires_at("b", LEASE), None, "nothing was seen yet");
+        observed.observe(spec(&lease), start, blind);
         assert_eq!(
-            observed.expires("b", LEASE),
+            observed.expires_at("b", LEASE),
             Some(after(15_000)),
             "the first look counts from itself"
         );
-        observed.see(spec(&lease), after(5_000), blind);
-        assert_eq!(observed.expires("b", LEASE), Some(after(15_000)), "nothing changed");
+        observed.observe(spec(&lease), after(5_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(15_000)), "nothing changed");
         // A renewal, by a holder whose clock is years away: only that it changed counts.
-        lease = claimed(&lease, "a", LEASE, at(-5_000_000));
-        observed.see(spec(&lease), after(6_000), blind);
-        assert_eq!(observed.expires("b", LEASE), Some(after(20_000)), "since the look before");
-        lease = claimed(&lease, "a", Duration::from_mins(1), at(0));
-        observed.see(spec(&lease), after(100_000), blind);
+        lease = acquired_lease(&lease, "a", LEASE, at(-5_000_000));
+        observed.observe(spec(&lease), after(6_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(20_000)), "since the look before");
+        lease = acquired_lease(&lease, "a", Duration::from_mins(1), at(0));
+        observed.observe(spec(&lease), after(100_000), blind);
         assert_eq!(
-            observed.expires("b", LEASE),
+            observed.expires_at("b", LEASE),
             Some(after(158_000)),
             "the holder's duration, 2 s blind"
         );
         lease.spec.get_or_insert_default().lease_duration_seconds = None;
-        observed.see(spec(&lease), after(100_000), blind);
-        assert_eq!(observed.expires("b", LEASE), Some(after(115_000)), "else our own");
-        assert_eq!(observed.expires("a", LEASE), None, "the holder waits for nobody");
-        observed.see(spec(&released(&lease, at(1))), after(100_000), blind);
-        assert_eq!(observed.expires("b", LEASE), None, "nobody holds it");
+        observed.observe(spec(&lease), after(100_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(115_000)), "else our own");
+        assert_eq!(observed.expires_at("a", LEASE), None, "the holder waits for nobody");
+        observed.observe(spec(&released_lease(&lease, at(1))), after(100_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), None, "nobody holds it");
     }
 
     #[test]

@@ -12,14 +12,14 @@ use kube::{Client, client::Body, core::Status};
 use plimsoll_storage::WritePermit;
 use tokio::time::Instant;
 
-use super::writes::{Answer, WriteKind, WriteStats};
+use super::stats::{WriteKind, WriteOutcome, WriteStats};
 
 /// A request that did not do what it was for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failed {
+pub enum RequestError {
     /// The server said no.
     #[error("{code}: {why}")]
-    Refused {
+    Rejected {
         /// Its status code.
         code: u16,
         /// Its words.
@@ -27,55 +27,55 @@ pub enum Failed {
     },
     /// There was no answer, or none that can be read.
     #[error("{0}")]
-    Unanswered(String),
+    NoResponse(String),
 }
 
-impl Failed {
+impl RequestError {
     /// The server's status code, if it said no.
     pub const fn code(&self) -> Option<u16> {
         match self {
-            Self::Refused { code, .. } => Some(*code),
-            Self::Unanswered(_) => None,
+            Self::Rejected { code, .. } => Some(*code),
+            Self::NoResponse(_) => None,
         }
     }
 
     /// Whether the same may work a moment later, by the rules of upstream's library.
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         match self {
-            Self::Refused { code, .. } => matches!(code, 429 | 500 | 503 | 504),
-            Self::Unanswered(_) => true,
+            Self::Rejected { code, .. } => matches!(code, 429 | 500 | 503 | 504),
+            Self::NoResponse(_) => true,
         }
     }
 }
 
-impl From<kube::Error> for Failed {
+impl From<kube::Error> for RequestError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::Refused { code: status.code, why: status.message },
-            error => Self::Unanswered(one_line(&error.to_string())),
+            kube::Error::Api(status) => Self::Rejected { code: status.code, why: status.message },
+            error => Self::NoResponse(one_line(&error.to_string())),
         }
     }
 }
 
 /// Reads, and waits no longer than that.
-pub(super) async fn read<T>(
+pub(super) async fn read_with_timeout<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Failed> {
+) -> Result<T, RequestError> {
     match tokio::time::timeout(limit, request).await {
-        Ok(answer) => answer.map_err(Failed::from),
-        Err(_) => Err(Failed::Unanswered(format!("no answer within {limit:?}"))),
+        Ok(answer) => answer.map_err(RequestError::from),
+        Err(_) => Err(RequestError::NoResponse(format!("no answer within {limit:?}"))),
     }
 }
 
 /// Writes, counts it, and waits no longer than that.
-pub(super) async fn write<T>(
+pub(super) async fn write_counted<T>(
     stats: &WriteStats,
     kind: WriteKind,
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Failed> {
-    counted(stats, kind, read(limit, request), |_| 200).await
+) -> Result<T, RequestError> {
+    count_write(stats, kind, read_with_timeout(limit, request), |_| 200).await
 }
 
 /// The server's answer, read whole.
@@ -88,11 +88,11 @@ pub(super) struct Reply {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Unsent {
+pub(super) enum ExchangeError {
     /// It was not sent: this process may not write.
-    Fenced,
+    NotLeader,
     /// It was, and nothing came back in time.
-    Unanswered(String),
+    NoResponse(String),
 }
 
 /// Writes under the permit, counts it, and waits no longer than that for the whole answer, whatever it is.
@@ -102,27 +102,27 @@ pub(super) async fn exchange(
     (stats, kind): (&WriteStats, WriteKind),
     limit: Duration,
     request: Request<Body>,
-) -> Result<Reply, Unsent> {
+) -> Result<Reply, ExchangeError> {
     if permit.acquire().await.is_err() {
-        stats.count(kind, Answer::Fenced, Duration::ZERO);
-        return Err(Unsent::Fenced);
+        stats.count(kind, WriteOutcome::NotLeader, Duration::ZERO);
+        return Err(ExchangeError::NotLeader);
     }
-    let sent = read(limit, send(client, request));
-    let reply = counted(stats, kind, sent, |reply| reply.code.as_u16()).await;
-    reply.map_err(|failed| Unsent::Unanswered(failed.to_string()))
+    let sent = read_with_timeout(limit, send(client, request));
+    let reply = count_write(stats, kind, sent, |reply| reply.code.as_u16()).await;
+    reply.map_err(|failed| ExchangeError::NoResponse(failed.to_string()))
 }
 
-async fn counted<T>(
+async fn count_write<T>(
     stats: &WriteStats,
     kind: WriteKind,
-    request: impl Future<Output = Result<T, Failed>>,
+    request: impl Future<Output = Result<T, RequestError>>,
     code: impl FnOnce(&T) -> u16,
-) -> Result<T, Failed> {
+) -> Result<T, RequestError> {
     let sent = Instant::now();
     let answer = request.await;
     let outcome = match &answer {
-        Ok(answer) => Answer::Code(code(answer)),
-        Err(failed) => failed.code().map_or(Answer::None, Answer::Code),
+        Ok(answer) => WriteOutcome::Code(code(answer)),
+        Err(failed) => failed.code().map_or(WriteOutcome::NoResponse, WriteOutcome::Code),
     };
     stats.count(kind, outcome, sent.elapsed());
     answer
@@ -152,7 +152,7 @@ impl Reply {
     }
 
     /// Whether a refusal names a cause of this kind.
-    pub fn has_cause(&self, kind: &str) -> bool {
+    pub fn has_status_cause(&self, kind: &str) -> bool {
         let details = self.status().and_then(|status| status.details);
         details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == kind))
     }

@@ -14,16 +14,18 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::act::{
-    pod::{FIELD_MANAGER, PodRef, Unwritten, unwritten, version, write},
-    writes::{WriteKind, WriteStats},
+    pod_annotations::{
+        FIELD_MANAGER, PodRef, PodWriteError, resource_version, send_pod_write, write_error,
+    },
+    stats::{WriteKind, WriteStats},
 };
 
 /// What the server says when no node of this size could ever give so much (Kubernetes 1.36).
-const CAPACITY: &str = "NodeCapacity";
+const NODE_CAPACITY_CAUSE: &str = "NodeCapacity";
 
 /// What a container is to have. What is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ContainerResources {
+pub struct ContainerResize {
     /// Requests by resource, as quantities.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, String>,
@@ -34,24 +36,24 @@ pub struct ContainerResources {
 
 /// What came of a resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resized {
+pub enum ResizeResult {
     /// The server took it; whether the node can do it shows in the pod's conditions.
     Accepted {
         /// The version of the pod since.
         resource_version: Box<str>,
     },
     /// The server itself says that it cannot be: the node is too small for it.
-    BeyondNode {
+    Infeasible {
         /// The server's words.
         why: String,
     },
     /// The server refuses it as it is (another QoS class, a LimitRange, a quota): asking again changes nothing.
-    Refused {
+    Rejected {
         /// The server's words.
         why: String,
     },
     /// It was not written for another reason.
-    Unwritten(Unwritten),
+    Failed(PodWriteError),
 }
 
 /// Asks for other resources, if the pod is still what it was. Containers go by name, sidecars among the init containers,
@@ -61,11 +63,11 @@ pub async fn resize(
     permit: &dyn WritePermit,
     stats: &WriteStats,
     pod: &PodRef,
-    containers: &[(String, ContainerResources)],
-    sidecars: &[(String, ContainerResources)],
-) -> Resized {
-    let list = |of: &[(String, ContainerResources)]| {
-        let one = |(name, resources): &(String, ContainerResources)| json!({"name": name, "resources": resources});
+    containers: &[(String, ContainerResize)],
+    sidecars: &[(String, ContainerResize)],
+) -> ResizeResult {
+    let list = |of: &[(String, ContainerResize)]| {
+        let one = |(name, resources): &(String, ContainerResize)| json!({"name": name, "resources": resources});
         of.iter().map(one).collect::<Vec<_>>()
     };
     let mut spec = json!({});
@@ -87,24 +89,24 @@ pub async fn resize(
         request.map(Body::from)
     });
     let what = WriteKind::Resize;
-    let reply = match write(client, permit, stats, (what, pod), request).await {
+    let reply = match send_pod_write(client, permit, stats, (what, pod), request).await {
         Ok(reply) => reply,
-        Err(unwritten) => return Resized::Unwritten(unwritten),
+        Err(unwritten) => return ResizeResult::Failed(unwritten),
     };
-    match (reply.code, version(&reply)) {
+    match (reply.code, resource_version(&reply)) {
         (code, Some(resource_version)) if code.is_success() => {
-            Resized::Accepted { resource_version }
+            ResizeResult::Accepted { resource_version }
         }
-        (StatusCode::FORBIDDEN, _) if reply.has_cause(CAPACITY) => {
-            Resized::BeyondNode { why: reply.message() }
+        (StatusCode::FORBIDDEN, _) if reply.has_status_cause(NODE_CAPACITY_CAUSE) => {
+            ResizeResult::Infeasible { why: reply.message() }
         }
         // Admission (a LimitRange, a quota) says 403 about the pod; who may not resize is told so about the subresource.
         (StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST, _) => {
-            Resized::Refused { why: reply.message() }
+            ResizeResult::Rejected { why: reply.message() }
         }
         (StatusCode::FORBIDDEN, _) if !reply.message().contains("cannot patch resource") => {
-            Resized::Refused { why: reply.message() }
+            ResizeResult::Rejected { why: reply.message() }
         }
-        _ => Resized::Unwritten(unwritten(what, pod, &reply)),
+        _ => ResizeResult::Failed(write_error(what, pod, &reply)),
     }
 }

@@ -11,36 +11,36 @@ use kube::{
     Client,
     api::{Api, ObjectMeta, PostParams},
 };
-use plimsoll_storage::{Fenced, WritePermit};
+use plimsoll_storage::{NotLeader, WritePermit};
 
 use crate::{
     act::{
-        Rule, WriteStats,
-        access::may_make,
+        AccessRule, WriteStats,
+        access_review::ensure_can_create,
         lease,
-        request::{self, Failed},
-        writes::WriteKind,
+        request::{self, RequestError},
+        stats::WriteKind,
     },
     clock::Clock,
 };
 
 const KIND: WriteKind = WriteKind::WebhookLease;
 /// Upstream's tries, and the pauses between them.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
 
 /// Why the Lease was not renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookLeaseError {
     /// This process may not write now.
     #[error(transparent)]
-    Fenced(#[from] Fenced),
+    NotLeader(#[from] NotLeader),
     /// The server refused, or gave no answer.
     #[error("the Lease {lease} was not renewed, and updaters will stop: {why}")]
     Failed {
         /// Namespace and name.
         lease: String,
         /// What came of it.
-        why: Failed,
+        why: RequestError,
     },
 }
 
@@ -54,7 +54,7 @@ pub struct WebhookLease {
     interval: Duration,
     stats: Arc<WriteStats>,
     /// An annotation that it has from then on.
-    says: Option<(&'static str, String)>,
+    annotation: Option<(&'static str, String)>,
 }
 
 impl WebhookLease {
@@ -73,7 +73,7 @@ impl WebhookLease {
             holder: holder.to_owned(),
             interval,
             stats: Arc::default(),
-            says: None,
+            annotation: None,
         }
     }
 
@@ -85,61 +85,62 @@ impl WebhookLease {
     }
 
     /// Has the Lease tell this from the next renewal on.
-    pub fn say(&mut self, says: Option<(&'static str, String)>) {
-        self.says = says;
+    pub fn set_annotation(&mut self, says: Option<(&'static str, String)>) {
+        self.annotation = says;
     }
 
     /// Says that the webhook is reachable. All of it takes one interval at most, as with upstream.
     pub async fn renew(&self, permit: &dyn WritePermit) -> Result<(), WebhookLeaseError> {
         let tries = async {
-            for pause in PAUSES {
-                match self.attempt(permit).await {
-                    Err(WebhookLeaseError::Failed { why, .. }) if why.may_pass() => {
+            for pause in RETRY_DELAYS {
+                match self.try_renew(permit).await {
+                    Err(WebhookLeaseError::Failed { why, .. }) if why.is_retryable() => {
                         tokio::time::sleep(pause).await;
                     }
                     done => return done,
                 }
             }
-            self.attempt(permit).await
+            self.try_renew(permit).await
         };
         match tokio::time::timeout(self.interval, tries).await {
             Ok(done) => done,
             Err(_) => {
-                Err(self.failed(Failed::Unanswered(format!("not within {:?}", self.interval))))
+                Err(self
+                    .failed(RequestError::NoResponse(format!("not within {:?}", self.interval))))
             }
         }
     }
 
-    async fn attempt(&self, permit: &dyn WritePermit) -> Result<(), WebhookLeaseError> {
+    async fn try_renew(&self, permit: &dyn WritePermit) -> Result<(), WebhookLeaseError> {
         let failed = |why| self.failed(why);
-        let read = request::read(self.interval, self.leases.get_opt(&self.name)).await;
+        let read = request::read_with_timeout(self.interval, self.leases.get_opt(&self.name)).await;
         let parameters = PostParams::default();
         let Some(mut lease) = read.map_err(failed)? else {
-            let rule = Rule::new("create", "coordination.k8s.io", "leases");
-            let made = may_make(&self.leases, rule.within(&self.namespace)).await;
+            let rule = AccessRule::new("create", "coordination.k8s.io", "leases");
+            let made = ensure_can_create(&self.leases, rule.in_namespace(&self.namespace)).await;
             made.map_err(|why| failed(why.into()))?;
             permit.acquire().await?;
-            let first = self.first();
+            let first = self.new_lease();
             let asked = self.leases.create(&parameters, &first);
-            let made = request::write(&self.stats, KIND, self.interval, asked).await;
+            let made = request::write_counted(&self.stats, KIND, self.interval, asked).await;
             // Another replica has made it: that is as good.
-            return overlook(made, 409).map_err(failed);
+            return ignore_status(made, 409).map_err(failed);
         };
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.holder_identity = Some(self.holder.clone());
         spec.renew_time = Some(MicroTime(Clock::wall().now().into()));
-        if let Some((key, text)) = &self.says {
+        if let Some((key, text)) = &self.annotation {
             lease::annotate(&mut lease, key, text.clone());
         }
         permit.acquire().await?;
         let asked = self.leases.replace(&self.name, &parameters, &lease);
-        let renewed = request::write(&self.stats, KIND, self.interval, asked).await;
+        let renewed = request::write_counted(&self.stats, KIND, self.interval, asked).await;
         // Another replica has renewed it: that is as good.
-        overlook(renewed, 409).map_err(failed)
+        ignore_status(renewed, 409).map_err(failed)
     }
 
     /// As upstream makes it: without a time of renewal, because that it was just made says as much.
-    fn first(&self) -> Lease {
+    fn new_lease(&self) -> Lease {
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
@@ -155,12 +156,12 @@ impl WebhookLease {
         Lease { metadata, spec: Some(spec) }
     }
 
-    fn failed(&self, why: Failed) -> WebhookLeaseError {
+    fn failed(&self, why: RequestError) -> WebhookLeaseError {
         WebhookLeaseError::Failed { lease: format!("{}/{}", self.namespace, self.name), why }
     }
 }
 
-fn overlook<T>(answer: Result<T, Failed>, code: u16) -> Result<(), Failed> {
+fn ignore_status<T>(answer: Result<T, RequestError>, code: u16) -> Result<(), RequestError> {
     match answer {
         Err(failed) if failed.code() != Some(code) => Err(failed),
         _ => Ok(()),

@@ -6,14 +6,14 @@
 //!                                   validity, trust: what an API server would say of it
 //! ```
 
-pub mod choice;
-pub mod make;
-pub mod trust;
+pub mod ca_bundle;
+pub mod issue;
+pub mod rotation;
 pub mod validity;
 
-pub use choice::{Candidate, shown};
-pub use make::{Pair, Wanted, make};
-pub use trust::Bundle;
+pub use ca_bundle::CaBundle;
+pub use issue::{CertificateSpec, IssuedCertificate, issue};
+pub use rotation::{Candidate, select_certificate};
 pub use validity::Validity;
 
 /// Why certificates are of no use.
@@ -27,7 +27,7 @@ pub enum CertificateError {
     Malformed(String),
     /// A key or certificate could not be made.
     #[error("a certificate cannot be made for {names}: {why}")]
-    Make {
+    Issue {
         /// The names that it was for.
         names: String,
         /// The library's words.
@@ -36,12 +36,12 @@ pub enum CertificateError {
 }
 
 /// The first certificate of a PEM text, which is what a server shows as its own.
-pub fn leaf(chain: &[u8]) -> Option<rustls::pki_types::CertificateDer<'static>> {
-    certificates(chain, "the chain").ok()?.into_iter().next()
+pub fn leaf_certificate(chain: &[u8]) -> Option<rustls::pki_types::CertificateDer<'static>> {
+    parse_certificates(chain, "the chain").ok()?.into_iter().next()
 }
 
 /// The certificates in a PEM text; what else is in it is passed over.
-pub(crate) fn certificates(
+pub(crate) fn parse_certificates(
     pem: &[u8],
     what: &str,
 ) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, CertificateError> {

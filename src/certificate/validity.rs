@@ -3,7 +3,7 @@
 use plimsoll_core::types::Time;
 use rustls::pki_types::CertificateDer;
 
-use super::{CertificateError, certificates};
+use super::{CertificateError, parse_certificates};
 
 const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
@@ -16,43 +16,43 @@ const VERSION: u8 = 0xa0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// From then on.
-    pub begins: Time,
+    pub not_before: Time,
     /// Until then.
-    pub ends: Time,
+    pub not_after: Time,
 }
 
 impl Validity {
     /// That of the first certificate of a PEM text, which `what` names in messages.
-    pub fn of_pem(pem: &[u8], what: &str) -> Result<Self, CertificateError> {
-        let found = certificates(pem, what)?;
+    pub fn from_pem(pem: &[u8], what: &str) -> Result<Self, CertificateError> {
+        let found = parse_certificates(pem, what)?;
         let first = found.first().ok_or_else(|| CertificateError::Empty(what.to_owned()))?;
-        Self::of(first).ok_or_else(|| CertificateError::Malformed(what.to_owned()))
+        Self::from_der(first).ok_or_else(|| CertificateError::Malformed(what.to_owned()))
     }
 
     /// That of a certificate; `None` when it is none.
-    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let (certificate, _) = expect(certificate, SEQUENCE)?;
-        let (mut signed, _) = expect(certificate, SEQUENCE)?;
+    pub fn from_der(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (certificate, _) = read_tagged(certificate, SEQUENCE)?;
+        let (mut signed, _) = read_tagged(certificate, SEQUENCE)?;
         if signed.first() == Some(&VERSION) {
-            signed = element(signed)?.2;
+            signed = read_element(signed)?.2;
         }
-        let (_, rest) = expect(signed, INTEGER)?;
-        let (_, rest) = expect(rest, SEQUENCE)?;
-        let (_, rest) = expect(rest, SEQUENCE)?;
-        let (validity, _) = expect(rest, SEQUENCE)?;
-        let (begins, rest) = time(validity)?;
-        let (ends, _) = time(rest)?;
-        Some(Self { begins, ends })
+        let (_, rest) = read_tagged(signed, INTEGER)?;
+        let (_, rest) = read_tagged(rest, SEQUENCE)?;
+        let (_, rest) = read_tagged(rest, SEQUENCE)?;
+        let (validity, _) = read_tagged(rest, SEQUENCE)?;
+        let (begins, rest) = read_time(validity)?;
+        let (ends, _) = read_time(rest)?;
+        Some(Self { not_before: begins, not_after: ends })
     }
 
     /// Whether it holds at this moment.
-    pub fn holds_at(&self, now: Time) -> bool {
-        self.begins <= now && now <= self.ends
+    pub fn contains(&self, now: Time) -> bool {
+        self.not_before <= now && now <= self.not_after
     }
 }
 
 /// One element: its tag, its content, and what follows it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+fn read_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = if first < 0x80 {
@@ -67,14 +67,14 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, content, rest) = element(bytes)?;
+fn read_tagged(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, content, rest) = read_element(bytes)?;
     (found == tag).then_some((content, rest))
 }
 
 /// `YYMMDDHHMMSSZ` up to 2049, `YYYYMMDDHHMMSSZ` from then on: there are no other forms in certificates.
-fn time(bytes: &[u8]) -> Option<(Time, &[u8])> {
-    let (tag, content, rest) = element(bytes)?;
+fn read_time(bytes: &[u8]) -> Option<(Time, &[u8])> {
+    let (tag, content, rest) = read_element(bytes)?;
     let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let mut bytes = vec![tag, text.len() as u8];
             bytes.extend(text.bytes());
-            let read = time(&bytes).map(|(time, _)| time);
+            let read = read_time(&bytes).map(|(time, _)| time);
             // The end of all times is after what the clock of this program knows.
             if text.starts_with("9999") {
                 continue;
@@ -145,20 +145,20 @@ mod tests {
             let key = rcgen::KeyPair::generate().expect("a key");
             let made = params.self_signed(&key).expect("a certificate");
             let expected = Validity {
-                begins: Time::from_secs(begins as i64),
-                ends: Time::from_secs(ends as i64),
+                not_before: Time::from_secs(begins as i64),
+                not_after: Time::from_secs(ends as i64),
             };
-            assert_eq!(Validity::of(made.der()), Some(expected));
-            assert_eq!(Validity::of_pem(made.pem().as_bytes(), "it"), Ok(expected));
+            assert_eq!(Validity::from_der(made.der()), Some(expected));
+            assert_eq!(Validity::from_pem(made.pem().as_bytes(), "it"), Ok(expected));
         }
-        let error = Validity::of_pem(b"nothing", "tls.crt").expect_err("no PEM");
+        let error = Validity::from_pem(b"nothing", "tls.crt").expect_err("no PEM");
         assert!(error.to_string().contains("tls.crt"), "{error}");
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Validity::of(&CertificateDer::from(bytes));
+            let _ = Validity::from_der(&CertificateDer::from(bytes));
         }
 
         #[test]
@@ -168,7 +168,7 @@ mod tests {
             let mut bytes = params.self_signed(&key).expect("made").der().to_vec();
             let at = at % bytes.len();
             bytes[at] = byte;
-            let _ = Validity::of(&CertificateDer::from(bytes));
+            let _ = Validity::from_der(&CertificateDer::from(bytes));
         }
     }
 }

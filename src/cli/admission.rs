@@ -8,25 +8,25 @@ use super::{
     Exit,
     certificates::{self, CertificateArgs},
     cluster::ClusterArgs,
-    gates::Gate,
+    daemon::Daemon,
+    feature_gates::FeatureGate,
+    go_values,
     klog::{self, LogArgs},
-    output::Problem,
+    output::CliError,
+    parsed_flags::ParsedFlags,
     registration::RegistrationArgs,
-    role::Start,
-    rules::RuleArgs,
-    typed::Typed,
-    value,
+    sizing::SizingArgs,
 };
 use crate::{
     run::{
         self, AdmissionConfig,
-        admission::config::{AdmissionGates, names},
+        admission::config::{AdmissionGates, certificate_names},
         config::Address,
     },
-    serve::webhook::{Ciphers, WebhookLimits},
+    serve::webhook::{CipherSuites, WebhookLimits},
 };
 use plimsoll_core::{
-    recommender::Scope,
+    recommender::NamespaceScope,
     types::{compat::Compat, quantity::Quantity},
 };
 
@@ -45,13 +45,13 @@ Examples:
 --register-webhook=false, -v4, 1h30m. All are in docs/configuration.md.";
 
 /// Where it is when nothing else says so.
-const NAMESPACE: &str = "kube-system";
+const DEFAULT_NAMESPACE: &str = "kube-system";
 /// Gives new pods what is recommended for them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AdmissionArgs {
     /// Port of the webhook
-    #[arg(long, value_name = "PORT", default_value = "8000", value_parser = value::whole(0_u16, u16::MAX))]
+    #[arg(long, value_name = "PORT", default_value = "8000", value_parser = go_values::integer_between(0_u16, u16::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_PORT", hide_env = true)]
     port: u16,
     /// Where metrics and health are served
@@ -59,13 +59,13 @@ pub struct AdmissionArgs {
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     #[command(flatten)]
-    rules: RuleArgs,
+    sizing: SizingArgs,
     /// Most CPU that a container requests while it is boosted; 0 is no limit
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum)]
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_ALLOWED_CPU_BOOST", hide_short_help = true, hide_env = true)]
     max_allowed_cpu_boost: Option<Quantity>,
     /// How long the webhook goes on answering once it was told to end
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_SHUTDOWN_DELAY", hide_short_help = true, hide_env = true)]
     shutdown_delay: Duration,
     #[command(flatten)]
@@ -82,14 +82,14 @@ impl AdmissionArgs {
     /// What was asked for, checked as a whole. `variable` looks into the environment.
     pub(super) fn config(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
-    ) -> Result<AdmissionConfig, Problem> {
-        let refuse = |why: &str| Problem::new(Exit::Findings, why);
-        let scope = Scope {
-            only: self.cluster.only(),
-            ignored: self.cluster.ignored(),
-            ..Scope::default()
+    ) -> Result<AdmissionConfig, CliError> {
+        let refuse = |why: &str| CliError::new(Exit::Findings, why);
+        let scope = NamespaceScope {
+            only: self.cluster.only_namespace(),
+            ignored: self.cluster.ignored_namespaces(),
+            ..NamespaceScope::default()
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
@@ -98,23 +98,23 @@ impl AdmissionArgs {
         }
         let (registration, certificates) = (&self.registration, &self.certificates);
         let namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let namespace = namespace.unwrap_or_else(|| NAMESPACE.to_owned());
-        let caller = registration.caller(&namespace);
-        let names = names(&caller);
+        let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let caller = registration.client_config(&namespace);
+        let names = certificate_names(&caller);
         let lease = registration.lease(&namespace);
         if lease.interval.is_zero() {
             return Err(refuse("--status-lease-update-interval must be above 0"));
         }
-        if registration.is_by_url() && names.iter().any(String::is_empty) {
+        if registration.registers_url() && names.iter().any(String::is_empty) {
             return Err(refuse(
                 "--register-by-url needs --webhook-address=https://HOST and --webhook-port",
             ));
         }
-        let (rules, compat) = (&self.rules, self.rules.compat());
+        let (rules, compat) = (&self.sizing, self.sizing.compat());
         let upstream = compat == Compat::Upstream;
         let tls = certificates.tls();
         let mut warnings = self.warnings(typed, &tls.ciphers);
-        let (registration, bad_labels) = registration.wanted(caller, &scope, compat);
+        let (registration, bad_labels) = registration.desired_webhook(caller, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
             compat,
@@ -123,18 +123,18 @@ impl AdmissionArgs {
             address: self.address.clone(),
             tls,
             certificates: certificates.source(typed, upstream, &namespace),
-            names,
+            server_names: names,
             registration,
             lease,
             scope,
             kubeconfig: self.cluster.kubeconfig(),
             qps: self.cluster.qps(),
             burst: self.cluster.burst(),
-            gates: AdmissionGates {
-                startup_boost: rules.open(Gate::CpuStartupBoost),
-                in_place: rules.open(Gate::InPlace),
-                per_vpa_config: rules.open(Gate::PerVpaConfig),
-                native_sidecars: rules.open(Gate::NativeSidecar),
+            feature_gates: AdmissionGates {
+                startup_boost: rules.is_enabled(FeatureGate::CpuStartupBoost),
+                in_place: rules.is_enabled(FeatureGate::InPlace),
+                per_vpa_config: rules.is_enabled(FeatureGate::PerVpaConfig),
+                native_sidecars: rules.is_enabled(FeatureGate::NativeSidecar),
             },
             limit_policy: rules.limit_policy(),
             max_boost: self.max_allowed_cpu_boost.filter(|most| !most.is_zero()),
@@ -146,23 +146,23 @@ impl AdmissionArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    fn warnings(&self, typed: &Typed, ciphers: &Ciphers) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
-        let mut idle = typed.among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.among(&["profiling"]));
+    fn warnings(&self, typed: &ParsedFlags, ciphers: &CipherSuites) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
+        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
+        idle.extend(typed.set_among(&["profiling"]));
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }
         warnings.extend(certificates::warnings(ciphers));
-        warnings.extend(self.registration.idle(typed));
+        warnings.extend(self.registration.ineffective_flags_warning(typed));
         warnings
     }
 }
 
 /// Runs the admission controller until it is told to end.
-pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
+pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Start {
+    let start = Daemon {
         role: "admission controller",
         name: None,
         // Connections have loops of their own.
@@ -177,7 +177,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &Typed) -> Result<Exit, Problem> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        act::registration::{Caller, Namespaces},
+        act::webhook_config::{WebhookClientConfig, WebhookNamespaces},
         cli::admission_config,
         run::admission::config::CertificateSource,
     };
@@ -189,15 +189,15 @@ mod tests {
             config.registration.expect("it is registered").namespaces
         };
         let upstream = "--compat=upstream";
-        let nothing = Namespaces::Except(vec![String::new()]);
+        let nothing = WebhookNamespaces::Except(vec![String::new()]);
         assert_eq!(of(&[upstream]), nothing);
         assert_eq!(of(&[upstream, "--vpa-object-namespace=shop"]), nothing);
-        assert_eq!(of(&[]), Namespaces::All);
-        assert_eq!(of(&["--vpa-object-namespace=shop"]), Namespaces::Only("shop".into()));
+        assert_eq!(of(&[]), WebhookNamespaces::All);
+        assert_eq!(of(&["--vpa-object-namespace=shop"]), WebhookNamespaces::Only("shop".into()));
         for mode in ["--compat=plimsoll", upstream] {
             assert_eq!(
                 of(&[mode, "--ignored-vpa-object-namespaces=a,b"]),
-                Namespaces::Except(vec!["a".into(), "b".into()])
+                WebhookNamespaces::Except(vec!["a".into(), "b".into()])
             );
         }
     }
@@ -246,8 +246,8 @@ mod tests {
         let url =
             ["--register-by-url", "--webhook-address=https://10.0.0.1", "--webhook-port=8000"];
         let config = admission_config(&url, |_| String::new()).expect("flags that make sense");
-        let caller = config.registration.expect("it is registered").caller;
-        assert_eq!(caller, Caller::Url("https://10.0.0.1:8000".into()));
-        assert_eq!(config.names, ["10.0.0.1"]);
+        let caller = config.registration.expect("it is registered").client_config;
+        assert_eq!(caller, WebhookClientConfig::Url("https://10.0.0.1:8000".into()));
+        assert_eq!(config.server_names, ["10.0.0.1"]);
     }
 }

@@ -4,19 +4,19 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use super::{typed::Typed, value};
+use super::{go_values, parsed_flags::ParsedFlags};
 use crate::{
     run::admission::config::{
         CertificateConfig, CertificateFiles, CertificateSource, SecretConfig, TlsConfig,
     },
-    serve::webhook::{Ciphers, MinVersion},
+    serve::webhook::{CipherSuites, MinVersion},
 };
 
 /// How often certificates and the registration are looked at.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// An API server that is told of a new authority needs a moment; one that was cut off for a minute does not get to
 /// admit pods either.
-const SETTLE: Duration = Duration::from_mins(1);
+const CA_PROPAGATION_DELAY: Duration = Duration::from_mins(1);
 
 /// What the webhook shows, and how it speaks.
 #[derive(Clone, Debug, Args)]
@@ -25,7 +25,7 @@ pub struct CertificateArgs {
     /// Where certificates come from [default: the files, where there are any]
     #[arg(long, value_name = "SOURCE")]
     #[arg(env = "PLIMSOLL_FLAG_CERTIFICATES", hide_env = true)]
-    certificates: Option<Source>,
+    certificates: Option<CertificateSourceArg>,
     /// Certificates that the API server shall trust
     #[arg(long, value_name = "FILE", default_value = "/etc/tls-certs/caCert.pem")]
     #[arg(env = "PLIMSOLL_FLAG_CLIENT_CA_FILE", hide_short_help = true, hide_env = true)]
@@ -40,7 +40,7 @@ pub struct CertificateArgs {
     tls_private_key: PathBuf,
     /// Reads certificates again when they change [default: true, false with --compat=upstream]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_RELOAD_CERT", hide_short_help = true, hide_env = true)]
     reload_cert: Option<bool>,
     /// Oldest version of TLS: `tls1_2` or `tls1_3`
@@ -63,7 +63,7 @@ pub struct CertificateArgs {
 
 /// Where certificates come from, as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Source {
+enum CertificateSourceArg {
     /// From the files
     Mounted,
     /// They are made here, and kept in a Secret
@@ -73,19 +73,24 @@ enum Source {
 /// A certificate that ends within minutes would be made anew all the time.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration of an hour or more, such as 24h or 2160h".to_owned();
-    value::duration(text)?.checked_sub(Duration::from_hours(1)).ok_or_else(wanted)?;
-    value::duration(text)
+    go_values::duration(text)?.checked_sub(Duration::from_hours(1)).ok_or_else(wanted)?;
+    go_values::duration(text)
 }
 
 impl CertificateArgs {
     /// Where certificates come from. `upstream` is whose ways are wanted.
-    pub fn source(&self, typed: &Typed, upstream: bool, namespace: &str) -> CertificateConfig {
+    pub fn source(
+        &self,
+        typed: &ParsedFlags,
+        upstream: bool,
+        namespace: &str,
+    ) -> CertificateConfig {
         let files = ["client_ca_file", "tls_cert_file", "tls_private_key"];
         let said = self.certificates.map(|source| match source {
-            Source::Mounted => CertificateSource::Mounted,
-            Source::SelfSigned => CertificateSource::SelfSigned,
+            CertificateSourceArg::Mounted => CertificateSource::Mounted,
+            CertificateSourceArg::SelfSigned => CertificateSource::SelfSigned,
         });
-        let meant = (upstream || files.iter().any(|file| typed.has(file)))
+        let meant = (upstream || files.iter().any(|file| typed.is_set(file)))
             .then_some(CertificateSource::Mounted);
         CertificateConfig {
             source: said.or(meant),
@@ -101,19 +106,19 @@ impl CertificateArgs {
                 lifetime: self.certificate_lifetime,
             },
             interval: INTERVAL,
-            settle: SETTLE,
+            ca_propagation_delay: CA_PROPAGATION_DELAY,
         }
     }
 
     /// How TLS is spoken.
     pub fn tls(&self) -> TlsConfig {
-        let ciphers = Ciphers::read(&self.tls_ciphers);
-        TlsConfig { minimum: self.min_tls_version, ciphers }
+        let ciphers = CipherSuites::parse(&self.tls_ciphers);
+        TlsConfig { min_version: self.min_tls_version, ciphers }
     }
 }
 
 /// What should be looked at about these ciphers, though it keeps nothing from starting.
-pub fn warnings(ciphers: &Ciphers) -> Vec<String> {
+pub fn warnings(ciphers: &CipherSuites) -> Vec<String> {
     let mut warnings = Vec::new();
     if !ciphers.unknown.is_empty() {
         let names = ciphers.unknown.join(", ");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::value;
+use super::go_values;
 
 /// The API server, and which namespaces are looked after.
 #[derive(Clone, Debug, Args)]
@@ -12,15 +12,15 @@ use super::value;
 pub struct ClusterArgs {
     /// File that says how to reach the cluster from outside of it
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = value::path())]
+    #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: PathBuf,
     /// Requests a second to the API server; 0 is 5, less is no limit
-    #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = value::number)]
+    #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = go_values::number)]
     #[arg(env = "PLIMSOLL_FLAG_KUBE_API_QPS", hide_short_help = true, hide_env = true)]
     kube_api_qps: f64,
     /// How many requests may go at once before that; 0 is 10
-    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = value::number)]
+    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = go_values::number)]
     #[arg(env = "PLIMSOLL_FLAG_KUBE_API_BURST", hide_short_help = true, hide_env = true)]
     kube_api_burst: f64,
     /// Accepted, without effect: there is no pprof here
@@ -61,12 +61,12 @@ impl ClusterArgs {
     }
 
     /// The one namespace that is looked after.
-    pub fn only(&self) -> Option<String> {
+    pub fn only_namespace(&self) -> Option<String> {
         Some(self.vpa_object_namespace.clone()).filter(|name| !name.is_empty())
     }
 
     /// The namespaces that are not; spaces count, as upstream has it.
-    pub fn ignored(&self) -> Vec<String> {
+    pub fn ignored_namespaces(&self) -> Vec<String> {
         let names = self.ignored_vpa_object_namespaces.split(',');
         names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
     }

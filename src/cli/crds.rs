@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{
     Exit,
-    output::{self, Problem},
+    output::{self, CliError},
 };
 
 /// Prints the CustomResourceDefinitions as YAML
@@ -13,10 +13,10 @@ use super::{
 pub struct CrdsArgs {}
 
 /// Prints them.
-pub fn run(arguments: &CrdsArgs) -> Result<Exit, Problem> {
+pub fn run(arguments: &CrdsArgs) -> Result<Exit, CliError> {
     let CrdsArgs {} = arguments;
     let yaml = plimsoll_core::api::crds_yaml()
-        .map_err(|error| Problem::new(Exit::Internal, error.to_string()))?;
-    output::say(&yaml)?;
+        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    output::print_result(&yaml)?;
     Ok(Exit::Fine)
 }

@@ -10,16 +10,19 @@ use std::{
 };
 
 use clap::Args;
-use plimsoll_storage::{Storage, local::Local};
+use plimsoll_storage::{Storage, local::LocalStorage};
 
 use super::{
-    Exit, crash,
+    Exit,
     model::ModelArgs,
-    output::{self, Form, Problem},
+    output::{self, CliError, OutputFormat},
+    panic_hook,
     progress::Progress,
     terminal::Terminal,
 };
-use crate::demo::{self, Config, Failure, Life, Report, Witness, config::MOST_DAYS, text};
+use crate::demo::{
+    self, Config, DemoError, DemoReport, ProgressObserver, Scenario, config::MOST_DAYS, text,
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +51,7 @@ pub struct DemoArgs {
         default_value = "text",
         hide_env_values = true
     )]
-    output: Form,
+    output: OutputFormat,
     /// Keep the recommender's history in this directory, which must hold none yet
     #[arg(long, env = "PLIMSOLL_FLAG_KEEP_STORE", value_name = "DIR", hide_env_values = true)]
     keep_store: Option<PathBuf>,
@@ -64,27 +67,29 @@ fn parse_days(text: &str) -> Result<u32, String> {
 }
 
 /// Runs the demo.
-pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let DemoArgs { seed, days, output, keep_store, model } = arguments;
     let config = Config { seed, days, store: keep_store, settings: model.settings() };
     match output {
-        Form::Text => output::say(&text::opening(&config, &terminal.look))?,
+        OutputFormat::Text => output::print_result(&text::opening(&config, &terminal.style))?,
         // Standard output is for the data alone.
-        Form::Json => output::note(&format!("living {days} virtual days twice, seed {seed}")),
+        OutputFormat::Json => {
+            output::print_note(&format!("living {days} virtual days twice, seed {seed}"))
+        }
     }
-    let report = live(&config, terminal)?;
+    let report = run_demo(&config, terminal)?;
     let result = match output {
-        Form::Text => text::outcome(&report, &terminal.look),
-        Form::Json => output::json(&report)?,
+        OutputFormat::Text => text::outcome(&report, &terminal.style),
+        OutputFormat::Json => output::json(&report)?,
     };
-    output::say(&result)?;
+    output::print_result(&result)?;
     Ok(Exit::Fine)
 }
 
 /// Lives both lives on a thread of their own, so that a signal ends them in good order: the temporary
 /// directory goes away however the run ends.
-fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
-    let failed = |error| Problem::new(Exit::Findings, format!("cannot start the demo: {error}"));
+fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError> {
+    let failed = |error| CliError::new(Exit::Findings, format!("cannot start the demo: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -92,15 +97,19 @@ fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
         .map_err(failed)?;
     // Signals are heard before there is anything to clear away.
     let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
-    let mut place = Place::prepare(config)?;
+    let mut place = StoreDirectory::prepare(config)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut watcher = Watcher {
-        progress: Progress::new(terminal.watches, terminal.columns, terminal.look.glyphs),
+    let mut watcher = DemoObserver {
+        progress: Progress::new(
+            terminal.stderr_is_terminal,
+            terminal.columns,
+            terminal.style.glyphs,
+        ),
         stop: Arc::clone(&stop),
     };
     let directory = place.path().to_owned();
     let wanted = config.clone();
-    let first = Mutex::new(place.opened());
+    let first = Mutex::new(place.take_opened());
     let mut exit = Exit::Interrupted;
     let outcome = runtime.block_on(async {
         // What was looked at before the start is what the demo lives in.
@@ -121,97 +130,97 @@ fn live(config: &Config, terminal: &Terminal) -> Result<Report, Problem> {
     });
     match outcome {
         Ok(Ok(report)) => Ok(report),
-        Ok(Err(Failure::Interrupted)) => Err(Problem::new(exit, "interrupted")),
-        Ok(Err(failure @ Failure::Fleet(_))) => {
-            Err(Problem::new(Exit::Internal, failure.to_string()))
+        Ok(Err(DemoError::Interrupted)) => Err(CliError::new(exit, "interrupted")),
+        Ok(Err(failure @ DemoError::Workloads(_))) => {
+            Err(CliError::new(Exit::Internal, failure.to_string()))
         }
-        Ok(Err(Failure::Storage(plimsoll_storage::Error::Unavailable { place: at, why }))) => {
+        Ok(Err(DemoError::Storage(plimsoll_storage::Error::Unavailable { place: at, why }))) => {
             // Nothing is tried again here: the run ends with this.
             let left = match &place {
-                Place::Temporary(_) => "nothing of it is left",
-                Place::Kept { .. } => {
+                StoreDirectory::Temporary(_) => "nothing of it is left",
+                StoreDirectory::UserGiven { .. } => {
                     "what was saved before is left there: remove it before the next run"
                 }
             };
-            Err(Problem::new(Exit::Findings, format!("{at}: {why}; the demo ends, and {left}")))
+            Err(CliError::new(Exit::Findings, format!("{at}: {why}; the demo ends, and {left}")))
         }
-        Ok(Err(failure)) => Err(Problem::new(Exit::Findings, failure.to_string())),
-        Err(error) => Err(Problem::new(Exit::Internal, error.to_string())),
+        Ok(Err(failure)) => Err(CliError::new(Exit::Findings, failure.to_string())),
+        Err(error) => Err(CliError::new(Exit::Internal, error.to_string())),
     }
 }
 
 fn open(directory: &Path) -> Result<Box<dyn Storage>, plimsoll_storage::Error> {
-    let (local, _) = Local::open(directory)?;
+    let (local, _) = LocalStorage::open(directory)?;
     Ok(Box::new(local))
 }
 
 /// Where the history is kept while the demo runs.
-enum Place {
+enum StoreDirectory {
     /// Removed with this value.
     Temporary(tempfile::TempDir),
     /// The user's.
-    Kept {
+    UserGiven {
         path: PathBuf,
         /// Opened when it was looked at, and held from then on.
-        opened: Option<Local>,
+        opened: Option<LocalStorage>,
         /// Keeps other demos out when a restart closes the store for a moment.
         _claim: Option<File>,
     },
 }
 
-impl Place {
-    fn prepare(config: &Config) -> Result<Self, Problem> {
+impl StoreDirectory {
+    fn prepare(config: &Config) -> Result<Self, CliError> {
         let Some(place) = config.store.clone() else {
             let made = tempfile::Builder::new().prefix("plimsoll-demo-").tempdir();
             if let Ok(directory) = &made {
-                crash::remove_in_a_crash(Some(directory.path().to_owned()));
+                panic_hook::remove_on_panic(Some(directory.path().to_owned()));
             }
             return made.map(Self::Temporary).map_err(|error| {
-                let failure = Failure::NoPlace { place: std::env::temp_dir(), error };
-                Problem::new(Exit::Findings, failure.to_string())
+                let failure = DemoError::StoreUnavailable { place: std::env::temp_dir(), error };
+                CliError::new(Exit::Findings, failure.to_string())
             });
         };
         let refused = |error: plimsoll_storage::Error| {
-            Problem::new(Exit::Findings, format!("--keep-store: {error}"))
+            CliError::new(Exit::Findings, format!("--keep-store: {error}"))
         };
-        let (local, report) = Local::open(&place).map_err(refused)?;
-        let claim = claim(&place)?;
+        let (local, report) = LocalStorage::open(&place).map_err(refused)?;
+        let claim = lock_directory(&place)?;
         if report.records > 0 || report.damage.is_some() {
-            let failure = Failure::NotEmpty { place, records: report.records };
-            return Err(Problem::new(Exit::Findings, failure.to_string()));
+            let failure = DemoError::NotEmpty { place, records: report.records };
+            return Err(CliError::new(Exit::Findings, failure.to_string()));
         }
-        Ok(Self::Kept { path: place, opened: Some(local), _claim: claim })
+        Ok(Self::UserGiven { path: place, opened: Some(local), _claim: claim })
     }
 
     /// The store, if it is open already; whoever takes it closes it.
-    fn opened(&mut self) -> Option<Local> {
+    fn take_opened(&mut self) -> Option<LocalStorage> {
         match self {
             Self::Temporary(_) => None,
-            Self::Kept { opened, .. } => opened.take(),
+            Self::UserGiven { opened, .. } => opened.take(),
         }
     }
 
     fn path(&self) -> &Path {
         match self {
             Self::Temporary(directory) => directory.path(),
-            Self::Kept { path, .. } => path,
+            Self::UserGiven { path, .. } => path,
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for StoreDirectory {
     fn drop(&mut self) {
-        crash::remove_in_a_crash(None);
+        panic_hook::remove_on_panic(None);
     }
 }
 
 /// Locks the directory itself, as the store's own lock is given back at every restart. Where directories
 /// cannot be opened, or their file system has no locks, there is only the store's.
-fn claim(place: &Path) -> Result<Option<File>, Problem> {
+fn lock_directory(place: &Path) -> Result<Option<File>, CliError> {
     let Ok(directory) = File::open(place) else { return Ok(None) };
     match directory.try_lock() {
         Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => Err(Problem::new(
+        Err(TryLockError::WouldBlock) => Err(CliError::new(
             Exit::Findings,
             format!(
                 "--keep-store: {}: another demo uses it: give each its own directory",
@@ -223,17 +232,17 @@ fn claim(place: &Path) -> Result<Option<File>, Problem> {
 }
 
 /// Shows progress, and hears when to stop.
-struct Watcher {
+struct DemoObserver {
     progress: Progress,
     stop: Arc<AtomicBool>,
 }
 
-impl Witness for Watcher {
-    fn hour(&mut self, life: Life, hour: u32, of: u32) {
+impl ProgressObserver for DemoObserver {
+    fn hour(&mut self, life: Scenario, hour: u32, of: u32) {
         self.progress.show(life, hour, of);
     }
 
-    fn stopped(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }

@@ -3,22 +3,21 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use plimsoll_storage::prometheus::detect::Known;
+use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
-    Exit,
-    door::{self, DoorArgs},
-    output::{self, Form, Problem, on_one_line},
+    Exit, go_values,
+    output::{self, CliError, OutputFormat, escape_to_one_line},
+    parsed_flags::ParsedFlags,
+    prometheus_auth::{self, PrometheusConnectionArgs},
+    spinner::Spinner,
     terminal::Terminal,
-    typed::Typed,
-    value,
-    waiting::Waiting,
 };
 use crate::{
     clock::Clock,
     doctor::{report::Level, text},
     run::{
-        cluster::Reach,
+        cluster::ClusterOptions,
         doctor::{self, DoctorConfig},
     },
 };
@@ -55,7 +54,7 @@ pub struct DoctorArgs {
     /// What to print
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: Form,
+    output: OutputFormat,
     /// From which level on the exit code is 1
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     #[arg(env = "PLIMSOLL_FLAG_FAIL_ON", hide_env = true)]
@@ -64,15 +63,15 @@ pub struct DoctorArgs {
     #[arg(long, env = "PLIMSOLL_FLAG_QUERIES", hide_env = true)]
     queries: bool,
     /// How far back history is wanted, as in 8d
-    #[arg(long, value_name = "TIME", default_value = "8d", value_parser = value::days)]
+    #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_env = true)]
     history_length: Duration,
     /// How long one query may take
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_env = true)]
     prometheus_query_timeout: Duration,
     /// How long all of it may take; what was not asked by then is said
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_DEADLINE", hide_env = true)]
     deadline: Duration,
     /// Job that scrapes the containers, if it is not to be looked for; empty for any
@@ -101,7 +100,7 @@ pub struct DoctorArgs {
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL")]
     container_name_label: Option<String>,
     #[command(flatten)]
-    door: DoorArgs,
+    connection: PrometheusConnectionArgs,
 }
 
 /// What is bad enough for a pipeline to stop.
@@ -127,41 +126,48 @@ impl DoctorArgs {
     pub(super) fn config(
         &self,
         variable: impl Fn(&str) -> String,
-    ) -> Result<DoctorConfig, Problem> {
-        let (given, secrets) = self.door.again();
+    ) -> Result<DoctorConfig, CliError> {
+        let (given, secrets) = self.connection.given_flags();
         Ok(DoctorConfig {
-            door: self.door.door(variable)?,
-            known: Known {
+            transport: self.connection.transport_config(variable)?,
+            series_options: SchemaOverrides {
                 job: self.prometheus_cadvisor_job_name.clone(),
                 cpu: self.history_cpu_metric.clone(),
                 memory: self.history_memory_metric.clone(),
                 namespace: self.container_namespace_label.clone(),
                 pod: self.container_pod_name_label.clone(),
                 container: self.container_name_label.clone(),
-                interval: None,
-                matchers: self.door.matchers(),
+                scrape_interval: None,
+                matchers: self.connection.matchers(),
             },
-            wanted: self.history_length,
+            wanted_history: self.history_length,
             timeout: self.prometheus_query_timeout,
             deadline: self.deadline,
-            reach: Reach { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
+            cluster_options: ClusterOptions {
+                kubeconfig: self.kubeconfig.clone(),
+                context: self.context.clone(),
+            },
             namespace: self.namespace.clone(),
-            given,
-            secrets: secrets.into_iter().map(ToOwned::to_owned).collect(),
+            given_flags: given,
+            secret_flags: secrets.into_iter().map(ToOwned::to_owned).collect(),
         })
     }
 }
 
 /// Examines, and exits by whether there is anything to look at.
-pub fn run(arguments: &DoctorArgs, typed: &Typed, terminal: &Terminal) -> Result<Exit, Problem> {
+pub fn run(
+    arguments: &DoctorArgs,
+    typed: &ParsedFlags,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
     let config = arguments.config(|name| std::env::var(name).unwrap_or_default())?;
-    for flag in door::shown(typed) {
-        output::note(&format!("plimsoll: {flag}"));
+    for flag in prometheus_auth::exposed_secret_warnings(typed) {
+        output::print_note(&format!("plimsoll: {flag}"));
     }
-    let waiting = Waiting::begin(terminal, "asking the Prometheus");
+    let waiting = Spinner::start(terminal, "asking the Prometheus");
     // Somebody else may have installed one, and then it is the same: there is only ring in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+    let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -169,9 +175,9 @@ pub fn run(arguments: &DoctorArgs, typed: &Typed, terminal: &Terminal) -> Result
     let examined = runtime.block_on(doctor::examine(&config, &Clock::wall()));
     drop(waiting);
     let report = examined.map_err(|error| failed(error.to_string()))?;
-    output::say(&match arguments.output {
-        Form::Text => text::render(&report, &terminal.look, arguments.queries),
-        Form::Json => output::json(&report)?,
+    output::print_result(&match arguments.output {
+        OutputFormat::Text => text::render(&report, &terminal.style, arguments.queries),
+        OutputFormat::Json => output::json(&report)?,
     })?;
     Ok(if report.worst() >= arguments.fail_on.level() { Exit::Findings } else { Exit::Fine })
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::value;
-use crate::run::config::Election;
+use super::go_values;
+use crate::run::config::ElectionConfig;
 use plimsoll_core::types::compat::Compat;
 
 /// How long a lease holds, and how it is kept.
@@ -14,17 +14,17 @@ use plimsoll_core::types::compat::Compat;
 #[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub struct LeaseTimes {
     /// How long a lease holds that is not renewed
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_LEASE_DURATION")]
     pub leader_elect_lease_duration: Duration,
     /// How long the leader tries to renew before it stops
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RENEW_DEADLINE")]
     pub leader_elect_renew_deadline: Duration,
     /// Time between two tries
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RETRY_PERIOD")]
     pub leader_elect_retry_period: Duration,
@@ -36,7 +36,7 @@ pub struct LeaseTimes {
 pub struct ElectionArgs {
     /// Writes only as the leader [default: true, false with --compat=upstream]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT", hide_env = true)]
     leader_elect: Option<bool>,
     #[command(flatten)]
@@ -56,10 +56,10 @@ pub struct ElectionArgs {
 
 impl ElectionArgs {
     /// The election that was asked for, about this Lease.
-    pub fn election(&self, name: &str, compat: Compat) -> Election {
-        Election {
-            on: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
-            explicit: self.leader_elect == Some(false),
+    pub fn election(&self, name: &str, compat: Compat) -> ElectionConfig {
+        ElectionConfig {
+            enabled: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
+            explicitly_disabled: self.leader_elect == Some(false),
             lease_duration: self.times.leader_elect_lease_duration,
             renew_deadline: self.times.leader_elect_renew_deadline,
             retry_period: self.times.leader_elect_retry_period,

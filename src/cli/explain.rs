@@ -11,18 +11,18 @@ use serde::Serialize;
 
 use super::{
     Exit,
-    output::{self, Form, Problem, on_one_line},
+    output::{self, CliError, OutputFormat, escape_to_one_line},
+    parsed_flags::ParsedFlags,
+    spinner::Spinner,
     terminal::Terminal,
-    typed::Typed,
-    waiting::Waiting,
 };
 use crate::{
-    look::Look,
-    run::cluster::{self, Cluster, NoCluster, Reach},
+    run::cluster::{self, Cluster, ClusterOptions, NoCluster},
+    style::Style,
 };
 
 /// Who asks.
-const AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -39,12 +39,12 @@ plimsoll explain pod --help. Nothing is written.";
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct ExplainArgs {
     #[command(subcommand)]
-    kind: Kind,
+    kind: ExplainCommand,
 }
 
 /// What can be explained.
 #[derive(Debug, Subcommand)]
-enum Kind {
+enum ExplainCommand {
     #[command(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
     Vpa(Box<vpa::VpaArgs>),
     #[command(aliases = ["pods", "po"])]
@@ -57,7 +57,7 @@ enum Kind {
 #[derive(Clone, Debug, Args)]
 pub struct ObjectArgs {
     /// Its name, in the namespace of the kubeconfig's context unless it says another
-    #[arg(value_name = "[NAMESPACE/]NAME", value_parser = name)]
+    #[arg(value_name = "[NAMESPACE/]NAME", value_parser = parse_object_name)]
     object: (Option<String>, String),
     /// Namespace of the object
     #[arg(long, short, value_name = "NAMESPACE")]
@@ -74,11 +74,11 @@ pub struct ObjectArgs {
     /// What to print
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: Form,
+    output: OutputFormat,
 }
 
 /// `shop/web` or `web`.
-pub(super) fn name(text: &str) -> Result<(Option<String>, String), String> {
+pub(super) fn parse_object_name(text: &str) -> Result<(Option<String>, String), String> {
     let (namespace, name) = match text.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
@@ -95,10 +95,10 @@ pub(super) fn name(text: &str) -> Result<(Option<String>, String), String> {
 
 impl ObjectArgs {
     /// Namespace, if one is said, and name.
-    fn object(&self) -> Result<(Option<String>, String), Problem> {
+    fn resolve_object(&self) -> Result<(Option<String>, String), CliError> {
         let (spelled, name) = self.object.clone();
         match (spelled, self.namespace.clone()) {
-            (Some(one), Some(other)) if one != other => Err(Problem::new(
+            (Some(one), Some(other)) if one != other => Err(CliError::new(
                 Exit::Usage,
                 format!("{one}/{name} is not in namespace {other}: give one of the two"),
             )),
@@ -106,50 +106,54 @@ impl ObjectArgs {
         }
     }
 
-    fn reach(&self) -> Reach {
-        Reach { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    fn cluster_options(&self) -> ClusterOptions {
+        ClusterOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
 }
 
 /// Explains, and exits by whether there is anything to look at.
-pub fn run(arguments: &ExplainArgs, typed: &Typed, terminal: &Terminal) -> Result<Exit, Problem> {
+pub fn run(
+    arguments: &ExplainArgs,
+    typed: &ParsedFlags,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
     match &arguments.kind {
-        Kind::Vpa(arguments) => vpa::run(arguments, terminal),
-        Kind::Pod(arguments) => pod::run(arguments, typed, terminal),
-        Kind::Wpa(arguments) => wpa::run(arguments, terminal),
+        ExplainCommand::Vpa(arguments) => vpa::run(arguments, terminal),
+        ExplainCommand::Pod(arguments) => pod::run(arguments, typed, terminal),
+        ExplainCommand::Wpa(arguments) => wpa::run(arguments, terminal),
     }
 }
 
 /// Whether this could be run as far as the command line itself decides.
-pub fn check(arguments: &ExplainArgs, typed: &Typed) -> Result<(), Problem> {
+pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliError> {
     match &arguments.kind {
-        Kind::Vpa(arguments) => arguments.config().map(drop),
-        Kind::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
-        Kind::Wpa(arguments) => arguments.check(),
+        ExplainCommand::Vpa(arguments) => arguments.config().map(drop),
+        ExplainCommand::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
+        ExplainCommand::Wpa(arguments) => arguments.check(),
     }
 }
 
 /// Asks a cluster, and answers with what it makes of that.
-fn ask<R, E, F>(
+fn with_cluster<R, E, F>(
     object: &ObjectArgs,
     terminal: &Terminal,
     explain: impl FnOnce(Cluster) -> F,
-) -> Result<R, Problem>
+) -> Result<R, CliError>
 where
     E: From<NoCluster> + std::fmt::Display,
     F: Future<Output = Result<R, E>>,
 {
-    let (_, name) = object.object()?;
-    let waiting = Waiting::begin(terminal, &format!("asking the cluster about {name}"));
+    let (_, name) = object.resolve_object()?;
+    let waiting = Spinner::start(terminal, &format!("asking the cluster about {name}"));
     // Somebody else may have installed one, and then it is the same: there is only ring in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+    let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
     let explained = runtime.block_on(async {
-        let cluster = cluster::connect(&object.reach(), AGENT).await?;
+        let cluster = cluster::connect(&object.cluster_options(), USER_AGENT).await?;
         explain(cluster).await
     });
     drop(waiting);
@@ -161,12 +165,12 @@ fn print<R: Serialize>(
     object: &ObjectArgs,
     terminal: &Terminal,
     report: &R,
-    render: impl FnOnce(&R, &Look) -> String,
+    render: impl FnOnce(&R, &Style) -> String,
     is_fine: bool,
-) -> Result<Exit, Problem> {
-    output::say(&match object.output {
-        Form::Text => render(report, &terminal.look),
-        Form::Json => output::json(report)?,
+) -> Result<Exit, CliError> {
+    output::print_result(&match object.output {
+        OutputFormat::Text => render(report, &terminal.style),
+        OutputFormat::Json => output::json(report)?,
     })?;
     Ok(if is_fine { Exit::Fine } else { Exit::Findings })
 }
@@ -177,10 +181,10 @@ mod tests {
 
     #[test]
     fn a_name_may_say_its_namespace() {
-        assert_eq!(name("web"), Ok((None, "web".into())));
-        assert_eq!(name("shop/web"), Ok((Some("shop".into()), "web".into())));
+        assert_eq!(parse_object_name("web"), Ok((None, "web".into())));
+        assert_eq!(parse_object_name("shop/web"), Ok((Some("shop".into()), "web".into())));
         for bad in ["", "/", "shop/", "/web", "a/b/c", "a b", "web\n"] {
-            assert!(name(bad).is_err(), "{bad:?}");
+            assert!(parse_object_name(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -21,25 +21,25 @@ pub struct Flag {
 
 /// All flags of the recommender, in the order of `--help`.
 pub fn recommender() -> Vec<Flag> {
-    of(recommender::NAME)
+    role_flags(recommender::NAME)
 }
 
 /// All flags of the admission controller, in the order of `--help`.
 pub fn admission() -> Vec<Flag> {
-    of(admission::NAME)
+    role_flags(admission::NAME)
 }
 
 /// All flags of the updater, in the order of `--help`.
 pub fn updater() -> Vec<Flag> {
-    of(updater::NAME)
+    role_flags(updater::NAME)
 }
 
 /// All flags of the watermark controller, in the order of `--help`.
 pub fn watermark() -> Vec<Flag> {
-    of(watermark::NAME)
+    role_flags(watermark::NAME)
 }
 
-fn of(role: &str) -> Vec<Flag> {
+fn role_flags(role: &str) -> Vec<Flag> {
     let mut root = command();
     root.build();
     let role = root.find_subcommand(role);

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-use super::pflag::{self, Normal};
+use super::pflag::{self, NormalisedArguments};
 
 /// Reads arguments, without the program's name, against the flags of a command that was built.
 ///
@@ -14,8 +14,8 @@ use super::pflag::{self, Normal};
 pub fn normalise(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Normal, String> {
-    let mut normal = Normal::default();
+) -> Result<NormalisedArguments, String> {
+    let mut normal = NormalisedArguments::default();
     let mut rest = arguments.into_iter();
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
@@ -54,7 +54,7 @@ mod tests {
 
     fn command() -> Command {
         let flag = |name: &'static str| Arg::new(name).long(name);
-        let mut command = pflag::adapt(
+        let mut command = pflag::adapt_command(
             Command::new("role")
                 .arg(flag("logEncoder"))
                 .arg(flag("workers"))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::value;
+use super::go_values;
 use crate::run::config::{LogConfig, LogFormat};
 
 /// Flags that other manifests have and that change nothing here.
@@ -37,7 +37,7 @@ pub struct LogArgs {
     log_format: LogFormat,
     /// Logs to standard error
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(default_value = "true")]
     #[arg(env = "PLIMSOLL_FLAG_LOGTOSTDERR", hide_short_help = true, hide_env = true)]
     logtostderr: bool,
@@ -47,17 +47,17 @@ pub struct LogArgs {
     alsologtostderr: bool,
     /// Appends the log to this file, too
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = value::path())]
+    #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FILE", hide_short_help = true, hide_env = true)]
     log_file: PathBuf,
     /// Accepted, without effect: log files are not rotated here
     #[arg(long, value_name = "MEGABYTES", default_value = "1800")]
-    #[arg(value_parser = value::whole(0, i64::MAX))]
+    #[arg(value_parser = go_values::integer_between(0, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FILE_MAX_SIZE", hide_short_help = true, hide_env = true)]
     log_file_max_size: i64,
     /// Accepted, without effect: name a file with --log-file
     #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = value::path())]
+    #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_DIR", hide_short_help = true, hide_env = true)]
     log_dir: PathBuf,
     /// Accepted, without effect: standard error gets what --v says
@@ -71,7 +71,7 @@ pub struct LogArgs {
     alsologtostderrthreshold: String,
     /// Accepted, without effect: standard error gets what --v says
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(default_value = "true")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEGACY_STDERR_THRESHOLD_BEHAVIOR")]

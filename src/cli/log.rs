@@ -14,7 +14,7 @@ use tracing_subscriber::{
 };
 
 pub use self::fields::EscapedFields;
-use super::{Exit, output::Problem};
+use super::{Exit, output::CliError};
 use crate::run::config::{LogConfig, LogFormat};
 
 /// Variables that say what is logged, module by module; the first that is set counts.
@@ -38,7 +38,7 @@ fn directives(verbosity: i32) -> &'static str {
 }
 
 /// Installs the log, and says what was not as it was asked for.
-pub fn install(config: &LogConfig) -> Result<Vec<String>, Problem> {
+pub fn install(config: &LogConfig) -> Result<Vec<String>, CliError> {
     let mut troubles = Vec::new();
     let filter = filter(config.verbosity, |name| env::var(name).ok(), &mut troubles);
     let writer = writer(config, &mut troubles)?;
@@ -49,7 +49,7 @@ pub fn install(config: &LogConfig) -> Result<Vec<String>, Problem> {
         LogFormat::Text => log.fmt_fields(EscapedFields).finish().with(wanted).try_init(),
         LogFormat::Json => log.json().flatten_event(true).finish().with(wanted).try_init(),
     };
-    installed.map_err(|error| Problem::new(Exit::Internal, format!("the log: {error}")))?;
+    installed.map_err(|error| CliError::new(Exit::Internal, format!("the log: {error}")))?;
     Ok(troubles)
 }
 
@@ -76,7 +76,7 @@ fn filter(
     EnvFilter::new(directives(verbosity))
 }
 
-fn writer(config: &LogConfig, troubles: &mut Vec<String>) -> Result<BoxMakeWriter, Problem> {
+fn writer(config: &LogConfig, troubles: &mut Vec<String>) -> Result<BoxMakeWriter, CliError> {
     let Some(path) = &config.file else { return Ok(BoxMakeWriter::new(io::stderr)) };
     match OpenOptions::new().create(true).append(true).open(path) {
         Ok(file) if config.stderr => Ok(BoxMakeWriter::new(io::stderr.and(Arc::new(file)))),
@@ -90,7 +90,7 @@ fn writer(config: &LogConfig, troubles: &mut Vec<String>) -> Result<BoxMakeWrite
             Ok(BoxMakeWriter::new(io::stderr))
         }
         Err(error) => {
-            Err(Problem::new(Exit::Findings, format!("--log-file: {}: {error}", path.display())))
+            Err(CliError::new(Exit::Findings, format!("--log-file: {}: {error}", path.display())))
         }
     }
 }

@@ -4,42 +4,42 @@
 //! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
 
 mod admission;
-mod caps;
+mod all_in_one;
 mod certificates;
+mod cloud_identity;
 mod cluster;
-mod configured;
-mod crash;
+mod config_from_flags;
 mod crds;
-mod decisions;
+mod daemon;
 mod demo;
+mod disruption_limits;
 mod doctor;
-mod door;
 mod election;
 mod exit;
 mod explain;
+mod feature_gates;
 pub mod flags;
-mod gates;
+mod go_values;
 mod goflag;
-mod guards;
-mod identity;
 mod klog;
 pub mod log;
 mod model;
 mod output;
+mod panic_hook;
+mod parsed_flags;
 mod pflag;
+mod pod_caps;
 mod progress;
 mod prometheus;
+mod prometheus_auth;
 mod recommender;
 mod registration;
-mod role;
-mod rules;
-mod several;
+mod sizing;
+mod spinner;
 mod status;
 mod terminal;
-mod typed;
 mod updater;
-mod value;
-mod waiting;
+mod updater_policy;
 mod watermark;
 
 use std::{ffi::OsString, path::Path};
@@ -50,15 +50,16 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-pub use configured::{
-    admission_config, check, recommender_config, several_config, updater_config, watermark_config,
+pub use config_from_flags::{
+    admission_config, all_in_one_config, check, recommender_config, updater_config,
+    watermark_config,
 };
 pub use exit::Exit;
 
 use self::{
-    output::{Problem, on_one_line},
+    output::{CliError, escape_to_one_line},
+    parsed_flags::ParsedFlags,
     terminal::Terminal,
-    typed::Typed,
 };
 
 const EXAMPLES: &str = "\
@@ -105,7 +106,7 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
-    Run(several::RunArgs),
+    Run(all_in_one::RunArgs),
     Status(status::StatusArgs),
     Updater(Box<updater::UpdaterArgs>),
     Watermark(Box<watermark::WatermarkArgs>),
@@ -121,12 +122,12 @@ const ROLES: [(&str, &str); 4] = [
 ];
 
 /// The command below the role of watermarks.
-const BELOW: &str = "dry-run";
+const DRY_RUN_COMMAND: &str = "dry-run";
 
 /// Runs the program with these arguments, its own name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    crash::end_in_one_line();
-    let outcome = parse(arguments).map_err(|error| refusal(&error)).and_then(|parsed| {
+    panic_hook::install();
+    let outcome = parse(arguments).map_err(|error| parse_problem(&error)).and_then(|parsed| {
         let (Cli { no_color, command }, typed) = parsed;
         let terminal = Terminal::detect(no_color);
         match command {
@@ -136,7 +137,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
-            Command::Run(arguments) => several::run(&arguments),
+            Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
             Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
@@ -152,39 +153,42 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 fn command() -> clap::Command {
     ROLES
         .into_iter()
-        .fold(Cli::command(), |root, (role, _)| root.mut_subcommand(role, pflag::adapt))
+        .fold(Cli::command(), |root, (role, _)| root.mut_subcommand(role, pflag::adapt_command))
 }
 
 /// Reads the command line and its environment twins; a variable that is empty counts as not set.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, ParsedFlags), clap::Error> {
     let set = |argument: Arg| {
         let empty =
             argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
         if empty { argument.env(Resettable::Reset) } else { argument }
     };
-    let mut command = everywhere(command(), set);
-    let (arguments, strays) = normal(&mut command, arguments.into_iter().collect())?;
+    let mut command = map_arguments(command(), set);
+    let (arguments, strays) =
+        normalise_role_arguments(&mut command, arguments.into_iter().collect())?;
     let read = command.try_get_matches_from(arguments).and_then(|matches| {
         let mut innermost = &matches;
         while let Some((_, below)) = innermost.subcommand() {
             innermost = below;
         }
-        Ok((Cli::from_arg_matches(&matches)?, Typed::of(innermost, strays)))
+        Ok((Cli::from_arg_matches(&matches)?, ParsedFlags::of(innermost, strays)))
     });
-    read.map_err(escaped)
+    read.map_err(escape_typed_text)
 }
 
 /// A command with all of its arguments changed, and those of the commands below it.
-fn everywhere(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
-    command.mut_args(change).mut_subcommands(|below| everywhere(below, change))
+fn map_arguments(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
+    command.mut_args(change).mut_subcommands(|below| map_arguments(below, change))
 }
 
 /// The arguments of a role as clap reads them, and what is no flag among them; those of other commands as they are.
-fn normal(
+fn normalise_role_arguments(
     command: &mut clap::Command,
     arguments: Vec<OsString>,
 ) -> Result<(Vec<OsString>, Vec<String>), clap::Error> {
-    let Some((role, before, after)) = role(&arguments) else { return Ok((arguments, Vec::new())) };
+    let Some((role, before, after)) = find_role(&arguments) else {
+        return Ok((arguments, Vec::new()));
+    };
     let mut root = command.clone();
     root.build();
     let Some(flags) = root.find_subcommand(role) else { return Ok((arguments, Vec::new())) };
@@ -194,8 +198,9 @@ fn normal(
     } else {
         pflag::normalise(flags, words)
     };
-    let read = read.map_err(|error| command.error(ErrorKind::InvalidValue, on_one_line(&error)))?;
-    if role == watermark::NAME && read.ignored.first().is_some_and(|word| word == BELOW) {
+    let read =
+        read.map_err(|error| command.error(ErrorKind::InvalidValue, escape_to_one_line(&error)))?;
+    if role == watermark::NAME && read.ignored.first().is_some_and(|word| word == DRY_RUN_COMMAND) {
         // Whoever wants to look must not start a controller.
         let told = "dry-run goes right behind watermark, and its flags behind it";
         return Err(command.error(ErrorKind::InvalidValue, told));
@@ -207,7 +212,7 @@ fn normal(
 
 /// The role that is started, with what stands before its name and after it: by its command, or because the program
 /// was called so. A command below a role is none.
-fn role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
+fn find_role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
     let (program, rest) = arguments.split_first()?;
     let stem = Path::new(program).file_stem();
     if let Some((role, _)) =
@@ -219,13 +224,14 @@ fn role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString
     let at = rest.iter().position(|word| !word.to_string_lossy().starts_with('-'))?;
     let (role, _) = ROLES.into_iter().find(|(role, _)| rest[at] == *role)?;
     let after = &rest[at + 1..];
-    let is_below = role == watermark::NAME && after.first().is_some_and(|word| word == BELOW);
+    let is_below =
+        role == watermark::NAME && after.first().is_some_and(|word| word == DRY_RUN_COMMAND);
     (!is_below).then_some((role, &rest[..at], after))
 }
 
 /// An error that says what was typed without the line breaks in it.
-fn escaped(mut error: clap::Error) -> clap::Error {
-    let one_line = |text: &String| on_one_line(text);
+fn escape_typed_text(mut error: clap::Error) -> clap::Error {
+    let one_line = |text: &String| escape_to_one_line(text);
     let values: Vec<(ContextKind, ContextValue)> = error
         .context()
         .filter_map(|(kind, value)| match value {
@@ -243,16 +249,16 @@ fn escaped(mut error: clap::Error) -> clap::Error {
 }
 
 /// What the parser says, in one line. Help and version are no refusals, but come the same way.
-fn refusal(error: &clap::Error) -> Problem {
+fn parse_problem(error: &clap::Error) -> CliError {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::say(&error.render().to_string()).err().unwrap_or_else(Problem::none)
+            output::print_result(&error.render().to_string()).err().unwrap_or_else(CliError::silent)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let help = command().render_help().to_string();
-            Problem::new(Exit::Usage, format!("say what to do\n\n{}", help.trim_end()))
+            CliError::new(Exit::Usage, format!("say what to do\n\n{}", help.trim_end()))
         }
-        _ => Problem::new(Exit::Usage, one_line(&error.render().to_string())),
+        _ => CliError::new(Exit::Usage, one_line(&error.render().to_string())),
     }
 }
 
@@ -327,11 +333,11 @@ mod tests {
             explain::pod::EXAMPLES,
             explain::vpa::EXAMPLES,
             recommender::EXAMPLES,
-            several::EXAMPLES,
+            all_in_one::EXAMPLES,
             status::EXAMPLES,
             updater::EXAMPLES,
             watermark::EXAMPLES,
-            watermark::switch::EXAMPLES,
+            watermark::dry_run::EXAMPLES,
         ];
         for line in examples.into_iter().flat_map(str::lines) {
             assert!(line.chars().count() <= 80, "would be wrapped: {line}");
@@ -350,7 +356,7 @@ mod tests {
     fn a_role_is_its_command_or_a_program_and_a_command_below_it_is_none() {
         let of = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            role(&words).map(|(role, before, after)| (role, before.len(), after.len()))
+            find_role(&words).map(|(role, before, after)| (role, before.len(), after.len()))
         };
         assert_eq!(of("plimsoll --no-color watermark -workers 1"), Some(("watermark", 1, 2)));
         assert_eq!(of("/manager -workers=1"), Some(("watermark", 0, 1)));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::{Args, builder::BoolishValueParser};
-use plimsoll_core::history::Scheme;
+use plimsoll_core::history::BucketScheme;
 
-use super::value;
+use super::go_values;
 use plimsoll_core::{
     recommender::{HistoryWeighting, Percentiles, Settings},
     types::{
@@ -43,30 +43,30 @@ pub struct ModelArgs {
     #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_MEMORY_MB")]
     pod_recommendation_min_memory_mb: f64,
     /// Share of the CPU samples that the target covers
-    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_CPU_PERCENTILE", hide_env = true)]
     target_cpu_percentile: f64,
     /// Share of the CPU samples that the lower bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_CPU_PERCENTILE")]
     recommendation_lower_bound_cpu_percentile: f64,
     /// Share of the CPU samples that the upper bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_CPU_PERCENTILE")]
     recommendation_upper_bound_cpu_percentile: f64,
     /// Share of the memory peaks that the target covers
-    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_MEMORY_PERCENTILE", hide_env = true)]
     target_memory_percentile: f64,
     /// Share of the memory peaks that the lower bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_MEMORY_PERCENTILE")]
     recommendation_lower_bound_memory_percentile: f64,
     /// Share of the memory peaks that the upper bound covers
-    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_MEMORY_PERCENTILE")]
     recommendation_upper_bound_memory_percentile: f64,
@@ -96,7 +96,7 @@ pub struct ModelArgs {
     memory_aggregation_interval: Duration,
     /// How many windows history reaches back
     #[arg(long, value_name = "COUNT", default_value = "8")]
-    #[arg(value_parser = value::whole(1_u32, u32::MAX))]
+    #[arg(value_parser = go_values::integer_between(1_u32, u32::MAX))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL_COUNT")]
     memory_aggregation_interval_count: u32,
@@ -110,12 +110,12 @@ pub struct ModelArgs {
     oom_min_bump_up_bytes: f64,
     /// Rounds CPU up to a multiple of so many millicores
     #[arg(long, value_name = "MILLICORES", default_value = "1")]
-    #[arg(value_parser = value::whole(1_i64, 1_000_000))]
+    #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_CPU_MILLICORES", hide_env = true)]
     round_cpu_millicores: i64,
     /// Rounds memory up to a multiple of so many bytes
     #[arg(long, value_name = "BYTES", default_value = "1")]
-    #[arg(value_parser = value::whole(1_i64, 1_000_000_000_000))]
+    #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_MEMORY_BYTES", hide_env = true)]
     round_memory_bytes: i64,
     /// Prints memory with two decimals and a binary suffix
@@ -128,12 +128,12 @@ pub struct ModelArgs {
     #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
     cpu_integer_post_processor_enabled: bool,
     /// Most CPU of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum, allow_hyphen_values = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
     container_recommendation_max_allowed_cpu: Option<Quantity>,
     /// Most memory of a container whose policy does not say
-    #[arg(long, value_name = "QUANTITY", value_parser = value::maximum, allow_hyphen_values = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
     container_recommendation_max_allowed_memory: Option<Quantity>,
@@ -158,7 +158,7 @@ pub struct ModelArgs {
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_VPA_TUNING", hide_env = true)]
     per_vpa_tuning: bool,
     /// Raises CPU for containers that are throttled in more than this share of their periods (0.1 for a tenth)
-    #[arg(long, value_name = "SHARE", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CPU_THROTTLING_TARGET", hide_env = true)]
     cpu_throttling_target: Option<f64>,
     /// What samples of a stored history count: the time they stand for (`duration`), or each once (`upstream`)
@@ -175,7 +175,8 @@ impl ModelArgs {
 
     /// The settings that were typed.
     pub fn settings(&self) -> Settings {
-        let fixes = self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without);
+        let fixes =
+            self.disable_fix.iter().copied().fold(Fixes::for_compat(self.compat), Fixes::without);
         Settings {
             fixes,
             cpu: Percentiles {
@@ -207,13 +208,15 @@ impl ModelArgs {
             max_cpu: self.container_recommendation_max_allowed_cpu.filter(is_some_amount),
             max_memory: self.container_recommendation_max_allowed_memory.filter(is_some_amount),
             stale_after: self.stale_container_grace,
-            scheme: if self.fine_buckets { Scheme::Fine } else { Scheme::Standard },
+            scheme: if self.fine_buckets { BucketScheme::Fine } else { BucketScheme::Standard },
             per_replica_peaks: self.per_replica_peaks,
             upper_bound_factor: self.upper_bound_factor,
             per_vpa_tuning: self.per_vpa_tuning,
             cpu_throttling_target: self.cpu_throttling_target,
-            history_weighting: self.history_weighting.unwrap_or(HistoryWeighting::of(self.compat)),
-            ..Settings::of(self.compat)
+            history_weighting: self
+                .history_weighting
+                .unwrap_or(HistoryWeighting::for_compat(self.compat)),
+            ..Settings::for_compat(self.compat)
         }
     }
 }
@@ -225,20 +228,20 @@ fn is_some_amount(most: &Quantity) -> bool {
 
 /// As far as the annotation of the same meaning goes.
 fn margin(text: &str) -> Result<f64, String> {
-    value::between(text, 0.0, 10.0, "from 0 to 10")
+    go_values::number_between(text, 0.0, 10.0, "from 0 to 10")
 }
 
 fn from_zero(text: &str) -> Result<f64, String> {
-    value::between(text, 0.0, 1e14, "from 0 up")
+    go_values::number_between(text, 0.0, 1e14, "from 0 up")
 }
 
 fn from_one(text: &str) -> Result<f64, String> {
-    value::between(text, 1.0, 1e6, "from 1 up")
+    go_values::number_between(text, 1.0, 1e6, "from 1 up")
 }
 
 fn span(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_hours(24 * 366 * 10);
-    let span = value::duration(text)?;
+    let span = go_values::duration(text)?;
     if (Duration::from_secs(1)..=longest).contains(&span) {
         return Ok(span);
     }
@@ -267,7 +270,10 @@ mod tests {
         let (typed, default) = (settings(&[]).expect("is fine"), Settings::default());
         assert_eq!(format!("{typed:?}"), format!("{default:?}"));
         let upstream = settings(&["--compat=upstream"]).expect("is fine");
-        assert_eq!(format!("{upstream:?}"), format!("{:?}", Settings::of(Compat::Upstream)));
+        assert_eq!(
+            format!("{upstream:?}"),
+            format!("{:?}", Settings::for_compat(Compat::Upstream))
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::Exit;
 
 /// Form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum OutputFormat {
     /// For people
     Text,
     /// For programs
@@ -19,19 +19,19 @@ pub enum Form {
 
 /// Why a command ends before its end.
 #[derive(Debug)]
-pub struct Problem {
+pub struct CliError {
     exit: Exit,
     message: String,
 }
 
-impl Problem {
+impl CliError {
     /// A problem to be reported.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
     }
 
     /// No problem at all: there is just nothing left to do.
-    pub fn none() -> Self {
+    pub fn silent() -> Self {
         Self::new(Exit::Fine, "")
     }
 
@@ -51,7 +51,7 @@ impl Problem {
 }
 
 /// Text in one line and without anything that moves a cursor: whatever controls is written as its escape.
-pub fn on_one_line(text: &str) -> String {
+pub fn escape_to_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_control() {
@@ -64,22 +64,22 @@ pub fn on_one_line(text: &str) -> String {
 }
 
 /// A result for programs.
-pub fn json(report: &impl Serialize) -> Result<String, Problem> {
+pub fn json(report: &impl Serialize) -> Result<String, CliError> {
     let json = serde_json::to_string_pretty(report)
-        .map_err(|error| Problem::new(Exit::Internal, format!("report: {error}")))?;
+        .map_err(|error| CliError::new(Exit::Internal, format!("report: {error}")))?;
     Ok(json + "\n")
 }
 
 /// Writes a result, at once.
-pub fn say(text: &str) -> Result<(), Problem> {
+pub fn print_result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Problem::none(),
-        _ => Problem::new(Exit::Findings, format!("standard output: {error}")),
+        io::ErrorKind::BrokenPipe => CliError::silent(),
+        _ => CliError::new(Exit::Findings, format!("standard output: {error}")),
     })
 }
 
 /// Tells how things go; never part of a result.
-pub fn note(text: &str) {
+pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -5,11 +5,11 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgAction, Command};
 
-use super::value;
+use super::go_values;
 
 /// Arguments in clap's words, and what pflag passes over.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalisedArguments {
     /// Flags alone: `--name` or `--name=value`.
     pub arguments: Vec<OsString>,
     /// What stood there without being a flag or a flag's value.
@@ -18,25 +18,25 @@ pub struct Normal {
 
 /// Has a role's command take what pflag takes: switches may have values, and of a flag that is repeated the last
 /// one counts.
-pub fn adapt(command: Command) -> Command {
+pub fn adapt_command(command: Command) -> Command {
     let switch = |argument: Arg| {
         if !matches!(argument.get_action(), ArgAction::SetTrue) {
             return argument;
         }
-        optional(argument).default_value("false").hide_default_value(true)
+        optional_switch_value(argument).default_value("false").hide_default_value(true)
     };
     command.args_override_self(true).mut_args(switch)
 }
 
 /// A switch that may be given a value, as in `--name=false`.
-pub fn optional(argument: Arg) -> Arg {
+pub fn optional_switch_value(argument: Arg) -> Arg {
     argument
         .action(ArgAction::Set)
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("true")
         .value_name("BOOL")
-        .value_parser(value::switch)
+        .value_parser(go_values::boolean)
 }
 
 /// Reads arguments, without the program's name, against the flags of a command that was built.
@@ -46,8 +46,8 @@ pub fn optional(argument: Arg) -> Arg {
 pub fn normalise(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Normal, String> {
-    let mut normal = Normal::default();
+) -> Result<NormalisedArguments, String> {
+    let mut normal = NormalisedArguments::default();
     let mut rest = arguments.into_iter();
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
@@ -101,17 +101,17 @@ pub(super) fn set(
     out: &mut Vec<OsString>,
 ) -> Result<(), String> {
     let flag = format!("--{name}");
-    match (takes(known), value) {
+    match (value_arity(known), value) {
         // A value that is no UTF-8 goes on as it is: a path may be such.
         (_, Some(_)) if whole.to_str().is_none() => out.push(whole.to_owned()),
-        (Takes::Nothing, Some(value)) => match value::switch(value) {
+        (ValueArity::Never, Some(value)) => match go_values::boolean(value) {
             Ok(true) => out.push(flag.into()),
             Ok(false) => {}
             Err(wanted) => return Err(format!("invalid value '{value}' for '{flag}': {wanted}")),
         },
         (_, Some(value)) => out.push(format!("{flag}={value}").into()),
-        (Takes::Nothing | Takes::Perhaps, None) => out.push(flag.into()),
-        (Takes::Value, None) => out.push(joined(&flag, rest.next())),
+        (ValueArity::Never | ValueArity::Optional, None) => out.push(flag.into()),
+        (ValueArity::Required, None) => out.push(with_value(&flag, rest.next())),
     }
     Ok(())
 }
@@ -132,13 +132,13 @@ fn short(
         };
         let Some(name) = known.get_long() else { return Ok(false) };
         let flag = format!("--{name}");
-        if takes(known) != Takes::Value {
+        if value_arity(known) != ValueArity::Required {
             out.push(flag.into());
             continue;
         }
         let attached = after.strip_prefix('=').unwrap_or(after);
         let value = if after.is_empty() { rest.next() } else { Some(attached.into()) };
-        out.push(joined(&flag, value));
+        out.push(with_value(&flag, value));
         break;
     }
     Ok(true)
@@ -171,30 +171,30 @@ pub(super) fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 
 /// What follows a flag.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
+enum ValueArity {
+    Never,
     /// Only after an equals sign.
-    Perhaps,
-    Value,
+    Optional,
+    Required,
 }
 
 /// Whether the next word belongs to a flag that has no value of its own.
 pub(super) fn needs_value(argument: &Arg) -> bool {
-    takes(argument) == Takes::Value
+    value_arity(argument) == ValueArity::Required
 }
 
-fn takes(argument: &Arg) -> Takes {
+fn value_arity(argument: &Arg) -> ValueArity {
     if !argument.get_action().takes_values() {
-        Takes::Nothing
+        ValueArity::Never
     } else if argument.get_num_args().is_some_and(|range| range.min_values() == 0) {
-        Takes::Perhaps
+        ValueArity::Optional
     } else {
-        Takes::Value
+        ValueArity::Required
     }
 }
 
 /// A flag without its value is left to clap, which says that one is missing.
-fn joined(flag: &str, value: Option<OsString>) -> OsString {
+fn with_value(flag: &str, value: Option<OsString>) -> OsString {
     let mut joined = OsString::from(flag);
     if let Some(value) = value {
         joined.push("=");
@@ -209,7 +209,7 @@ mod tests {
 
     fn command() -> Command {
         let flag = |name: &'static str| Arg::new(name).long(name);
-        let mut command = adapt(
+        let mut command = adapt_command(
             Command::new("role")
                 .arg(flag("address"))
                 .arg(flag("memory-saver").action(ArgAction::SetTrue))

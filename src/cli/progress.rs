@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::demo::{Life, spark::Glyphs};
+use crate::demo::{Scenario, sparkline::Glyphs};
 
 /// As long as a bar gets, and as short as it makes sense.
 const CELLS: std::ops::RangeInclusive<usize> = 6..=30;
@@ -10,7 +10,7 @@ const CELLS: std::ops::RangeInclusive<usize> = 6..=30;
 /// A bar that overwrites itself and leaves nothing behind.
 #[derive(Debug)]
 pub struct Progress {
-    wanted: bool,
+    enabled: bool,
     columns: usize,
     glyphs: Glyphs,
     last: String,
@@ -19,12 +19,12 @@ pub struct Progress {
 impl Progress {
     /// A bar within so many columns, or none.
     pub fn new(wanted: bool, columns: usize, glyphs: Glyphs) -> Self {
-        Self { wanted, columns, glyphs, last: String::new() }
+        Self { enabled: wanted, columns, glyphs, last: String::new() }
     }
 
     /// Shows how far a life is.
-    pub fn show(&mut self, life: Life, hour: u32, of: u32) {
-        if !self.wanted {
+    pub fn show(&mut self, life: Scenario, hour: u32, of: u32) {
+        if !self.enabled {
             return;
         }
         let drawn = self.line(life, hour, of);
@@ -37,10 +37,10 @@ impl Progress {
 
     /// One line that is shorter than the terminal is wide: a full one would scroll. What is too much goes,
     /// first the bar, then the end of the words.
-    fn line(&self, life: Life, hour: u32, of: u32) -> String {
+    fn line(&self, life: Scenario, hour: u32, of: u32) -> String {
         let what = match life {
-            Life::Without => "life 1 of 2, without",
-            Life::With => "life 2 of 2, with   ",
+            Scenario::Without => "life 1 of 2, without",
+            Scenario::With => "life 2 of 2, with   ",
         };
         let day = format!("day {:>2} of {}", hour.div_ceil(24), of.div_ceil(24));
         let room = self.columns.saturating_sub(1);
@@ -77,16 +77,16 @@ mod tests {
     #[test]
     fn a_bar_fits_eighty_columns_and_fills_to_the_end() {
         let progress = Progress::new(true, 80, Glyphs::Ascii);
-        let half = progress.line(Life::Without, 96, 192);
+        let half = progress.line(Scenario::Without, 96, 192);
         assert_eq!(half, "  life 1 of 2, without  ###############...............  day  4 of 8");
-        let end = progress.line(Life::With, 1440, 1440);
+        let end = progress.line(Scenario::With, 1440, 1440);
         assert!(end.contains(&"#".repeat(30)) && end.chars().count() < 80, "{end}");
     }
 
     #[test]
     fn a_narrow_terminal_gets_a_shorter_bar_or_none_and_never_a_full_line() {
         let line =
-            |columns| Progress::new(true, columns, Glyphs::Ascii).line(Life::With, 2160, 2160);
+            |columns| Progress::new(true, columns, Glyphs::Ascii).line(Scenario::With, 2160, 2160);
         for columns in 0..100 {
             assert!(line(columns).len() < columns.max(1), "{columns}: {}", line(columns));
         }

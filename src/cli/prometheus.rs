@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_storage::prometheus::{detect::Known, history::PodLabels, query::Query};
+use plimsoll_storage::prometheus::{
+    detect::SchemaOverrides, history::PodLabelQuery, promql::Query,
+};
 
-use super::{Exit, door::DoorArgs, output::Problem, typed::Typed, value};
+use super::{
+    Exit, go_values, output::CliError, parsed_flags::ParsedFlags,
+    prometheus_auth::PrometheusConnectionArgs,
+};
 use crate::run::prometheus::PrometheusConfig;
 use plimsoll_core::types::quantity::Quantity;
 
@@ -14,13 +19,13 @@ use plimsoll_core::types::quantity::Quantity;
 #[command(next_help_heading = "History in a Prometheus")]
 pub struct PrometheusArgs {
     #[command(flatten)]
-    door: DoorArgs,
+    connection: PrometheusConnectionArgs,
     /// With --storage=prometheus: writes checkpoints too, and goes on from them while it is away
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_FALLBACK", hide_short_help = true, hide_env = true)]
     checkpoint_fallback: bool,
     /// How many queries may be under way at once
-    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = value::whole(1_u32, 100))]
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(1_u32, 100))]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
     prometheus_queries: u32,
     /// Memory for history that waits to be taken in
@@ -33,11 +38,11 @@ pub struct PrometheusArgs {
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
     prometheus_cadvisor_job_name: String,
     /// How far to look back
-    #[arg(long, value_name = "TIME", default_value = "8d", value_parser = value::days)]
+    #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_short_help = true, hide_env = true)]
     history_length: Duration,
     /// Step of the queries [if not set, with --history-weighting=duration: 1m for CPU, 5m for memory]
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = value::days)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = go_values::prometheus_duration)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_RESOLUTION", hide_short_help = true, hide_env = true)]
     history_resolution: Duration,
     /// Counter of CPU seconds
@@ -49,7 +54,7 @@ pub struct PrometheusArgs {
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
     history_memory_metric: String,
     /// How long a query may take
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
     prometheus_query_timeout: Duration,
     /// What names of pods' labels begin with in --metric-for-pod-labels [if not set: found out]
@@ -95,45 +100,45 @@ impl PrometheusArgs {
     /// The Prometheus that was described. `variable` looks into the environment.
     pub fn prometheus(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
-    ) -> Result<PrometheusConfig, Problem> {
+    ) -> Result<PrometheusConfig, CliError> {
         // What was not set is found out: upstream's defaults fit series that nobody has any more.
-        let set = |flag: &str, text: &String| typed.has(flag).then(|| text.clone());
+        let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
         Ok(PrometheusConfig {
-            door: self.door.door(variable)?,
-            known: Known {
+            transport: self.connection.transport_config(variable)?,
+            series_options: SchemaOverrides {
                 job: set("prometheus_cadvisor_job_name", &self.prometheus_cadvisor_job_name),
                 cpu: set("history_cpu_metric", &self.history_cpu_metric),
                 memory: set("history_memory_metric", &self.history_memory_metric),
                 namespace: set("container_namespace_label", &self.container_namespace_label),
                 pod: set("container_pod_name_label", &self.container_pod_name_label),
                 container: set("container_name_label", &self.container_name_label),
-                interval: None,
-                matchers: self.door.matchers(),
+                scrape_interval: None,
+                matchers: self.connection.matchers(),
             },
-            labels: self.labels(typed)?,
-            length: self.history_length,
-            resolution: typed.has("history_resolution").then_some(self.history_resolution),
+            pod_labels: self.labels(typed)?,
+            history_length: self.history_length,
+            resolution: typed.is_set("history_resolution").then_some(self.history_resolution),
             query_timeout: self.prometheus_query_timeout,
-            queries: self.prometheus_queries as usize,
-            budget: bytes(&self.history_memory)?,
+            max_concurrent_queries: self.prometheus_queries as usize,
+            buffer_bytes: bytes(&self.history_memory)?,
             has_fallback: self.checkpoint_fallback,
         })
     }
 
     /// Where labels of pods are, if they are to tell whose pods there were.
-    fn labels(&self, typed: &Typed) -> Result<Option<PodLabels>, Problem> {
-        if !typed.has("metric_for_pod_labels") {
+    fn labels(&self, typed: &ParsedFlags) -> Result<Option<PodLabelQuery>, CliError> {
+        if !typed.is_set("metric_for_pod_labels") {
             return Ok(None);
         }
         let query = self.metric_for_pod_labels.clone();
-        if let Err(wrong) = Query::of_user(&query, &self.door.matchers()) {
+        if let Err(wrong) = Query::from_user(&query, &self.connection.matchers()) {
             let told = format!("--metric-for-pod-labels: {wrong}");
-            return Err(Problem::new(Exit::Usage, told));
+            return Err(CliError::new(Exit::Usage, told));
         }
-        let set = |flag: &str, text: &String| typed.has(flag).then(|| text.clone());
-        Ok(Some(PodLabels {
+        let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
+        Ok(Some(PodLabelQuery {
             query,
             prefix: set("pod_label_prefix", &self.pod_label_prefix),
             namespace: set("pod_namespace_label", &self.pod_namespace_label),
@@ -142,10 +147,10 @@ impl PrometheusArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    pub fn warnings(&self, typed: &Typed, is_used: bool) -> Vec<String> {
+    pub fn warnings(&self, typed: &ParsedFlags, is_used: bool) -> Vec<String> {
         let mut warnings = Vec::new();
-        let idle = typed.among(&OF_POD_LABELS);
-        if !idle.is_empty() && !typed.has("metric_for_pod_labels") {
+        let idle = typed.set_among(&POD_LABEL_FLAGS);
+        if !idle.is_empty() && !typed.is_set("metric_for_pod_labels") {
             warnings.push(format!(
                 "without effect: {}: without --metric-for-pod-labels pods are found by their owners",
                 idle.join(", ")
@@ -160,15 +165,15 @@ impl PrometheusArgs {
 }
 
 /// Flags about what `--metric-for-pod-labels` answers.
-const OF_POD_LABELS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "pod_name_label"];
+const POD_LABEL_FLAGS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "pod_name_label"];
 
 /// The least that a slice of two queries can be read in.
-const LEAST: u64 = 1 << 20;
+const MIN_HISTORY_MEMORY: u64 = 1 << 20;
 
-fn bytes(amount: &Quantity) -> Result<u64, Problem> {
+fn bytes(amount: &Quantity) -> Result<u64, CliError> {
     let bytes = amount.as_f64();
-    if bytes.is_finite() && bytes >= LEAST as f64 {
+    if bytes.is_finite() && bytes >= MIN_HISTORY_MEMORY as f64 {
         return Ok(bytes as u64);
     }
-    Err(Problem::new(Exit::Usage, format!("--history-memory={amount}: give 1Mi at least")))
+    Err(CliError::new(Exit::Usage, format!("--history-memory={amount}: give 1Mi at least")))
 }

@@ -6,25 +6,25 @@ use clap::{Args, ValueEnum};
 
 use super::{
     Exit,
-    caps::CapArgs,
     cluster::ClusterArgs,
-    door,
+    daemon::Daemon,
     election::ElectionArgs,
-    gates::{Gate, Gates},
+    feature_gates::{FeatureGate, FeatureGates},
+    go_values,
     klog::{self, LogArgs},
     model::ModelArgs,
-    output::Problem,
+    output::CliError,
+    parsed_flags::ParsedFlags,
+    pod_caps::PodCapArgs,
     prometheus::PrometheusArgs,
-    role::Start,
-    typed::Typed,
-    value,
+    prometheus_auth,
 };
 use crate::run::{
     self, RecommenderConfig,
     config::{Address, ObjectMetrics, StorageChoice, UsageSource},
 };
 use plimsoll_core::{
-    recommender::{Scope, Shard},
+    recommender::{NamespaceScope, Shard},
     types::compat::Compat,
 };
 
@@ -51,7 +51,7 @@ pub struct RecommenderArgs {
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_NAME", hide_env = true)]
     recommender_name: String,
     /// Time from one pass to the next
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_INTERVAL", hide_env = true)]
     recommender_interval: Duration,
     /// Where metrics and health are served
@@ -63,15 +63,15 @@ pub struct RecommenderArgs {
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,
     /// Age at which a changed checkpoint is written [with --compat=upstream: every pass]
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_INTERVAL", hide_short_help = true, hide_env = true)]
     checkpoint_interval: Duration,
     /// Least time between two collections of orphaned checkpoints
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_GC_INTERVAL", hide_short_help = true, hide_env = true)]
     checkpoints_gc_interval: Duration,
     /// How long writing checkpoints may take in one pass
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_TIMEOUT", hide_short_help = true, hide_env = true)]
     checkpoints_timeout: Duration,
     /// Works without the history that could not be loaded
@@ -83,12 +83,12 @@ pub struct RecommenderArgs {
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_SAVER", hide_short_help = true, hide_env = true)]
     memory_saver: bool,
     /// How many writes are under way at once
-    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = value::whole(1_u32, 10_000))]
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(1_u32, 10_000))]
     #[arg(env = "PLIMSOLL_FLAG_UPDATE_WORKER_COUNT", hide_short_help = true, hide_env = true)]
     update_worker_count: u32,
     /// Deprecated, without effect: see --update-worker-count
     #[arg(long, value_name = "COUNT", default_value = "10")]
-    #[arg(value_parser = value::whole(i64::MIN, i64::MAX))]
+    #[arg(value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_MIN_CHECKPOINTS", hide_short_help = true, hide_env = true)]
     min_checkpoints: i64,
     /// Looks after one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
@@ -100,19 +100,19 @@ pub struct RecommenderArgs {
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
     /// Share by which bounds must move to be written [with --compat=upstream: 0]
-    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = value::share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = go_values::fraction)]
     #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
     bounds_dead_band: f64,
     #[command(flatten)]
-    caps: CapArgs,
+    caps: PodCapArgs,
     /// Features by name, as in PerVPAConfig=true,NativeSidecar=false
     #[arg(long, value_name = "GATES")]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
-    feature_gates: Vec<Gates>,
+    feature_gates: Vec<FeatureGates>,
     /// Where usage comes from: metrics.k8s.io, external.metrics.k8s.io or a Prometheus
     #[arg(long, value_name = "SOURCE", default_value = "metrics")]
     #[arg(env = "PLIMSOLL_FLAG_USAGE_SOURCE", hide_short_help = true, hide_env = true)]
-    usage_source: Usage,
+    usage_source: UsageSourceArg,
     /// Takes usage from external.metrics.k8s.io: --usage-source=external does the same
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_USE_EXTERNAL_METRICS", hide_short_help = true, hide_env = true)]
@@ -146,7 +146,7 @@ pub struct RecommenderArgs {
 
 /// Where usage comes from, as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Usage {
+enum UsageSourceArg {
     Metrics,
     External,
     Prometheus,
@@ -156,35 +156,38 @@ impl RecommenderArgs {
     /// What was asked for, checked as a whole. `variable` looks into the environment.
     pub(super) fn config(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
-    ) -> Result<RecommenderConfig, Problem> {
-        let refuse = |why: &str| Problem::new(Exit::Findings, why);
+    ) -> Result<RecommenderConfig, CliError> {
+        let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let compat = self.model.compat();
         let upstream = compat == Compat::Upstream;
-        let scope =
-            Scope { only: self.cluster.only(), ignored: self.cluster.ignored(), shard: self.shard };
+        let scope = NamespaceScope {
+            only: self.cluster.only_namespace(),
+            ignored: self.cluster.ignored_namespaces(),
+            shard: self.shard,
+        };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
                 "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them",
             ));
         }
         let election = self.election.election(&self.leader_elect_resource_name, compat);
-        if election.on {
-            election.check().map_err(refuse)?;
+        if election.enabled {
+            election.validate().map_err(refuse)?;
         }
-        let gates = Gates::all(self.feature_gates.iter().cloned());
+        let gates = FeatureGates::merged(self.feature_gates.iter().cloned());
         let mut settings = self.model.settings();
         settings.sampling_interval = self.recommender_interval;
-        settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
+        settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
         let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
-        if self.use_external_metrics && self.usage_source == Usage::Prometheus {
+        if self.use_external_metrics && self.usage_source == UsageSourceArg::Prometheus {
             return Err(refuse(
                 "--use-external-metrics and --usage-source=prometheus exclude each other: give one of them",
             ));
         }
-        let external = self.use_external_metrics || self.usage_source == Usage::External;
-        let usage = if self.usage_source == Usage::Prometheus {
+        let external = self.use_external_metrics || self.usage_source == UsageSourceArg::External;
+        let usage = if self.usage_source == UsageSourceArg::Prometheus {
             UsageSource::Prometheus
         } else if external {
             UsageSource::External {
@@ -217,7 +220,7 @@ impl RecommenderArgs {
             prometheus: self.prometheus.prometheus(typed, variable)?,
             object_metrics: self.object_metrics,
             bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
-            native_sidecars: gates.open(Gate::NativeSidecar, compat),
+            native_sidecars: gates.is_enabled(FeatureGate::NativeSidecar, compat),
             cap_to_largest_node: self.caps.to_largest_node(),
             pod_cap: self.caps.pod(),
             history_optional: self.history_optional,
@@ -226,18 +229,23 @@ impl RecommenderArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    fn warnings(&self, typed: &Typed, scope: &Scope, usage: &UsageSource) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
-        warnings.extend(door::shown(typed));
+    fn warnings(
+        &self,
+        typed: &ParsedFlags,
+        scope: &NamespaceScope,
+        usage: &UsageSource,
+    ) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
+        warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let reads_series = self.storage == StorageChoice::Prometheus;
         warnings.extend(self.prometheus.warnings(typed, reads_series));
-        let mut idle = typed.among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.among(&["memory_saver", "min_checkpoints", "profiling"]));
+        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
+        idle.extend(typed.set_among(&["memory_saver", "min_checkpoints", "profiling"]));
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }
         if self.model.compat() == Compat::Upstream {
-            let idle = typed.among(&["bounds_dead_band", "checkpoint_interval"]);
+            let idle = typed.set_among(&["bounds_dead_band", "checkpoint_interval"]);
             if !idle.is_empty() {
                 warnings
                     .push(format!("without effect with --compat=upstream: {}", idle.join(", ")));
@@ -261,9 +269,9 @@ impl RecommenderArgs {
 }
 
 /// Runs the recommender until it is told to end.
-pub fn run(arguments: &RecommenderArgs, typed: &Typed) -> Result<Exit, Problem> {
+pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Start {
+    let start = Daemon {
         role: "recommender",
         name: Some(config.name.clone()),
         workers: 2,

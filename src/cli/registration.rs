@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use super::{typed::Typed, value};
+use super::{go_values, parsed_flags::ParsedFlags};
 use crate::{
-    act::registration::{Caller, Namespaces, Wanted},
+    act::webhook_config::{DesiredWebhook, WebhookClientConfig, WebhookNamespaces},
     run::admission::config::LeaseConfig,
 };
-use plimsoll_core::{recommender::Scope, types::compat::Compat};
+use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 
 /// How API servers learn of the webhook, and updaters of its health.
 #[derive(Clone, Debug, Args)]
@@ -17,7 +17,7 @@ use plimsoll_core::{recommender::Scope, types::compat::Compat};
 pub struct RegistrationArgs {
     /// Registers the webhook, and keeps the registration in order
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(default_value = "true")]
     #[arg(env = "PLIMSOLL_FLAG_REGISTER_WEBHOOK", hide_env = true)]
     register_webhook: bool,
@@ -39,7 +39,7 @@ pub struct RegistrationArgs {
     webhook_port: String,
     /// Seconds that API servers wait for an answer
     #[arg(long, value_name = "SECONDS", default_value = "30")]
-    #[arg(value_parser = value::whole(i32::MIN, i32::MAX))]
+    #[arg(value_parser = go_values::integer_between(i32::MIN, i32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_TIMEOUT_SECONDS", hide_short_help = true, hide_env = true)]
     webhook_timeout_seconds: i32,
     /// Creates no pods while the webhook is away
@@ -63,7 +63,7 @@ pub struct RegistrationArgs {
     #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAMESPACE", hide_short_help = true, hide_env = true)]
     status_lease_namespace: String,
     /// How often it is renewed
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::duration)]
     #[arg(
         env = "PLIMSOLL_FLAG_STATUS_LEASE_UPDATE_INTERVAL",
         hide_short_help = true,
@@ -74,21 +74,21 @@ pub struct RegistrationArgs {
 
 impl RegistrationArgs {
     /// What is registered; `None` when others do that. Beside it what should be looked at.
-    pub fn wanted(
+    pub fn desired_webhook(
         &self,
-        caller: Caller,
-        scope: &Scope,
+        caller: WebhookClientConfig,
+        scope: &NamespaceScope,
         compat: Compat,
-    ) -> (Option<Wanted>, Option<String>) {
+    ) -> (Option<DesiredWebhook>, Option<String>) {
         let (labels, warning) = labels(&self.webhook_labels);
-        let wanted = Wanted {
+        let wanted = DesiredWebhook {
             labels,
-            caller,
+            client_config: caller,
             namespaces: namespaces(scope, compat),
-            fail: self.webhook_failure_policy_fail,
+            fail_closed: self.webhook_failure_policy_fail,
             timeout_seconds: self.webhook_timeout_seconds,
-            again: compat == Compat::Plimsoll,
-            watermark: compat == Compat::Plimsoll,
+            reinvoke_if_needed: compat == Compat::Plimsoll,
+            include_wpas: compat == Compat::Plimsoll,
         };
         (self.register_webhook.then_some(wanted), warning)
     }
@@ -104,37 +104,43 @@ impl RegistrationArgs {
     }
 
     /// Whether an address is registered in place of a Service.
-    pub const fn is_by_url(&self) -> bool {
+    pub const fn registers_url(&self) -> bool {
         self.register_by_url
     }
 
     /// Flags that were set and change nothing.
-    pub fn idle(&self, typed: &Typed) -> Option<String> {
-        let idle = typed.among(&["webhook_address", "webhook_port"]);
+    pub fn ineffective_flags_warning(&self, typed: &ParsedFlags) -> Option<String> {
+        let idle = typed.set_among(&["webhook_address", "webhook_port"]);
         (!self.register_by_url && !idle.is_empty())
             .then(|| format!("{} without --register-by-url: no effect", idle.join(", ")))
     }
 
     /// How API servers reach the webhook. `namespace` is where the process is.
-    pub fn caller(&self, namespace: &str) -> Caller {
+    pub fn client_config(&self, namespace: &str) -> WebhookClientConfig {
         if self.register_by_url {
             // As upstream joins them.
-            return Caller::Url(format!("{}:{}", self.webhook_address, self.webhook_port));
+            return WebhookClientConfig::Url(format!(
+                "{}:{}",
+                self.webhook_address, self.webhook_port
+            ));
         }
-        Caller::Service { namespace: namespace.to_owned(), name: self.webhook_service.clone() }
+        WebhookClientConfig::Service {
+            namespace: namespace.to_owned(),
+            name: self.webhook_service.clone(),
+        }
     }
 }
 
 /// Where the webhook is called. Upstream's list of ignored namespaces is never empty: a flag that is not set is a list
 /// of one empty name, which excludes nothing and hides the one namespace that is looked after.
-fn namespaces(scope: &Scope, compat: Compat) -> Namespaces {
+fn namespaces(scope: &NamespaceScope, compat: Compat) -> WebhookNamespaces {
     if !scope.ignored.is_empty() {
-        return Namespaces::Except(scope.ignored.clone());
+        return WebhookNamespaces::Except(scope.ignored.clone());
     }
     match (compat, &scope.only) {
-        (Compat::Upstream, _) => Namespaces::Except(vec![String::new()]),
-        (Compat::Plimsoll, Some(only)) => Namespaces::Only(only.clone()),
-        (Compat::Plimsoll, None) => Namespaces::All,
+        (Compat::Upstream, _) => WebhookNamespaces::Except(vec![String::new()]),
+        (Compat::Plimsoll, Some(only)) => WebhookNamespaces::Only(only.clone()),
+        (Compat::Plimsoll, None) => WebhookNamespaces::All,
     }
 }
 

@@ -6,21 +6,21 @@ use clap::Args;
 
 use super::{
     Exit,
-    output::{self, Form, Problem, on_one_line},
+    output::{self, CliError, OutputFormat, escape_to_one_line},
+    spinner::Spinner,
     terminal::Terminal,
-    waiting::Waiting,
 };
 use crate::{
     clock::Clock,
-    explain::status::{judge, text},
+    explain::status::{build_report, text},
     run::{
-        cluster::{self, NoCluster, Reach},
+        cluster::{self, ClusterOptions, NoCluster},
         status,
     },
 };
 
 /// Who asks.
-const AGENT: &str = concat!("plimsoll-status/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("plimsoll-status/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -51,31 +51,33 @@ pub struct StatusArgs {
     /// What to print
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: Form,
+    output: OutputFormat,
 }
 
 /// Looks, and exits by whether there is anything to look at.
-pub fn run(arguments: &StatusArgs, terminal: &Terminal) -> Result<Exit, Problem> {
-    let waiting = Waiting::begin(terminal, "asking the cluster");
+pub fn run(arguments: &StatusArgs, terminal: &Terminal) -> Result<Exit, CliError> {
+    let waiting = Spinner::start(terminal, "asking the cluster");
     // Somebody else may have installed one, and then it is the same: there is only ring in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| Problem::new(Exit::Findings, on_one_line(&error));
+    let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
-    let reach =
-        Reach { kubeconfig: arguments.kubeconfig.clone(), context: arguments.context.clone() };
+    let reach = ClusterOptions {
+        kubeconfig: arguments.kubeconfig.clone(),
+        context: arguments.context.clone(),
+    };
     let facts = runtime.block_on(async {
-        let cluster = cluster::connect(&reach, AGENT).await?;
-        Ok::<_, NoCluster>(status::look(&cluster, arguments.namespace.as_deref()).await)
+        let cluster = cluster::connect(&reach, USER_AGENT).await?;
+        Ok::<_, NoCluster>(status::collect(&cluster, arguments.namespace.as_deref()).await)
     });
     drop(waiting);
     let facts = facts.map_err(|error| failed(error.to_string()))?;
-    let report = judge(&facts, env!("CARGO_PKG_VERSION"), Clock::wall().now());
-    output::say(&match arguments.output {
-        Form::Text => text::render(&report, &terminal.look),
-        Form::Json => output::json(&report)?,
+    let report = build_report(&facts, env!("CARGO_PKG_VERSION"), Clock::wall().now());
+    output::print_result(&match arguments.output {
+        OutputFormat::Text => text::render(&report, &terminal.style),
+        OutputFormat::Json => output::json(&report)?,
     })?;
     Ok(if report.findings.is_empty() { Exit::Fine } else { Exit::Findings })
 }

@@ -2,10 +2,10 @@
 
 use std::{ffi::OsString, io::IsTerminal as _};
 
-use crate::demo::{spark::Glyphs, text::Look};
+use crate::demo::{sparkline::Glyphs, text::Style};
 
 /// Columns where nobody says how many there are.
-const USUAL_WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 /// Text is laid out no narrower, and no wider, than this.
 const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 
@@ -13,13 +13,13 @@ const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether a person reads standard output directly.
-    pub reads: bool,
+    pub stdout_is_terminal: bool,
     /// Whether a person watches standard error, on something that can move its cursor.
-    pub watches: bool,
+    pub stderr_is_terminal: bool,
     /// Columns that standard error has.
     pub columns: usize,
     /// How text may look.
-    pub look: Look,
+    pub style: Style,
 }
 
 impl Terminal {
@@ -51,13 +51,13 @@ impl Terminal {
         // Cargo says so to what it runs; then `plimsoll` is not what one types.
         let by_cargo = set("CARGO_MANIFEST_DIR").is_some();
         Self {
-            reads: stdout,
-            watches: stderr && !dumb,
+            stdout_is_terminal: stdout,
+            stderr_is_terminal: stderr && !dumb,
             // A terminal that does not know its width says 0.
-            columns: beside.filter(|columns| *columns > 0).unwrap_or(USUAL_WIDTH),
-            look: Look {
+            columns: beside.filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH),
+            style: Style {
                 width: if stdout { width } else { None }
-                    .unwrap_or(USUAL_WIDTH)
+                    .unwrap_or(DEFAULT_WIDTH)
                     .clamp(*WIDTHS.start(), *WIDTHS.end()),
                 colour: stdout && !dumb && !colour_refused && set("NO_COLOR").is_none(),
                 glyphs: if unicode { Glyphs::Unicode } else { Glyphs::Ascii },
@@ -80,31 +80,31 @@ mod tests {
     #[test]
     fn a_utf_8_terminal_gets_colour_blocks_and_its_own_width() {
         let found = terminal(true, false, &[("LANG", "en_GB.UTF-8"), ("TERM", "xterm")]);
-        assert!(found.reads && found.watches && found.look.colour);
-        assert_eq!((found.look.width, found.look.glyphs), (120, Glyphs::Unicode));
+        assert!(found.stdout_is_terminal && found.stderr_is_terminal && found.style.colour);
+        assert_eq!((found.style.width, found.style.glyphs), (120, Glyphs::Unicode));
     }
 
     #[test]
     fn a_pipe_gets_eighty_columns_and_no_colour() {
         let found = terminal(false, false, &[("LANG", "C.utf8"), ("TERM", "xterm")]);
-        assert!(!found.watches && !found.look.colour);
-        assert_eq!((found.look.width, found.look.glyphs), (80, Glyphs::Unicode));
+        assert!(!found.stderr_is_terminal && !found.style.colour);
+        assert_eq!((found.style.width, found.style.glyphs), (80, Glyphs::Unicode));
     }
 
     #[test]
     fn colour_is_off_by_flag_by_no_color_and_on_a_dumb_terminal() {
-        assert!(!terminal(true, true, &[]).look.colour);
-        assert!(!terminal(true, false, &[("NO_COLOR", "1")]).look.colour);
-        assert!(terminal(true, false, &[("NO_COLOR", "")]).look.colour, "empty means unset");
+        assert!(!terminal(true, true, &[]).style.colour);
+        assert!(!terminal(true, false, &[("NO_COLOR", "1")]).style.colour);
+        assert!(terminal(true, false, &[("NO_COLOR", "")]).style.colour, "empty means unset");
         let dumb = terminal(true, false, &[("TERM", "dumb"), ("LANG", "C.UTF-8")]);
-        assert!(!dumb.look.colour && !dumb.watches);
-        assert_eq!(dumb.look.glyphs, Glyphs::Ascii);
+        assert!(!dumb.style.colour && !dumb.stderr_is_terminal);
+        assert_eq!(dumb.style.glyphs, Glyphs::Ascii);
     }
 
     #[test]
     fn the_first_locale_variable_that_is_set_decides() {
         let found = terminal(true, false, &[("LC_ALL", "C"), ("LANG", "en_GB.UTF-8")]);
-        assert_eq!(found.look.glyphs, Glyphs::Ascii);
-        assert_eq!(terminal(true, false, &[]).look.glyphs, Glyphs::Ascii);
+        assert_eq!(found.style.glyphs, Glyphs::Ascii);
+        assert_eq!(terminal(true, false, &[]).style.glyphs, Glyphs::Ascii);
     }
 }

@@ -7,20 +7,20 @@ use clap::Args;
 use super::{
     Exit,
     cluster::ClusterArgs,
-    decisions::DecisionArgs,
+    daemon::Daemon,
     election::ElectionArgs,
+    go_values,
     klog::{self, LogArgs},
-    output::Problem,
-    role::Start,
-    typed::Typed,
-    value,
+    output::CliError,
+    parsed_flags::ParsedFlags,
+    updater_policy::UpdaterPolicyArgs,
 };
 use crate::run::{
     self, UpdaterConfig,
     config::{Address, ObjectMetrics},
-    updater::config::{DryRun, Rate},
+    updater::config::{DryRun, RateLimit},
 };
-use plimsoll_core::recommender::Scope;
+use plimsoll_core::recommender::NamespaceScope;
 
 /// The name of the role, and of upstream's program.
 pub const NAME: &str = "updater";
@@ -40,7 +40,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct UpdaterArgs {
     /// Time from one pass to the next
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_UPDATER_INTERVAL", hide_env = true)]
     updater_interval: Duration,
     /// Decides, counts and logs, and writes nothing to the cluster
@@ -52,20 +52,20 @@ pub struct UpdaterArgs {
     #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
     dry_run_events: bool,
     /// Evictions a second, and resizes; 0 or less is no limit
-    #[arg(long, value_name = "NUMBER", default_value = "-1", value_parser = value::number)]
+    #[arg(long, value_name = "NUMBER", default_value = "-1", value_parser = go_values::number)]
     #[arg(allow_hyphen_values = true)]
     #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_LIMIT", hide_env = true)]
     eviction_rate_limit: f64,
     /// How many may go at once before that; with a limit, 0 lets none go at all
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = value::whole(0_u32, u32::MAX))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_BURST", hide_short_help = true, hide_env = true)]
     eviction_rate_burst: u32,
     /// Resizes a second, if not as many as evictions
-    #[arg(long, value_name = "NUMBER", value_parser = value::number, allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = go_values::number, allow_hyphen_values = true)]
     #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_LIMIT", hide_short_help = true, hide_env = true)]
     resize_rate_limit: Option<f64>,
     /// How many may go at once before that, if not as many as evictions
-    #[arg(long, value_name = "COUNT", value_parser = value::whole(0_u32, u32::MAX))]
+    #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_BURST", hide_short_help = true, hide_env = true)]
     resize_rate_burst: Option<u32>,
     /// Where metrics and health are served
@@ -73,7 +73,7 @@ pub struct UpdaterArgs {
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     /// How many pods lose their startup boost at once
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = value::whole(1_u32, 10_000))]
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(1_u32, 10_000))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONCURRENT_CPU_STARTUP_BOOST_SYNCS")]
     concurrent_cpu_startup_boost_syncs: u32,
@@ -82,7 +82,7 @@ pub struct UpdaterArgs {
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
     #[command(flatten)]
-    decisions: DecisionArgs,
+    policy: UpdaterPolicyArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -100,16 +100,16 @@ impl UpdaterArgs {
     /// What was asked for, checked as a whole. `variable` looks into the environment.
     pub(super) fn config(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
-    ) -> Result<UpdaterConfig, Problem> {
-        let refuse = |why: &str| Problem::new(Exit::Findings, why);
-        let decisions = &self.decisions;
+    ) -> Result<UpdaterConfig, CliError> {
+        let refuse = |why: &str| CliError::new(Exit::Findings, why);
+        let decisions = &self.policy;
         let compat = decisions.compat();
-        let scope = Scope {
-            only: self.cluster.only(),
-            ignored: self.cluster.ignored(),
-            ..Scope::default()
+        let scope = NamespaceScope {
+            only: self.cluster.only_namespace(),
+            ignored: self.cluster.ignored_namespaces(),
+            ..NamespaceScope::default()
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
@@ -118,10 +118,10 @@ impl UpdaterArgs {
         }
         let admission = decisions.admission(variable).map_err(|why| refuse(&why))?;
         let election = self.election.election(&self.leader_elect_resource_name, compat);
-        if election.on {
-            election.check().map_err(refuse)?;
+        if election.enabled {
+            election.validate().map_err(refuse)?;
         }
-        let rate = |per_second: f64, burst: u32| Rate {
+        let rate = |per_second: f64, burst: u32| RateLimit {
             per_second: if per_second > 0.0 { per_second as f32 } else { -1.0 },
             burst,
         };
@@ -139,11 +139,11 @@ impl UpdaterArgs {
             settings,
             native_sidecars: decisions.native_sidecars(),
             limit_policy: decisions.limit_policy(),
-            evictions,
-            resizes,
+            eviction_rate: evictions,
+            resize_rate: resizes,
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
-            admission,
-            heartbeats: decisions.heartbeats(),
+            admission_check: admission,
+            heartbeat_namespace: decisions.heartbeat_namespace(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             address: self.address.clone(),
             warnings: Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]),
@@ -158,10 +158,14 @@ impl UpdaterArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    fn warnings(typed: &Typed, scope: &Scope, rates: [(&str, Rate); 2]) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.stray_words().into_iter().collect();
-        let mut idle = typed.among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.among(&["profiling"]));
+    fn warnings(
+        typed: &ParsedFlags,
+        scope: &NamespaceScope,
+        rates: [(&str, RateLimit); 2],
+    ) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
+        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
+        idle.extend(typed.set_among(&["profiling"]));
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }
@@ -171,7 +175,7 @@ impl UpdaterArgs {
                     .to_owned(),
             );
         }
-        let idle = rates.into_iter().filter(|(_, rate)| rate.lets_none());
+        let idle = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
         warnings.extend(idle.map(|(what, _)| {
             format!("a rate limit with a burst of 0 lets no {what} go, as upstream has it: give a burst of 1 or more")
         }));
@@ -180,9 +184,9 @@ impl UpdaterArgs {
 }
 
 /// Runs the updater until it is told to end.
-pub fn run(arguments: &UpdaterArgs, typed: &Typed) -> Result<Exit, Problem> {
+pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Start {
+    let start = Daemon {
         role: "updater",
         name: None,
         workers: 1,
@@ -198,7 +202,7 @@ mod tests {
     use std::time::Duration;
 
     use crate::cli::updater_config;
-    use plimsoll_core::updater::guard::{GuardSettings, HeartbeatRule};
+    use plimsoll_core::updater::guard::{GuardSettings, HeartbeatPolicy};
 
     #[test]
     fn guards_are_on_unless_upstreams_ways_are_wanted_and_then_those_that_were_set() {
@@ -210,7 +214,7 @@ mod tests {
         let some =
             of(&["--compat=upstream", "--canary-watch=3m", "--recommender-heartbeat=require"]);
         assert_eq!(some.canary.map(|canary| canary.watch), Some(Duration::from_mins(3)));
-        assert_eq!((some.heartbeat, some.cool_down), (HeartbeatRule::Require, None));
+        assert_eq!((some.heartbeat, some.cool_down), (HeartbeatPolicy::Require, None));
         let none =
             of(&["--cool-down=0", "--circuit-breaker=false", "--max-disruptions-per-hour=off"]);
         assert_eq!((none.cool_down, none.breaker, none.cluster_disruptions), (None, None, None));
@@ -234,7 +238,7 @@ mod tests {
     fn resizes_go_as_fast_as_evictions_unless_it_is_said() {
         let of = |flags: &[&str]| {
             let config = updater_config(flags, |_| String::new()).expect("flags that make sense");
-            (config.evictions.per_second, config.resizes.per_second)
+            (config.eviction_rate.per_second, config.resize_rate.per_second)
         };
         assert_eq!(of(&[]), (-1.0, -1.0));
         assert_eq!(of(&["--eviction-rate-limit=0"]), (-1.0, -1.0));
@@ -246,7 +250,7 @@ mod tests {
     fn a_limit_with_a_burst_of_nothing_lets_nothing_go_and_no_limit_needs_no_burst() {
         let of = |flags: &[&str]| {
             let config = updater_config(flags, |_| String::new()).expect("flags that make sense");
-            (!config.evictions.lets_none(), config.warnings.len())
+            (!config.eviction_rate.blocks_all(), config.warnings.len())
         };
         assert_eq!(of(&["--eviction-rate-limit=0.5"]), (true, 0));
         assert_eq!(of(&["--eviction-rate-burst=0"]), (true, 0));
@@ -258,7 +262,10 @@ mod tests {
     fn a_dry_run_looks_for_no_effects_of_changes_that_nobody_makes() {
         let config = updater_config(&["--dry-run"], |_| String::new()).expect("makes sense");
         let guards = config.settings.guards;
-        assert_eq!((guards.breaker, guards.unproven, guards.rewritten), (None, None, None));
+        assert_eq!(
+            (guards.breaker, guards.max_unproven_evictions, guards.external_overwrite_pause),
+            (None, None, None)
+        );
         assert!(guards.cool_down.is_some() && guards.cluster_disruptions.is_some());
     }
 }

@@ -1,29 +1,29 @@
 //! `plimsoll watermark`: its flags, by upstream's names where upstream has them, and the run behind them.
 
+mod cluster;
+pub(super) mod dry_run;
+mod dry_run_file;
 mod log;
-mod reach;
-mod saved;
-mod services;
-pub(super) mod switch;
+mod metric_sources;
 
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Subcommand};
 
-pub(super) use self::reach::home;
+pub(super) use self::cluster::pod_namespace;
 use self::{
+    cluster::{LeaseArgs, WatermarkClusterArgs},
+    dry_run::DryRunArgs,
     log::LogArgs,
-    reach::{LeaseArgs, ReachArgs},
-    services::{QueryArgs, RecommenderArgs},
-    switch::DryRunArgs,
+    metric_sources::{PrometheusQueryArgs, RecommenderTlsArgs},
 };
 use super::{
     Exit,
-    output::{self, Problem},
-    role::Start,
+    daemon::Daemon,
+    go_values,
+    output::{self, CliError},
+    parsed_flags::ParsedFlags,
     terminal::Terminal,
-    typed::Typed,
-    value,
 };
 use crate::{
     metrics::LabelSet,
@@ -53,10 +53,10 @@ word that is none. All are in docs/configuration.md.";
 
 /// Objects that are looked at at once: most of a look is waiting, and metrics that take 50 ms are enough for 4,800 objects
 /// in 15 seconds by it.
-const USUAL_WORKERS: u32 = 16;
+const DEFAULT_WORKERS: u32 = 16;
 
 /// Where upstream serves metrics, whatever it is told.
-const METRICS: Address = Address { host: String::new(), port: 8383 };
+const UPSTREAM_METRICS_ADDRESS: Address = Address { host: String::new(), port: 8383 };
 
 /// Flags that other manifests have and that change nothing here.
 const WITHOUT_EFFECT: [&str; 4] =
@@ -69,7 +69,7 @@ const WITHOUT_EFFECT: [&str; 4] =
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct WatermarkArgs {
     #[command(subcommand)]
-    command: Option<Below>,
+    command: Option<WatermarkCommand>,
     /// Whose ways: `plimsoll`, or `upstream` with its defects
     #[arg(long, value_name = "MODE", default_value = "plimsoll")]
     #[arg(env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
@@ -79,25 +79,25 @@ pub struct WatermarkArgs {
     #[arg(env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_short_help = true, hide_env = true)]
     disable_fix: Vec<Fix>,
     /// Time from the end of one look at an object to the next one
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = value::some_time)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PERIOD", hide_env = true)]
     period: Duration,
     /// How many objects are looked at at once [default: 16, 1 with --compat=upstream]
-    #[arg(long, value_name = "COUNT", value_parser = value::whole(0_u32, 10_000))]
+    #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, 10_000))]
     #[arg(env = "PLIMSOLL_FLAG_WORKERS", hide_env = true)]
     workers: Option<u32>,
     /// Least time between two statuses in which only values differ [with --compat=upstream: 0s]
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_STATUS_INTERVAL", hide_short_help = true, hide_env = true)]
     status_interval: Duration,
     /// A value that is older than this is none; 0 is any age
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = value::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_METRIC_AGE", hide_env = true)]
     max_metric_age: Duration,
     /// Says in a condition, not in events, that nothing changes [default: true, false with --compat=upstream]
     #[arg(long = "skipNotScalingEvents", id = "skipNotScalingEvents", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_parser = value::switch)]
+    #[arg(default_missing_value = "true", value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_SKIPNOTSCALINGEVENTS", hide_short_help = true, hide_env = true)]
     skip_not_scaling_events: Option<bool>,
     /// Decides, counts and logs, and writes nothing to the cluster
@@ -113,7 +113,7 @@ pub struct WatermarkArgs {
     #[arg(env = "PLIMSOLL_FLAG_METRICS_ADDR", hide_env = true)]
     metrics_addr: String,
     /// Port on which health is served
-    #[arg(long, value_name = "PORT", default_value = "9440", value_parser = value::whole(0_u16, u16::MAX))]
+    #[arg(long, value_name = "PORT", default_value = "9440", value_parser = go_values::integer_between(0_u16, u16::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_HEALTH_PORT", hide_env = true)]
     health_port: u16,
     /// Labels of the series of upstream's names: those of `v0.10`, `v0.11` or `v0.12`
@@ -129,7 +129,7 @@ pub struct WatermarkArgs {
     version: bool,
     /// Accepted, without effect: watches are not listed again
     #[arg(long = "syncPeriodSeconds", id = "syncPeriodSeconds", value_name = "SECONDS")]
-    #[arg(default_value = "3600", value_parser = value::whole(i64::MIN, i64::MAX))]
+    #[arg(default_value = "3600", value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_SYNCPERIODSECONDS", hide_short_help = true, hide_env = true)]
     sync_period_seconds: i64,
     /// Accepted, without effect: there is no profiler here
@@ -141,20 +141,20 @@ pub struct WatermarkArgs {
     #[arg(env = "PLIMSOLL_FLAG_DDTRACINGENABLED", hide_short_help = true, hide_env = true)]
     dd_tracing_enabled: bool,
     #[command(flatten)]
-    reach: ReachArgs,
+    cluster: WatermarkClusterArgs,
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
-    recommenders: RecommenderArgs,
+    recommenders: RecommenderTlsArgs,
     #[command(flatten)]
-    queries: QueryArgs,
+    queries: PrometheusQueryArgs,
     #[command(flatten)]
     log: LogArgs,
 }
 
 /// What else can be done about watermarks.
 #[derive(Debug, Subcommand)]
-enum Below {
+enum WatermarkCommand {
     DryRun(Box<DryRunArgs>),
 }
 
@@ -173,33 +173,37 @@ impl WatermarkArgs {
     /// process is in.
     pub(super) fn config(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
         home: Option<String>,
-    ) -> Result<WatermarkConfig, Problem> {
-        let refuse = |why: &str| Problem::new(Exit::Findings, why);
+    ) -> Result<WatermarkConfig, CliError> {
+        let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let upstream = self.compat == Compat::Upstream;
         let address = if upstream {
-            METRICS
+            UPSTREAM_METRICS_ADDRESS
         } else {
             let wrong =
                 |why: String| refuse(&format!("--metrics-addr={}: {why}", self.metrics_addr));
             self.metrics_addr.parse().map_err(wrong)?
         };
         let told = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let (namespaces, odd) = reach::namespaces(&variable("WATCH_NAMESPACE"));
+        let (namespaces, odd) = cluster::namespaces(&variable("WATCH_NAMESPACE"));
         let mut warnings = self.warnings(typed);
         warnings.extend(odd);
-        let usual = if upstream { 1 } else { USUAL_WORKERS };
-        let interval_counts = !upstream || typed.has("status_interval");
+        let usual = if upstream { 1 } else { DEFAULT_WORKERS };
+        let interval_counts = !upstream || typed.is_set("status_interval");
         Ok(WatermarkConfig {
             compat: self.compat,
-            fixes: self.disable_fix.iter().copied().fold(Fixes::of(self.compat), Fixes::without),
+            fixes: self
+                .disable_fix
+                .iter()
+                .copied()
+                .fold(Fixes::for_compat(self.compat), Fixes::without),
             period: self.period,
             workers: self.workers.unwrap_or(usual).max(1) as usize,
             skips_idle_events: self.skip_not_scaling_events.unwrap_or(!upstream),
             status_interval: if interval_counts { self.status_interval } else { Duration::ZERO },
-            oldest_value: Some(self.max_metric_age).filter(|age| !age.is_zero()),
+            max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
             namespaces,
             labels_as_tags: variable("DD_LABELS_AS_TAGS")
                 .split_whitespace()
@@ -210,12 +214,12 @@ impl WatermarkArgs {
             label_set: self.metric_labels,
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             address,
-            health: Address { host: String::new(), port: self.health_port },
+            health_address: Address { host: String::new(), port: self.health_port },
             prometheus: self.queries.queries(typed, variable)?,
-            kubeconfig: self.reach.kubeconfig(),
-            request_timeout: self.reach.timeout(),
-            qps: self.reach.qps(self.compat),
-            burst: self.reach.burst(self.compat),
+            kubeconfig: self.cluster.kubeconfig(),
+            request_timeout: self.cluster.timeout(),
+            qps: self.cluster.qps(self.compat),
+            burst: self.cluster.burst(self.compat),
             election: self.lease.election(typed, told.or(home)).map_err(refuse)?,
             object_metrics: self.object_metrics,
             log: self.log.log(),
@@ -224,48 +228,52 @@ impl WatermarkArgs {
     }
 
     /// What should be looked at, though it keeps nothing from starting.
-    fn warnings(&self, typed: &Typed) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.words_after_flags().into_iter().collect();
-        let idle = typed.among(&WITHOUT_EFFECT);
+    fn warnings(&self, typed: &ParsedFlags) -> Vec<String> {
+        let mut warnings: Vec<String> = typed.ignored_flags_warning().into_iter().collect();
+        let idle = typed.set_among(&WITHOUT_EFFECT);
         if !idle.is_empty() {
             warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
         }
-        if self.compat == Compat::Upstream && typed.has("metrics_addr") {
+        if self.compat == Compat::Upstream && typed.is_set("metrics_addr") {
             warnings.push(
                 "without effect with --compat=upstream: --metrics-addr: metrics are on :8383"
                     .to_owned(),
             );
         }
         warnings.extend(self.recommenders.warning(typed));
-        warnings.extend(QueryArgs::warnings(typed));
+        warnings.extend(PrometheusQueryArgs::warnings(typed));
         warnings
     }
 
     /// Whether this could be run as far as the command line itself decides.
-    pub(super) fn check(&self, typed: &Typed) -> Result<(), Problem> {
-        if let Some(Below::DryRun(arguments)) = &self.command {
+    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
+        if let Some(WatermarkCommand::DryRun(arguments)) = &self.command {
             return arguments.check();
         }
         let config = self.config(typed, |_| String::new(), Some("default".to_owned()))?;
         if config.warnings.is_empty() {
             return Ok(());
         }
-        Err(Problem::new(Exit::Findings, config.warnings.join("; ")))
+        Err(CliError::new(Exit::Findings, config.warnings.join("; ")))
     }
 }
 
 /// Runs the controller until it is told to end, or what else was asked for.
-pub fn run(arguments: &WatermarkArgs, typed: &Typed, terminal: &Terminal) -> Result<Exit, Problem> {
-    if let Some(Below::DryRun(arguments)) = &arguments.command {
-        return switch::run(arguments, terminal);
+pub fn run(
+    arguments: &WatermarkArgs,
+    typed: &ParsedFlags,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
+    if let Some(WatermarkCommand::DryRun(arguments)) = &arguments.command {
+        return dry_run::run(arguments, terminal);
     }
     if arguments.version {
-        output::say(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?;
+        output::print_result(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?;
         return Ok(Exit::Fine);
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let config = arguments.config(typed, variable, reach::home())?;
-    let start = Start {
+    let config = arguments.config(typed, variable, cluster::pod_namespace())?;
+    let start = Daemon {
         role: "watermark controller",
         name: None,
         workers: 2,
@@ -293,13 +301,16 @@ mod tests {
         assert_eq!((ours.workers, ours.skips_idle_events), (16, true));
         assert_eq!((ours.qps, ours.burst), (100.0, 150));
         assert_eq!(ours.status_interval, Duration::from_mins(1));
-        assert_eq!((ours.oldest_value, ours.prometheus.door.address.as_str()), (None, ""));
-        assert_eq!((ours.address.to_string(), ours.health.port), (":8383".to_owned(), 9440));
-        assert!(ours.election.on && ours.election.name == "watermarkpodautoscaler-lock");
+        assert_eq!((ours.max_metric_age, ours.prometheus.transport.address.as_str()), (None, ""));
+        assert_eq!(
+            (ours.address.to_string(), ours.health_address.port),
+            (":8383".to_owned(), 9440)
+        );
+        assert!(ours.election.enabled && ours.election.name == "watermarkpodautoscaler-lock");
         let upstream = of(&["-compat=upstream"]);
         assert_eq!((upstream.workers, upstream.skips_idle_events), (1, false));
         assert_eq!((upstream.qps, upstream.burst), (20.0, 30));
-        assert_eq!((upstream.status_interval, upstream.election.on), (Duration::ZERO, true));
+        assert_eq!((upstream.status_interval, upstream.election.enabled), (Duration::ZERO, true));
         let set = of(&[
             "--compat=upstream",
             "-workers=7",
@@ -330,7 +341,7 @@ mod tests {
     #[test]
     fn tls_of_recommenders_counts_with_an_authority_or_a_certificate() {
         let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
-        assert_eq!(idle.recommender_tls, plimsoll_core::api::scaled::TlsConfig::default());
+        assert_eq!(idle.recommender_tls, plimsoll_core::api::scale_target::TlsConfig::default());
         assert!(idle.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
         let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
         assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));
@@ -363,7 +374,7 @@ mod tests {
             ["accepted, without effect here: --ddTracingEnabled, --syncPeriodSeconds"]
         );
         let config = of(&["-enable-leader-election", "false", "-workers=2"]);
-        assert_eq!((config.workers, config.election.on), (16, true));
+        assert_eq!((config.workers, config.election.enabled), (16, true));
         assert!(config.warnings[0].ends_with("as in -ddTracingEnabled=false"), "{config:?}");
     }
 
@@ -373,7 +384,7 @@ mod tests {
         let (cli, typed) = crate::cli::parse(words).expect("parses");
         let crate::cli::Command::Watermark(arguments) = cli.command else { panic!("another role") };
         let refused =
-            arguments.config(&typed, |_| String::new(), None).map_err(Problem::into_message);
+            arguments.config(&typed, |_| String::new(), None).map_err(CliError::into_message);
         let said = refused.expect_err("has no namespace");
         assert!(said.contains("--leader-elect-resource-namespace"), "{said}");
     }

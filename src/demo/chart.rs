@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Place;
-use plimsoll_core::sim::{Sink, Step};
+use super::totals::ContainerName;
+use plimsoll_core::sim::{ContainerMinute, MinuteSink};
 
 /// Minutes in one point.
 pub const POINT_MINUTES: u32 = 120;
@@ -32,14 +32,14 @@ pub struct Chart {
 pub struct Charts {
     start: Time,
     points: usize,
-    by_container: BTreeMap<Place, Vec<Gathered>>,
+    by_container: BTreeMap<ContainerName, Vec<PointSums>>,
 }
 
 /// Sums of one container over one point.
 #[derive(Clone, Copy, Debug, Default)]
-struct Gathered {
+struct PointSums {
     running: i64,
-    there: i64,
+    replicas: i64,
     cpu_usage: i128,
     cpu_request: i128,
     memory_peak: i64,
@@ -55,9 +55,9 @@ impl Charts {
     }
 
     /// The chart of one container; empty spans if it never lived.
-    pub fn of(&self, workload: &Arc<str>, container: &Arc<str>) -> Chart {
+    pub fn container_chart(&self, workload: &Arc<str>, container: &Arc<str>) -> Chart {
         let mut chart = Chart::default();
-        let nothing = vec![Gathered::default(); self.points];
+        let nothing = vec![PointSums::default(); self.points];
         let place = (workload.clone(), container.clone());
         for point in self.by_container.get(&place).unwrap_or(&nothing) {
             let mean = |sum: i128, of: i64| {
@@ -65,17 +65,17 @@ impl Charts {
                 (of > 0).then(|| i64::try_from(sum / i128::from(of)).unwrap_or(i64::MAX))
             };
             chart.cpu_usage.push(mean(point.cpu_usage, point.running));
-            chart.cpu_request.push(mean(point.cpu_request, point.there));
+            chart.cpu_request.push(mean(point.cpu_request, point.replicas));
             chart.memory_usage.push((point.running > 0).then_some(point.memory_peak));
-            chart.memory_request.push(mean(point.memory_request, point.there));
+            chart.memory_request.push(mean(point.memory_request, point.replicas));
             chart.oom_kills.push(point.oom_kills);
         }
         chart
     }
 }
 
-impl Sink for Charts {
-    fn take(&mut self, step: &Step) {
+impl MinuteSink for Charts {
+    fn record(&mut self, step: &ContainerMinute) {
         // A step is stamped with the end of its minute, and belongs to the point it began in.
         let began = step.at.earlier(Duration::from_mins(1)).nanos_since(self.start);
         let width = i64::from(POINT_MINUTES) * 60 * 1_000_000_000;
@@ -85,10 +85,10 @@ impl Sink for Charts {
         let gathered = self
             .by_container
             .entry(place)
-            .or_insert_with(|| vec![Gathered::default(); points])
+            .or_insert_with(|| vec![PointSums::default(); points])
             .get_mut(index);
         let Some(point) = gathered else { return };
-        point.there += 1;
+        point.replicas += 1;
         point.running += i64::from(step.running);
         point.cpu_usage += i128::from(step.usage.cpu.0);
         point.cpu_request += i128::from(step.share.request.cpu.0);

@@ -9,49 +9,50 @@
 
 pub mod chart;
 pub mod config;
-mod curves;
-pub mod fleet;
-pub mod ledger;
-pub mod life;
 pub mod report;
-pub mod spark;
+pub mod scenario_run;
+pub mod sparkline;
+mod sparklines;
 mod tables;
 pub mod text;
+pub mod totals;
+pub mod workloads;
 
 use std::sync::Arc;
 
 pub use config::Config;
-pub use fleet::{Member, fleet};
-pub use life::{Failure, Life, Opener, START, Witness};
-pub use report::Report;
+pub use report::DemoReport;
+pub use scenario_run::{DemoError, OpenStorage, ProgressObserver, START, Scenario};
+pub use workloads::{DemoWorkload, workloads};
 
 use self::{
-    life::Account,
-    report::{ContainerReport, HistoryReport, Lives, Recommended, Savings, Why},
+    report::{BothScenarios, ContainerReport, HistoryReport, Reasons, Recommended, Savings},
+    scenario_run::ScenarioResult,
 };
-use plimsoll_core::sim::{Advised, Kind, Part};
+use plimsoll_core::sim::{ContainerType, WorkloadKind, WorkloadRecommendation};
 
 /// Lives both lives, and reports.
 pub async fn run(
     config: &Config,
-    open: &Opener<'_>,
-    witness: &mut dyn Witness,
-) -> Result<Report, Failure> {
-    let fleet = fleet();
-    let without = life::live_without(config, &fleet, witness)?;
-    let (with, said, history) = life::live_with(config, &fleet, open, witness).await?;
-    Ok(report(config, &fleet, &Lives { without, with }, &said, history))
+    open: &OpenStorage<'_>,
+    witness: &mut dyn ProgressObserver,
+) -> Result<DemoReport, DemoError> {
+    let workloads = workloads();
+    let without = scenario_run::run_without(config, &workloads, witness)?;
+    let (with, said, history) = scenario_run::run_with(config, &workloads, open, witness).await?;
+    Ok(report(config, &workloads, &BothScenarios { without, with }, &said, history))
 }
 
 fn report(
     config: &Config,
-    fleet: &[Member],
-    lives: &Lives<Account>,
-    said: &[Advised],
+    workloads: &[DemoWorkload],
+    lives: &BothScenarios<ScenarioResult>,
+    said: &[WorkloadRecommendation],
     history: HistoryReport,
-) -> Report {
-    let totals = Lives { without: lives.without.ledger.total(), with: lives.with.ledger.total() };
-    Report {
+) -> DemoReport {
+    let totals =
+        BothScenarios { without: lives.without.totals.total(), with: lives.with.totals.total() };
+    DemoReport {
         schema_version: report::SCHEMA_VERSION,
         kind: "demo".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -62,15 +63,15 @@ fn report(
         savings: Savings::between(&totals),
         lives: totals,
         history,
-        containers: fleet.iter().flat_map(|member| containers(member, lives, said)).collect(),
+        containers: workloads.iter().flat_map(|member| containers(member, lives, said)).collect(),
         chart_point_minutes: chart::POINT_MINUTES,
     }
 }
 
 fn containers<'a>(
-    member: &'a Member,
-    lives: &'a Lives<Account>,
-    said: &'a [Advised],
+    member: &'a DemoWorkload,
+    lives: &'a BothScenarios<ScenarioResult>,
+    said: &'a [WorkloadRecommendation],
 ) -> impl Iterator<Item = ContainerReport> + 'a {
     let workload = &member.workload;
     workload.containers.iter().map(move |spec| {
@@ -83,30 +84,30 @@ fn containers<'a>(
             workload: Arc::clone(place.0),
             container: Arc::clone(place.1),
             story: member.story.to_owned(),
-            sidecar: spec.part == Part::Sidecar,
-            replicas: match workload.kind {
-                Kind::Deployment { replicas } => Some(replicas),
-                Kind::CronJob { .. } => None,
+            sidecar: spec.container_type == ContainerType::Sidecar,
+            replicas: match workload.workload_kind {
+                WorkloadKind::Deployment { replicas } => Some(replicas),
+                WorkloadKind::CronJob { .. } => None,
             },
-            template: spec.share,
+            template: spec.resources,
             recommendation: found.map(recommended),
-            lives: Lives {
-                without: lives.without.ledger.of(place.0, place.1),
-                with: lives.with.ledger.of(place.0, place.1),
+            lives: BothScenarios {
+                without: lives.without.totals.container_totals(place.0, place.1),
+                with: lives.with.totals.container_totals(place.0, place.1),
             },
-            charts: Lives {
-                without: lives.without.charts.of(place.0, place.1),
-                with: lives.with.charts.of(place.0, place.1),
+            charts: BothScenarios {
+                without: lives.without.charts.container_chart(place.0, place.1),
+                with: lives.with.charts.container_chart(place.0, place.1),
             },
         }
     })
 }
 
-fn recommended(advised: &Advised) -> Recommended {
+fn recommended(advised: &WorkloadRecommendation) -> Recommended {
     let explanation = advised.recommendation.explanation.clone();
-    let why = Why {
+    let why = Reasons {
         cpu: explanation.cpu.as_ref().map(ToString::to_string).unwrap_or_default(),
         memory: explanation.memory.as_ref().map(ToString::to_string).unwrap_or_default(),
     };
-    Recommended { advice: advised.advice(), why, explanation }
+    Recommended { advice: advised.recommendation(), why, explanation }
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     chart::Chart,
-    ledger::{self, Totals},
+    totals::{self, Totals},
 };
 use plimsoll_core::{
     recommender::Explanation,
-    sim::{Advice, Share},
+    sim::{ContainerResources, ResourceRecommendation},
 };
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
@@ -20,7 +20,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A demo and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct DemoReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Always `demo`.
@@ -36,7 +36,7 @@ pub struct Report {
     /// Virtual time at which both lives begin.
     pub start: Time,
     /// Sums over all containers.
-    pub lives: Lives<Totals>,
+    pub lives: BothScenarios<Totals>,
     /// What the life with recommendations requested less. Negative where it requested more.
     pub savings: Savings,
     /// What became of the history.
@@ -49,7 +49,7 @@ pub struct Report {
 
 /// The same thing in both lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lives<T> {
+pub struct BothScenarios<T> {
     /// In the life without recommendations.
     pub without: T,
     /// In the life with them.
@@ -72,14 +72,14 @@ pub struct Savings {
 
 impl Savings {
     /// The difference of two accounts.
-    pub fn between(lives: &Lives<Totals>) -> Self {
-        let Lives { without, with } = lives;
+    pub fn between(lives: &BothScenarios<Totals>) -> Self {
+        let BothScenarios { without, with } = lives;
         Self {
             // Subtracted as whole numbers, divided once: what was saved exactly prints exactly.
-            core_hours: ledger::core_hours(
+            core_hours: totals::core_hours(
                 without.requested_millicore_minutes - with.requested_millicore_minutes,
             ),
-            gib_hours: ledger::gib_hours(
+            gib_hours: totals::gib_hours(
                 without.requested_byte_minutes - with.requested_byte_minutes,
             ),
             oom_kills: without.oom_kills - with.oom_kills,
@@ -132,14 +132,14 @@ pub struct ContainerReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// What its pod template asks for.
-    pub template: Share,
+    pub template: ContainerResources,
     /// What is recommended at the end; absent when it never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommended>,
     /// Its sums.
-    pub lives: Lives<Totals>,
+    pub lives: BothScenarios<Totals>,
     /// Its usage against its request.
-    pub charts: Lives<Chart>,
+    pub charts: BothScenarios<Chart>,
 }
 
 /// A recommendation and its reasons.
@@ -147,16 +147,16 @@ pub struct ContainerReport {
 pub struct Recommended {
     /// The numbers.
     #[serde(flatten)]
-    pub advice: Advice,
+    pub advice: ResourceRecommendation,
     /// Why, in a few words each.
-    pub why: Why,
+    pub why: Reasons,
     /// Why, as data from which the numbers can be worked out again.
     pub explanation: Explanation,
 }
 
 /// Why, in a few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Why {
+pub struct Reasons {
     /// Of the CPU.
     pub cpu: String,
     /// Of the memory.

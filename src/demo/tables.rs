@@ -1,9 +1,9 @@
 //! The report's two tables: what the lives came to, and what is recommended.
 
-use super::report::{ContainerReport, Lives, Recommended, Report};
-use crate::look::{BOLD, DIM, GREEN, Look, YELLOW, put, wrap};
+use super::report::{BothScenarios, ContainerReport, DemoReport, Recommended};
+use crate::style::{BOLD, DIM, GREEN, Style, YELLOW, push_line, wrap};
 use plimsoll_core::{
-    sim::Advice,
+    sim::ResourceRecommendation,
     types::{
         quantity::Quantity,
         units::{Bytes, MilliCpu},
@@ -11,8 +11,8 @@ use plimsoll_core::{
 };
 
 /// The sums of both lives.
-pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
-    let Lives { without, with } = &report.lives;
+pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, look: &Style) {
+    let BothScenarios { without, with } = &report.lives;
     let hours = f64::from(report.days) * 24.0;
     look.heading(
         out,
@@ -22,7 +22,7 @@ pub(super) fn lives(out: &mut String, report: &Report, look: &Look) {
     let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
         let code = if better { GREEN } else { YELLOW };
         // The blanks before each column stay when a number is wider than its column.
-        put(
+        push_line(
             out,
             format_args!(
                 "  {what:<22} {without:>12} {with:>12}   {}",
@@ -78,7 +78,8 @@ pub(super) struct Row {
 
 /// The rows of one container, one for each resource that is recommended.
 pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Vec<Row> {
-    let Recommended { advice: Advice { target, lower, upper }, why, .. } = recommended;
+    let Recommended { advice: ResourceRecommendation { target, lower, upper }, why, .. } =
+        recommended;
     let request = container.template.request;
     let mut rows = Vec::with_capacity(2);
     if let (Some(target), Some(lower), Some(upper)) = (target.cpu, lower.cpu, upper.cpu) {
@@ -107,14 +108,14 @@ pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Ve
 }
 
 /// What is recommended for each container.
-pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
+pub(super) fn recommendations(out: &mut String, report: &DemoReport, look: &Style) {
     let day = report.days;
     look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
     let columns =
         format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
-    put(out, format_args!("{}", look.paint(DIM, &columns)));
+    push_line(out, format_args!("{}", look.paint(DIM, &columns)));
     for container in &report.containers {
-        put(
+        push_line(
             out,
             format_args!(
                 "{}{}",
@@ -131,7 +132,7 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
             let code = if change > 0.0 { YELLOW } else { GREEN };
             let change = look.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
             let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
-            put(
+            push_line(
                 out,
                 format_args!(
                     "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
@@ -139,7 +140,7 @@ pub(super) fn recommendations(out: &mut String, report: &Report, look: &Look) {
                 ),
             );
             for rest in why {
-                put(out, format_args!("{:49}{rest}", ""));
+                push_line(out, format_args!("{:49}{rest}", ""));
             }
         }
     }

@@ -2,20 +2,20 @@
 
 use super::{
     config::Config,
-    curves::curves,
-    report::{Lives, Report},
-    tables::{lives, recommendations, rows},
+    report::{BothScenarios, DemoReport},
+    sparklines::render_sparklines,
+    tables::{recommendations, render_scenarios, rows},
 };
-pub use crate::look::Look;
-use crate::look::{BOLD, DIM, put, wrap};
+pub use crate::style::Style;
+use crate::style::{BOLD, DIM, push_line, wrap};
 
 /// What is said before anything is computed.
-pub fn opening(config: &Config, look: &Look) -> String {
+pub fn opening(config: &Config, look: &Style) -> String {
     let mut out = String::new();
     let Config { seed, days, .. } = config;
     let days =
         if *days == 1 { "one virtual day".to_owned() } else { format!("{days} virtual days") };
-    put(
+    push_line(
         &mut out,
         format_args!(
             "{}",
@@ -30,26 +30,26 @@ pub fn opening(config: &Config, look: &Look) -> String {
 }
 
 /// The outcome.
-pub fn outcome(report: &Report, look: &Look) -> String {
+pub fn outcome(report: &DemoReport, look: &Style) -> String {
     let mut out = String::new();
-    lives(&mut out, report, look);
+    render_scenarios(&mut out, report, look);
     recommendations(&mut out, report, look);
-    curves(&mut out, report, look);
+    render_sparklines(&mut out, report, look);
     remarks(&mut out, report, look);
     next(&mut out, look);
     out
 }
 
 /// What the figures alone do not say.
-fn remarks(out: &mut String, report: &Report, look: &Look) {
+fn remarks(out: &mut String, report: &DemoReport, look: &Style) {
     look.heading(out, "WHAT TO MAKE OF IT", "");
     let mut remark = |text: &str| {
-        let bullet = look.plain("•", "-");
+        let bullet = look.choose_glyphs("•", "-");
         for (index, line) in wrap(text, look.width.min(96) - 4).iter().enumerate() {
-            put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
+            push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
         }
     };
-    remark(&in_short(report));
+    remark(&summary(report));
     let more: Vec<String> = report
         .containers
         .iter()
@@ -66,7 +66,7 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
         remark(&format!("It asks for more where too little was requested: {}.", more.join("; ")));
     }
     for container in &report.containers {
-        let Lives { without, with } = &container.lives;
+        let BothScenarios { without, with } = &container.lives;
         if with.oom_kills > 0 {
             remark(&format!(
                 "{} was killed {} without, {} with{}: {}",
@@ -102,8 +102,8 @@ fn remarks(out: &mut String, report: &Report, look: &Look) {
 }
 
 /// The outcome in one sentence.
-fn in_short(report: &Report) -> String {
-    let Lives { without, with } = &report.lives;
+fn summary(report: &DemoReport) -> String {
+    let BothScenarios { without, with } = &report.lives;
     let requested = |what: &str, without: f64, with: f64| {
         let word = if with <= without { "less" } else { "more" };
         let change = if without > 0.0 { (with - without).abs() * 100.0 / without } else { 0.0 };
@@ -122,7 +122,7 @@ fn in_short(report: &Report) -> String {
     )
 }
 
-fn next(out: &mut String, look: &Look) {
+fn next(out: &mut String, look: &Style) {
     look.heading(out, "NEXT", "");
     let command = &look.command;
     for (arguments, what) in [
@@ -132,7 +132,7 @@ fn next(out: &mut String, look: &Look) {
         ("crds", "the CustomResourceDefinitions"),
         ("--help", "everything else"),
     ] {
-        put(
+        push_line(
             out,
             format_args!("  {:<44}{}", format!("{command} {arguments}"), look.paint(DIM, what)),
         );
@@ -151,11 +151,11 @@ fn times(count: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::spark::Glyphs;
+    use crate::demo::sparkline::Glyphs;
 
     #[test]
     fn colours_change_nothing_but_colour() {
-        let look = |colour| Look {
+        let look = |colour| Style {
             width: 80,
             colour,
             glyphs: Glyphs::Ascii,

@@ -3,58 +3,58 @@
 use std::time::Duration;
 
 use super::{
-    Facts, Report,
-    cluster::compare,
-    facts::Stage,
-    flags::flags,
-    history::{cost, history, reach, unfound},
-    kind::{self, Kind},
-    recorded::recorded,
+    DoctorReport, ProbeResults,
+    cluster_findings::coverage_finding,
+    history_findings::{cost, history, missing_history_finding, oldest_age},
+    probe_results::Stage,
+    recording_rules::recording_rules_finding,
     report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
-    series::{containers, pods},
+    series_findings::{containers, pods},
+    server_flavor::{self, ServerFlavor},
+    suggested_flags::flags,
 };
-use crate::look::span;
+use crate::style::format_span;
 
 /// The report on a server.
-pub fn diagnose(facts: Facts) -> Report {
-    let (kind, version) = kind::tell(
+pub fn diagnose(facts: ProbeResults) -> DoctorReport {
+    let (kind, version) = server_flavor::detect_flavor(
         &facts.address,
         facts.build.answer.as_ref().ok(),
         facts.flags.answer.as_ref().ok(),
     );
     let server = Server { address: facts.address.clone(), kind, version };
     let mut findings = Vec::new();
-    findings.extend(unasked(&facts));
-    findings.extend(facts.has(Stage::Server).then(|| who(&facts, &server)));
+    findings.extend(deadline_finding(&facts));
+    findings.extend(facts.has_completed(Stage::Server).then(|| server_finding(&facts, &server)));
     findings.extend(limits(&facts));
     findings.extend(retention(&facts));
-    if facts.has(Stage::Names) {
+    if facts.has_completed(Stage::Schema) {
         findings.extend(containers(&facts, kind));
         findings.extend(pods(&facts));
     }
     // The oldest of some moments says nothing about the others.
-    let reaches = reach(&facts).filter(|_| facts.has(Stage::Depth));
-    if facts.has(Stage::Depth) {
+    let reaches = oldest_age(&facts).filter(|_| facts.has_completed(Stage::Depth));
+    if facts.has_completed(Stage::Depth) {
         findings.extend(history(&facts, reaches));
     }
-    findings.extend(recorded(&facts));
+    findings.extend(recording_rules_finding(&facts));
     findings.extend(cost(&facts, reaches));
-    findings.extend(unfound(&facts));
-    let (comparison, finding) = compare(&facts.beside);
-    findings.extend(facts.has(Stage::Comparison).then_some(finding));
-    Report {
+    findings.extend(missing_history_finding(&facts));
+    let (comparison, finding) = coverage_finding(&facts.cluster_coverage);
+    findings.extend(facts.has_completed(Stage::Comparison).then_some(finding));
+    DoctorReport {
         schema_version: SCHEMA_VERSION,
         kind: "doctor-prometheus".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         at: facts.at,
         server,
-        wanted_seconds: facts.wanted.as_secs(),
+        wanted_seconds: facts.wanted_history.as_secs(),
         reaches_seconds: reaches.map(|reaches| reaches.as_secs()),
         flags: flags(&facts),
         findings,
-        queries: facts.trial.map(|trial| trial.queries).unwrap_or_default(),
+        queries: facts.sample_read.map(|trial| trial.queries).unwrap_or_default(),
         cluster: comparison,
-        secrets: facts.secrets,
+        secrets: facts.secret_flags,
     }
 }
 
@@ -71,28 +71,28 @@ pub(super) fn finding(
 }
 
 /// What there was no time for.
-fn unasked(facts: &Facts) -> Option<Finding> {
+fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
     let rest = std::iter::successors(Some(facts.stage), |stage| Some(stage.next()));
-    let rest: Vec<&str> = rest.map_while(Stage::words).collect();
+    let rest: Vec<&str> = rest.map_while(Stage::description).collect();
     if rest.is_empty() {
         return None;
     }
     let message = format!(
         "After {} the examination ended, before all was asked. Not known: {}. Ask the server for less by --namespace, \
          give it more time by --deadline, or look at why it is slow.",
-        span(facts.deadline),
+        format_span(facts.deadline),
         rest.join("; ")
     );
-    Some(finding(Topic::Server, "deadline", Level::Problem, message, &facts.hello))
+    Some(finding(Topic::Server, "deadline", Level::Problem, message, &facts.first_query))
 }
 
-fn who(facts: &Facts, server: &Server) -> Finding {
-    let evidence = [&facts.hello[..], &facts.build.evidence].concat();
+fn server_finding(facts: &ProbeResults, server: &Server) -> Finding {
+    let evidence = [&facts.first_query[..], &facts.build.evidence].concat();
     let release = server.version.as_deref().map(|version| format!(" {version}"));
     let told =
         |level, message: String| finding(Topic::Server, "server_kind", level, message, &evidence);
     match server.kind {
-        Kind::Unknown => told(
+        ServerFlavor::Unknown => told(
             Level::Warning,
             "It answers queries, but does not say what it is: check that nothing stands before it that changes answers."
                 .to_owned(),
@@ -105,7 +105,7 @@ fn who(facts: &Facts, server: &Server) -> Finding {
 }
 
 /// What a query may take, where the server says so.
-fn limits(facts: &Facts) -> Option<Finding> {
+fn limits(facts: &ProbeResults) -> Option<Finding> {
     let flags = facts.flags.answer.as_ref().ok()?;
     let samples = flags.get("query.max-samples")?;
     let timeout = flags.get("query.timeout").map(|time| format!(" and take {time}"));
@@ -138,7 +138,7 @@ pub(super) fn grouped(number: &str) -> String {
 }
 
 /// What the server says it keeps.
-fn retention(facts: &Facts) -> Option<Finding> {
+fn retention(facts: &ProbeResults) -> Option<Finding> {
     let (said, evidence) = match &facts.runtime.answer {
         Ok(runtime) if runtime.storage_retention.is_some() => {
             (runtime.storage_retention.clone()?, &facts.runtime.evidence)
@@ -148,12 +148,12 @@ fn retention(facts: &Facts) -> Option<Finding> {
             (flags.get("storage.tsdb.retention.time")?.clone(), &facts.flags.evidence)
         }
     };
-    let time = said.split(" or ").find_map(time)?;
-    let (level, message) = if time < facts.wanted {
+    let time = said.split(" or ").find_map(parse_prometheus_duration)?;
+    let (level, message) = if time < facts.wanted_history {
         let advice = format!(
             "The server keeps {said}, and {} are wanted: raise --storage.tsdb.retention.time there, or ask a server \
              that keeps more.",
-            span(facts.wanted)
+            format_span(facts.wanted_history)
         );
         (Level::Warning, advice)
     } else {
@@ -163,7 +163,7 @@ fn retention(facts: &Facts) -> Option<Finding> {
 }
 
 /// A time above nothing as Prometheus writes it: `15d`, `1w2d`, `36h`.
-pub fn time(text: &str) -> Option<Duration> {
+pub fn parse_prometheus_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seconds = 0_u64;
     if rest.is_empty() {
@@ -196,50 +196,50 @@ pub(super) mod tests {
 
     use super::*;
     use crate::doctor::{
-        facts::{Asked, Beside, Depth, Runtime},
-        report::Comparison,
+        probe_results::{ClusterCoverage, Depth, ProbeAnswer, RuntimeInfo},
+        report::CoverageReport,
     };
 
-    pub(in crate::doctor) fn not<T>() -> Asked<T> {
-        Asked { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
+    pub(in crate::doctor) fn not<T>() -> ProbeAnswer<T> {
+        ProbeAnswer { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
     }
 
-    pub(in crate::doctor) fn yes<T>(answer: T) -> Asked<T> {
-        Asked { evidence: Vec::new(), answer: Ok(answer) }
+    pub(in crate::doctor) fn yes<T>(answer: T) -> ProbeAnswer<T> {
+        ProbeAnswer { evidence: Vec::new(), answer: Ok(answer) }
     }
 
     /// A server that knew so many containers so many hours ago.
-    pub(in crate::doctor) fn facts(depth: &[(u64, u64)]) -> Facts {
+    pub(in crate::doctor) fn facts(depth: &[(u64, u64)]) -> ProbeResults {
         let depth = depth.iter().map(|&(hours, containers)| Depth {
-            back: Duration::from_hours(hours),
+            age: Duration::from_hours(hours),
             containers: yes(containers),
         });
-        Facts {
+        ProbeResults {
             at: Time::from_secs(0),
             address: "http://prometheus".to_owned(),
-            wanted: Duration::from_hours(192),
+            wanted_history: Duration::from_hours(192),
             stage: Stage::Done,
             deadline: Duration::from_mins(2),
-            hello: Vec::new(),
+            first_query: Vec::new(),
             build: not(),
             flags: not(),
             runtime: not(),
             schema: not(),
-            recorded: None,
+            recording_rules: None,
             throttled: None,
             families: None,
             depth: depth.collect(),
-            trial: None,
-            beside: Beside::Empty,
-            given: Vec::new(),
-            secrets: Vec::new(),
+            sample_read: None,
+            cluster_coverage: ClusterCoverage::Empty,
+            given_flags: Vec::new(),
+            secret_flags: Vec::new(),
         }
     }
 
     #[test]
     fn what_there_was_no_time_for_is_said_and_not_judged() {
         let mut facts = facts(&[(0, 5), (24, 5)]);
-        facts.beside = Beside::Compared(Comparison::default(), Vec::new());
+        facts.cluster_coverage = ClusterCoverage::Compared(CoverageReport::default(), Vec::new());
         for (stage, words, others) in [
             (Stage::Cluster, "the pods of the cluster; what the server is", &[][..]),
             (Stage::Depth, "Not known: how far back", &["server_kind", "usage_missing"]),
@@ -273,7 +273,7 @@ pub(super) mod tests {
             ("10GiB", None),
         ] {
             let mut facts = facts(&[]);
-            facts.runtime = yes(Runtime { storage_retention: Some(said.to_owned()) });
+            facts.runtime = yes(RuntimeInfo { storage_retention: Some(said.to_owned()) });
             assert_eq!(retention(&facts).map(|finding| finding.level), level, "{said}");
         }
     }
@@ -281,10 +281,14 @@ pub(super) mod tests {
     #[test]
     fn times_are_read_as_prometheus_writes_them() {
         for (text, hours) in [("15d", 360), ("1w2d", 216), ("36h", 36), ("1y", 8760)] {
-            assert_eq!(time(text), Some(Duration::from_hours(hours)), "{text}");
+            assert_eq!(
+                parse_prometheus_duration(text),
+                Some(Duration::from_hours(hours)),
+                "{text}"
+            );
         }
         for text in ["", "0s", "10GB", "1GiB", "d"] {
-            assert_eq!(time(text), None, "{text}");
+            assert_eq!(parse_prometheus_duration(text), None, "{text}");
         }
         assert_eq!(
             (&*grouped("50000000"), &*grouped("999"), &*grouped("x")),

@@ -7,15 +7,15 @@
 //!
 //! Nothing is asked here: `run` does that.
 
-pub mod cluster;
+pub mod cluster_findings;
 pub mod diagnose;
-pub mod facts;
-pub mod flags;
-mod history;
-pub mod kind;
-mod recorded;
+mod history_findings;
+pub mod probe_results;
+mod recording_rules;
 pub mod report;
-mod series;
+mod series_findings;
+pub mod server_flavor;
+pub mod suggested_flags;
 pub mod text;
 
-pub use self::{diagnose::diagnose, facts::Facts, report::Report};
+pub use self::{diagnose::diagnose, probe_results::ProbeResults, report::DoctorReport};

@@ -4,7 +4,7 @@
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Kind;
+use super::server_flavor::ServerFlavor;
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -12,7 +12,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A server, and what it is good for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct DoctorReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Always `doctor-prometheus`.
@@ -34,7 +34,7 @@ pub struct Report {
     pub queries: Vec<Evidence>,
     /// The cluster beside it, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<Comparison>,
+    pub cluster: Option<CoverageReport>,
     /// The flags to use, each as a shell takes it.
     pub flags: Vec<String>,
     /// Flags that were given and hold secrets: they belong into files or the environment.
@@ -47,7 +47,7 @@ pub struct Server {
     /// Where it is.
     pub address: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ServerFlavor,
     /// Which release, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -156,7 +156,7 @@ pub struct Range {
 /// A cluster beside its series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Comparison {
+pub struct CoverageReport {
     /// The cluster.
     pub address: String,
     /// VPAs that were compared.
@@ -168,13 +168,13 @@ pub struct Comparison {
     /// Pods of them that have series.
     pub with_series: usize,
     /// VPAs some of whose pods have none.
-    pub without: Vec<Without>,
+    pub without: Vec<PartlyCoveredVpa>,
 }
 
 /// A VPA some of whose pods have no series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Without {
+pub struct PartlyCoveredVpa {
     /// Namespace of the VPA.
     pub namespace: String,
     /// Its name.
@@ -185,7 +185,7 @@ pub struct Without {
     pub with_series: usize,
 }
 
-impl Report {
+impl DoctorReport {
     /// The worst level of all findings.
     pub fn worst(&self) -> Level {
         self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)

@@ -1,17 +1,17 @@
 //! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
 
-use super::report::{Evidence, Finding, Level, Report, Topic};
-use crate::look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put};
+use super::report::{DoctorReport, Evidence, Finding, Level, Topic};
+use crate::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
 
 /// Where the text of a finding begins.
 const INDENT: usize = 7;
 
 /// The whole report; with every question that was asked, or only those that say something.
-pub fn render(report: &Report, look: &Look, every: bool) -> String {
+pub fn render(report: &DoctorReport, look: &Style, every: bool) -> String {
     let mut out = String::new();
     let server = &report.server;
     let release = server.version.as_deref().map(|version| format!(" {version}"));
-    put(
+    push_line(
         &mut out,
         format_args!(
             "{}  {}{}",
@@ -29,32 +29,32 @@ pub fn render(report: &Report, look: &Look, every: bool) -> String {
         }
         look.heading(&mut out, topic.heading(), "");
         for (at, finding) in findings.iter().enumerate() {
-            one(&mut out, finding, look);
+            render_finding(&mut out, finding, look);
             let next = findings.get(at + 1).map(|next| &next.evidence);
             let evidence = &*finding.evidence;
             if next != Some(&finding.evidence)
                 && !told.contains(&evidence)
-                && (every || is_telling(finding))
+                && (every || shows_queries(finding))
             {
-                questions(&mut out, evidence, look);
+                render_queries(&mut out, evidence, look);
                 told.push(evidence);
             }
         }
     }
     summary(&mut out, report, look, every);
-    advice(&mut out, report, look);
+    render_suggested_flags(&mut out, report, look);
     out
 }
 
 /// Whether the questions behind a finding say more than it does itself: those for history, which will be asked again
 /// and again, and the few that something is wrong with. That one failed says nothing: some ask whether they do.
-fn is_telling(finding: &Finding) -> bool {
+fn shows_queries(finding: &Finding) -> bool {
     let evidence = &finding.evidence;
     evidence.iter().any(|one| one.range.is_some())
         || (finding.level > Level::Ok && evidence.len() <= 2)
 }
 
-fn one(out: &mut String, finding: &Finding, look: &Look) {
+fn render_finding(out: &mut String, finding: &Finding, look: &Style) {
     let (colour, mark) = match finding.level {
         Level::Ok => (GREEN, "ok"),
         Level::Warning => (YELLOW, "warn"),
@@ -67,20 +67,20 @@ fn one(out: &mut String, finding: &Finding, look: &Look) {
     for (index, line) in look.wrap(&text, INDENT).iter().enumerate() {
         let mark = if index == 0 { mark } else { "" };
         let mark = look.paint(colour, &format!("{mark:<4}"));
-        put(out, format_args!("  {mark} {line}"));
+        push_line(out, format_args!("  {mark} {line}"));
     }
 }
 
-fn questions(out: &mut String, evidence: &[Evidence], look: &Look) {
-    let bullet = look.plain("·", "-");
+fn render_queries(out: &mut String, evidence: &[Evidence], look: &Style) {
+    let bullet = look.choose_glyphs("·", "-");
     for question in merged(evidence) {
-        let lines = folded(&question.asked, look.width - INDENT - 2);
+        let lines = wrap_query(&question.asked, look.width - INDENT - 2);
         for (index, line) in lines.iter().enumerate() {
             let bullet = if index == 0 { bullet } else { " " };
-            put(out, format_args!("       {}", look.paint(DIM, &format!("{bullet} {line}"))));
+            push_line(out, format_args!("       {}", look.paint(DIM, &format!("{bullet} {line}"))));
         }
         for line in look.wrap(&took(&question), INDENT + 4) {
-            put(out, format_args!("           {}", look.paint(DIM, &line)));
+            push_line(out, format_args!("           {}", look.paint(DIM, &line)));
         }
     }
 }
@@ -120,7 +120,7 @@ fn took(question: &Evidence) -> String {
 }
 
 /// A query in lines that fit: it is broken behind commas and blanks, and anywhere if there are none.
-fn folded(query: &str, width: usize) -> Vec<String> {
+fn wrap_query(query: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut pieces: Vec<String> =
         query.split_inclusive([',', ' ']).map(ToOwned::to_owned).collect();
@@ -145,7 +145,7 @@ fn folded(query: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn summary(out: &mut String, report: &Report, look: &Look, every: bool) {
+fn summary(out: &mut String, report: &DoctorReport, look: &Style, every: bool) {
     let of = |level| report.findings.iter().filter(|finding| finding.level == level).count() as u64;
     let (problems, warnings) = (of(Level::Problem), of(Level::Warning));
     let (colour, text) = match (problems, warnings) {
@@ -157,7 +157,7 @@ fn summary(out: &mut String, report: &Report, look: &Look, every: bool) {
             (RED, format!("{problems}, {}.", count(warnings, "warning", "warnings")))
         }
     };
-    put(out, format_args!("\n{}", look.paint(colour, &text)));
+    push_line(out, format_args!("\n{}", look.paint(colour, &text)));
     let mut asked: Vec<&Evidence> = Vec::new();
     for evidence in report.findings.iter().flat_map(|finding| &finding.evidence) {
         if !asked.contains(&evidence) {
@@ -168,15 +168,15 @@ fn summary(out: &mut String, report: &Report, look: &Look, every: bool) {
     let millis: u64 = asked.iter().map(|one| one.millis).sum();
     let hint = if every { "" } else { "; --queries shows each of them" };
     let text = format!("{requests} to the server in {millis} ms{hint}.");
-    put(out, format_args!("{}", look.paint(DIM, &text)));
+    push_line(out, format_args!("{}", look.paint(DIM, &text)));
 }
 
-fn advice(out: &mut String, report: &Report, look: &Look) {
+fn render_suggested_flags(out: &mut String, report: &DoctorReport, look: &Style) {
     look.heading(out, "FLAGS TO USE", "");
     let end = report.flags.len();
-    put(out, format_args!("  plimsoll recommender \\"));
+    push_line(out, format_args!("  plimsoll recommender \\"));
     for (at, flag) in report.flags.iter().enumerate() {
-        put(out, format_args!("    {flag}{}", if at + 1 < end { " \\" } else { "" }));
+        push_line(out, format_args!("    {flag}{}", if at + 1 < end { " \\" } else { "" }));
     }
     if !report.secrets.is_empty() {
         let text = format!(
@@ -184,7 +184,7 @@ fn advice(out: &mut String, report: &Report, look: &Look) {
             report.secrets.join(", ")
         );
         for line in look.wrap(&text, 2) {
-            put(out, format_args!("  {line}"));
+            push_line(out, format_args!("  {line}"));
         }
     }
 }
@@ -196,25 +196,25 @@ fn count(number: u64, one: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::Glyphs;
+    use crate::style::Glyphs;
 
     #[test]
     fn queries_are_folded_into_lines_that_fit_and_lose_nothing() {
         let query = "count by (namespace) (container_memory_working_set_bytes{job=\"kubelet\",container!=\"\"})";
         for width in [10, 40, 66, 200] {
-            let lines = folded(query, width);
+            let lines = wrap_query(query, width);
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
             let bare = |text: &str| text.replace(' ', "");
             assert_eq!(bare(&lines.concat()), bare(query));
         }
-        assert!(folded("", 10).is_empty());
+        assert!(wrap_query("", 10).is_empty());
     }
 
     #[test]
     fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
         let sample = include_str!("../../tests/data/doctor-prometheus.json");
-        let report: Report = serde_json::from_str(sample).expect("a report");
-        let look = |colour, glyphs| Look { width: 80, colour, glyphs, command: String::new() };
+        let report: DoctorReport = serde_json::from_str(sample).expect("a report");
+        let look = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
         let plain = render(&report, &look(false, Glyphs::Ascii), true);
         assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
         let painted = render(&report, &look(true, Glyphs::Ascii), true);

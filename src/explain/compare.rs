@@ -2,26 +2,26 @@
 
 use plimsoll_core::types::Time;
 
-use super::report::{Agreement, Numbers};
+use super::report::{Agreement, RecommendedNumbers};
 use plimsoll_core::{
     recommender::{
         ResourceExplanation,
-        estimate::{Resource, stretch_factor},
-        explanation::{Step, Stretch},
+        estimate::{Resource, confidence_multiplier},
+        explanation::{ConfidenceFactor, EstimateStep},
     },
     types::quantity::Quantity,
 };
 
 /// Share that may lie between the two: a histogram's bucket is 5 % wide, and bounds that moved by less than
 /// 5 % are not written.
-const BAND: f64 = 0.06;
+const TOLERANCE: f64 = 0.06;
 
 /// How the numbers of a status stand to those of now.
 pub fn agreement(
     resource: Resource,
     chain: &ResourceExplanation,
-    status: Option<&Numbers>,
-    now: &Numbers,
+    status: Option<&RecommendedNumbers>,
+    now: &RecommendedNumbers,
     at: Time,
 ) -> Agreement {
     let Some(status) = status else { return Agreement::Unwritten };
@@ -30,16 +30,17 @@ pub fn agreement(
     }
     // The recommender may have seen more since its last save, at most all the time until now.
     let later = later_confidence(chain, at);
-    let near =
-        |written: Option<Quantity>, fresh: Option<Quantity>, step: &Step| match (written, fresh) {
-            (None, None) => true,
-            (Some(written), Some(fresh)) => {
-                let (written, fresh) = (written.as_f64(), fresh.as_f64());
-                let moved = step.stretch.map_or(1.0, |stretch| moved(stretch, chain, later));
-                within(resource, written, fresh, fresh * moved)
-            }
-            _ => false,
-        };
+    let near = |written: Option<Quantity>, fresh: Option<Quantity>, step: &EstimateStep| match (
+        written, fresh,
+    ) {
+        (None, None) => true,
+        (Some(written), Some(fresh)) => {
+            let (written, fresh) = (written.as_f64(), fresh.as_f64());
+            let moved = step.stretch.map_or(1.0, |stretch| confidence_ratio(stretch, chain, later));
+            within(resource, written, fresh, fresh * moved)
+        }
+        _ => false,
+    };
     let drifted = near(status.target, now.target, &chain.target)
         && near(status.uncapped, now.uncapped, &chain.target)
         && near(status.lower, now.lower, &chain.lower)
@@ -58,12 +59,13 @@ fn within(resource: Resource, written: f64, one: f64, other: f64) -> bool {
         return true;
     }
     let (least, most) = (one.min(other), one.max(other));
-    written >= least * (1.0 - BAND) - first && written <= most * (1.0 + BAND) + first
+    written >= least * (1.0 - TOLERANCE) - first && written <= most * (1.0 + TOLERANCE) + first
 }
 
 /// By which factor a bound moves from the confidence of the chain to a later one.
-fn moved(stretch: Stretch, chain: &ResourceExplanation, later: f64) -> f64 {
-    stretch_factor(stretch, later) / stretch_factor(stretch, chain.evidence.confidence)
+fn confidence_ratio(stretch: ConfidenceFactor, chain: &ResourceExplanation, later: f64) -> f64 {
+    confidence_multiplier(stretch, later)
+        / confidence_multiplier(stretch, chain.evidence.confidence)
 }
 
 fn later_confidence(chain: &ResourceExplanation, at: Time) -> f64 {
@@ -79,9 +81,9 @@ mod tests {
 
     use super::*;
 
-    fn numbers(target: &str, lower: &str, upper: &str) -> Numbers {
+    fn numbers(target: &str, lower: &str, upper: &str) -> RecommendedNumbers {
         let amount = |text: &str| text.parse().ok();
-        Numbers {
+        RecommendedNumbers {
             target: amount(target),
             lower: amount(lower),
             upper: amount(upper),
@@ -116,7 +118,7 @@ mod tests {
             (Some(numbers("1", "870m", "1570m")), Agreement::Drift),
             (Some(numbers("1200m", "900m", "1500m")), Agreement::Differs),
             (Some(numbers("1", "900m", "3")), Agreement::Differs),
-            (Some(Numbers { upper: None, ..now }), Agreement::Differs),
+            (Some(RecommendedNumbers { upper: None, ..now }), Agreement::Differs),
             (None, Agreement::Unwritten),
         ] {
             let found = agreement(Resource::Cpu, &chain(), status.as_ref(), &now, at);

@@ -7,16 +7,16 @@
 //!
 //! Nothing is decided here: numbers and reasons come from `recommend`, and those about a pod from `update`.
 
-mod chain;
 pub mod compare;
-pub mod nearest;
+pub mod estimate_steps;
 pub mod pod;
 pub mod report;
+mod resource_text;
 pub mod status;
+pub mod suggestions;
 pub mod text;
-pub mod walk;
 pub mod wpa;
 
 pub use pod::PodReport;
-pub use report::{Finding, Report};
+pub use report::{Finding, VpaReport};
 pub use wpa::WpaReport;

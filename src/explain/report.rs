@@ -6,7 +6,7 @@ use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_core::{
-    recommender::{Amounts, Reason, ResourceExplanation},
+    recommender::{RecommendationReason, ResourceAmounts, ResourceExplanation},
     types::quantity::Quantity,
 };
 
@@ -16,7 +16,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A VPA, and why its numbers are what they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct VpaReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Always `explain-vpa`.
@@ -42,7 +42,7 @@ pub struct Report {
     /// What the numbers were worked out from.
     pub history: History,
     /// What all containers of a pod may have together, where that is limited.
-    pub room: Room,
+    pub room: PodCapacity,
     /// The conditions: those that are written, and those that would be.
     pub conditions: Vec<Condition>,
     /// Annotations that make no sense and are ignored.
@@ -50,7 +50,7 @@ pub struct Report {
     /// Containers with a recommendation, by name.
     pub containers: Vec<Container>,
     /// Containers without one.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedContainer>,
     /// What should be looked at; the exit code is 1 when there is any.
     pub findings: Vec<Finding>,
     /// What is good to know.
@@ -84,7 +84,7 @@ pub struct History {
     /// What it has of each container.
     pub records: Vec<StoredRecord>,
     /// What could not be used.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedRecord>,
 }
 
 /// What is stored of one container.
@@ -94,7 +94,7 @@ pub struct StoredRecord {
     /// The container.
     pub container: Arc<str>,
     /// `exact`, `upstream` for the form that leaves out open windows and exact weights, or `explanation`.
-    pub form: Form,
+    pub form: RecordForm,
     /// Whether it is the VPA's own; otherwise it was left by another VPA of the same workload.
     pub own: bool,
     /// When it was written.
@@ -113,7 +113,7 @@ pub struct StoredRecord {
 /// How much a stored record can say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Form {
+pub enum RecordForm {
     /// Everything.
     Exact,
     /// What upstream's checkpoints can say.
@@ -124,7 +124,7 @@ pub enum Form {
 
 /// A record that was passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Skipped {
+pub struct SkippedRecord {
     /// Which one.
     pub what: String,
     /// Why.
@@ -133,22 +133,22 @@ pub struct Skipped {
 
 /// What all containers of a pod may have together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Room {
+pub struct PodCapacity {
     /// CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<Limit>,
+    pub cpu: Option<CapacityLimit>,
     /// Memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Limit>,
+    pub memory: Option<CapacityLimit>,
 }
 
 /// One limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct CapacityLimit {
     /// No more than this.
     pub amount: Quantity,
     /// Who says so.
-    pub by: Reason,
+    pub by: RecommendationReason,
 }
 
 /// A condition, and whether it is written.
@@ -179,7 +179,7 @@ pub struct Container {
     /// Number of pods that have it.
     pub pods: usize,
     /// Kills for memory that its pods show.
-    pub kills: Vec<Kill>,
+    pub kills: Vec<OomKill>,
     /// CPU, where it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Resource>,
@@ -190,7 +190,7 @@ pub struct Container {
 
 /// A kill for memory that a pod shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kill {
+pub struct OomKill {
     /// The pod.
     pub pod: Arc<str>,
     /// When.
@@ -208,9 +208,9 @@ pub struct Resource {
     pub agreement: Agreement,
     /// What the status says; absent when it says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Numbers>,
+    pub status: Option<RecommendedNumbers>,
     /// What was worked out anew.
-    pub recomputed: Numbers,
+    pub recomputed: RecommendedNumbers,
     /// Why: the recomputed numbers follow from these fields alone, and from the pod's room where that decides.
     pub chain: ResourceExplanation,
     /// What the pods request.
@@ -233,7 +233,7 @@ pub enum Agreement {
 
 /// The numbers of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Numbers {
+pub struct RecommendedNumbers {
     /// What to request.
     pub target: Option<Quantity>,
     /// Below this the pod should be given more.
@@ -245,18 +245,21 @@ pub struct Numbers {
 }
 
 /// The name in place of a storage's where the VPA's own annotation is all there is to go by.
-pub const ANNOTATION: &str = "annotation";
+pub const ANNOTATION_STORAGE: &str = "annotation";
 
 impl History {
     /// Whether all there is to go by is what the recommender said on the VPA.
-    pub fn is_told(&self) -> bool {
-        self.storage == ANNOTATION
+    pub fn is_from_annotation(&self) -> bool {
+        self.storage == ANNOTATION_STORAGE
     }
 }
 
-impl Numbers {
+impl RecommendedNumbers {
     /// Those of one resource.
-    pub fn of(all: [Amounts; 4], pick: fn(&Amounts) -> Option<Quantity>) -> Self {
+    pub fn from_amounts(
+        all: [ResourceAmounts; 4],
+        pick: fn(&ResourceAmounts) -> Option<Quantity>,
+    ) -> Self {
         let [target, lower, upper, uncapped] = all.map(|amounts| pick(&amounts));
         Self { target, lower, upper, uncapped }
     }
@@ -281,7 +284,7 @@ pub struct Requests {
 
 /// A container without a recommendation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct OmittedContainer {
     /// Its name.
     pub container: Arc<str>,
     /// `off`, `stale`, `onlyInStatus` or `unexplained`.

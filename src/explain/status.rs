@@ -1,13 +1,13 @@
 //! How an installation is, on one screen: what its Leases and pods say becomes lines, and what is wrong becomes findings.
 
-mod judge;
+mod checks;
 pub mod text;
 
 use plimsoll_core::types::Time;
 use serde::Serialize;
 
-pub use self::judge::judge;
-use plimsoll_core::api::vitals::Vitals;
+pub use self::checks::build_report;
+use plimsoll_core::api::role_health::RoleHealth;
 
 /// Version of the report, and what it is.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -27,7 +27,7 @@ pub struct LeaseFacts {
     /// For how long that counts.
     pub seconds: i64,
     /// What the role says of itself; upstream's say nothing.
-    pub vitals: Option<Vitals>,
+    pub vitals: Option<RoleHealth>,
     /// Why that could not be read.
     pub unreadable: Option<String>,
 }

@@ -1,28 +1,28 @@
 //! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
 
 use super::{
-    chain::{ago, resource},
-    report::{Container, Finding, Form, LeftOut, Report, StoredRecord},
+    report::{Container, Finding, OmittedContainer, RecordForm, StoredRecord, VpaReport},
+    resource_text::{ago, render_resource},
 };
-use crate::look::{BOLD, DIM, Look, RED, YELLOW, put};
-use plimsoll_core::recommender::{annotation, estimate::Resource as Kind};
+use crate::style::{BOLD, DIM, RED, Style, YELLOW, push_line};
+use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
 
 /// The whole report.
-pub fn render(report: &Report, look: &Look) -> String {
+pub fn render(report: &VpaReport, look: &Style) -> String {
     let mut out = String::new();
     head(&mut out, report, look);
     for container in &report.containers {
-        one(&mut out, report, container, look);
+        render_container(&mut out, report, container, look);
     }
     left_out(&mut out, report, look);
     conditions(&mut out, report, look);
-    remarks(&mut out, &report.findings, &notes(report), look);
+    render_findings_and_notes(&mut out, &report.findings, &notes(report), look);
     out
 }
 
-fn head(out: &mut String, report: &Report, look: &Look) {
-    let Report { namespace, name, target, .. } = report;
-    put(
+fn head(out: &mut String, report: &VpaReport, look: &Style) {
+    let VpaReport { namespace, name, target, .. } = report;
+    push_line(
         out,
         format_args!(
             "{}  {} {}, {}, update mode {}",
@@ -33,31 +33,35 @@ fn head(out: &mut String, report: &Report, look: &Look) {
             report.update_mode
         ),
     );
-    let words = if report.history.is_told() { told(report) } else { worked_out(report) };
+    let words = if report.history.is_from_annotation() {
+        annotation_source_text(report)
+    } else {
+        recomputed_text(report)
+    };
     for line in look.wrap(&words, 0) {
-        put(out, format_args!("{}", look.paint(DIM, &line)));
+        push_line(out, format_args!("{}", look.paint(DIM, &line)));
     }
     if let Some(message) = &target.message {
-        put(out, format_args!(""));
+        push_line(out, format_args!(""));
         for line in look.wrap(message, 0) {
-            put(out, format_args!("{}", look.paint(YELLOW, &line)));
+            push_line(out, format_args!("{}", look.paint(YELLOW, &line)));
         }
     }
 }
 
 /// Where numbers come from that nobody but the recommender could work out.
-fn told(report: &Report) -> String {
+fn annotation_source_text(report: &VpaReport) -> String {
     let written = report.history.records.iter().find_map(|record| record.written);
     format!(
         "As the recommender {:?} explained them on the VPA itself, in the annotation {}, when it wrote the \
          status{}. Its history is not at hand; pods and their requests are as they are now.",
         report.recommender,
-        annotation::KEY,
+        explanation_annotation::ANNOTATION,
         written.map_or_else(String::new, |written| format!(" {}", ago(written, report.at))),
     )
 }
 
-fn worked_out(report: &Report) -> String {
+fn recomputed_text(report: &VpaReport) -> String {
     format!(
         "Worked out anew by the recommender's own code from the {}, the VPA and its pods as they are now. \
          Flags have to be those of the recommender {:?}.",
@@ -78,14 +82,14 @@ fn pods(count: usize) -> String {
     }
 }
 
-fn one(out: &mut String, report: &Report, container: &Container, look: &Look) {
+fn render_container(out: &mut String, report: &VpaReport, container: &Container, look: &Style) {
     look.heading(
         out,
         &format!("CONTAINER {}", container.name),
         &format!("in {}", pods(container.pods)),
     );
     let record = report.history.records.iter().find(|one| one.container == container.name);
-    look.paragraph(out, "history", &record.map_or_else(nothing_stored, |it| stored(it, report)));
+    look.paragraph(out, "history", &record.map_or_else(no_history_text, |it| stored(it, report)));
     for kill in &container.kills {
         let counted = match kill.counted {
             Some(true) => ": counted",
@@ -97,30 +101,30 @@ fn one(out: &mut String, report: &Report, container: &Container, look: &Look) {
     }
     for (kind, what) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
         if let Some(what) = what {
-            resource(out, look, kind, what, report.at);
+            render_resource(out, look, kind, what, report.at);
         }
     }
 }
 
-fn nothing_stored() -> String {
+fn no_history_text() -> String {
     "none is stored yet: nothing is known but that the container is there".to_owned()
 }
 
-fn stored(record: &StoredRecord, report: &Report) -> String {
+fn stored(record: &StoredRecord, report: &VpaReport) -> String {
     let place = if report.history.storage == "checkpoint" { "checkpoint" } else { "record" };
     let mut text = vec![match record.form {
-        Form::Exact => format!("exact {place}"),
-        Form::Upstream => {
+        RecordForm::Exact => format!("exact {place}"),
+        RecordForm::Upstream => {
             format!("{place} in upstream's form, without open memory windows and exact weights")
         }
-        Form::Explanation => {
+        RecordForm::Explanation => {
             "not at hand; what follows is what the recommender told of it".to_owned()
         }
     }];
     if !record.own {
         text.push(", left by another VPA for this workload".to_owned());
     }
-    if let Some(written) = record.written.filter(|_| record.form != Form::Explanation) {
+    if let Some(written) = record.written.filter(|_| record.form != RecordForm::Explanation) {
         text.push(format!(", written {}", ago(written, report.at)));
     }
     if let Some(created) = record.created {
@@ -132,12 +136,12 @@ fn stored(record: &StoredRecord, report: &Report) -> String {
     text.concat()
 }
 
-fn left_out(out: &mut String, report: &Report, look: &Look) {
+fn left_out(out: &mut String, report: &VpaReport, look: &Style) {
     if report.left_out.is_empty() {
         return;
     }
     look.heading(out, "LEFT OUT", "");
-    for LeftOut { container, why } in &report.left_out {
+    for OmittedContainer { container, why } in &report.left_out {
         let why = match &**why {
             "off" => "the policy switches it off (mode Off)",
             "stale" => "it has left the pods, others are alive without it (stale)",
@@ -148,7 +152,7 @@ fn left_out(out: &mut String, report: &Report, look: &Look) {
     }
 }
 
-fn conditions(out: &mut String, report: &Report, look: &Look) {
+fn conditions(out: &mut String, report: &VpaReport, look: &Style) {
     if report.conditions.is_empty() {
         return;
     }
@@ -167,12 +171,12 @@ fn conditions(out: &mut String, report: &Report, look: &Look) {
             _ => {}
         }
         for (index, line) in look.wrap(&text.concat(), 6).iter().enumerate() {
-            put(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
+            push_line(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
         }
     }
 }
 
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &VpaReport) -> Vec<String> {
     let room = [("CPU", report.room.cpu), ("memory", report.room.memory)];
     let room = room.into_iter().filter_map(|(what, limit)| {
         let limit = limit?;
@@ -182,8 +186,13 @@ fn notes(report: &Report) -> Vec<String> {
 }
 
 /// What every report ends with.
-pub(super) fn remarks(out: &mut String, findings: &[Finding], notes: &[String], look: &Look) {
-    let bullet = look.plain("•", "-");
+pub(super) fn render_findings_and_notes(
+    out: &mut String,
+    findings: &[Finding],
+    notes: &[String],
+    look: &Style,
+) {
+    let bullet = look.choose_glyphs("•", "-");
     if !findings.is_empty() {
         look.heading(out, "TO LOOK AT", "");
         for finding in findings {
@@ -199,25 +208,25 @@ pub(super) fn remarks(out: &mut String, findings: &[Finding], notes: &[String], 
     }
 }
 
-fn bulleted(out: &mut String, look: &Look, bullet: &str, text: &str) {
+fn bulleted(out: &mut String, look: &Style, bullet: &str, text: &str) {
     for (index, line) in look.wrap(text, 4).iter().enumerate() {
-        put(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
+        push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::Glyphs;
+    use crate::style::Glyphs;
 
     #[test]
     fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
         let sample = include_str!("../../tests/data/explain-vpa.json");
-        let mut report: Report = serde_json::from_str(sample).expect("a report");
+        let mut report: VpaReport = serde_json::from_str(sample).expect("a report");
         report.notes.push("This is good to know.".to_owned());
         report.findings.push(crate::explain::report::Finding::new("code", "Look at this."));
-        report.left_out.push(LeftOut { container: "old".into(), why: "stale".to_owned() });
-        let look = |colour, glyphs| Look { width: 80, colour, glyphs, command: String::new() };
+        report.left_out.push(OmittedContainer { container: "old".into(), why: "stale".to_owned() });
+        let look = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
         let plain = render(&report, &look(false, Glyphs::Ascii));
         assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
         let painted = render(&report, &look(true, Glyphs::Ascii));

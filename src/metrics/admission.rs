@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use plimsoll_core::types::Time;
 
 use super::{
-    definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, gauge, histogram},
+    definition::{Definition, RESPONSE_SECONDS, STEP_SECONDS, counter, gauge, histogram},
     family::Family,
-    labels::flag,
+    instruments::{Counter, Gauge, Histogram},
+    labels::bool_label,
     registry::Registry,
-    value::{Counter, Gauge, Histogram},
 };
 
 const PODS: Definition = counter(
@@ -21,7 +21,7 @@ const PODS: Definition = counter(
 const LATENCY: Definition = histogram(
     "vpa_admission_controller_admission_latency_seconds",
     "From the arrival of a review to the end of its answer.",
-    ANSWER_SECONDS,
+    RESPONSE_SECONDS,
 )
 .labels(&["resource", "status"], "up to 9 of 24")
 .unit("seconds")
@@ -40,7 +40,7 @@ const REVIEWS: Definition = counter(
 )
 .labels(&["outcome", "resource"], "up to 64")
 .absent("it has not happened yet");
-const TURNED_AWAY: Definition = counter(
+const REJECTED: Definition = counter(
     "plimsoll_webhook_turned_away_total",
     "Connections and requests without an answer to a review, by reason.",
 )
@@ -75,7 +75,7 @@ pub struct AdmissionMetrics {
     latency: Arc<Family<Histogram, 2>>,
     steps: Arc<Family<Histogram, 1>>,
     reviews: Arc<Family<Counter, 2>>,
-    turned_away: Arc<Family<Counter, 1>>,
+    rejected: Arc<Family<Counter, 1>>,
     expiry: Arc<Family<Gauge>>,
     changes: Arc<Family<Counter, 1>>,
     registered: Arc<Family<Gauge>>,
@@ -105,7 +105,7 @@ impl AdmissionMetrics {
             latency: registry.family(LATENCY, 9),
             steps: registry.family(STEPS, 5),
             reviews: registry.family(REVIEWS, 64),
-            turned_away: registry.family(TURNED_AWAY, 16),
+            rejected: registry.family(REJECTED, 16),
             expiry: registry.family(EXPIRY, 1),
             changes: registry.family(CHANGES, 2),
             registered: registry.family(REGISTERED, 1),
@@ -116,9 +116,9 @@ impl AdmissionMetrics {
     /// A review was answered. `resource` is `Pod`, `VPA` or `unknown`, `status` is `error`, `skipped` or `applied`.
     pub fn observe_review(&self, resource: &str, status: &str, outcome: &str, times: &ReviewTimes) {
         if resource == "Pod" {
-            self.pods.with([flag(status == "applied")]).increment();
+            self.pods.with_labels([bool_label(status == "applied")]).increment();
         }
-        self.latency.with([resource, status]).observe(times.total.as_secs_f64());
+        self.latency.with_labels([resource, status]).observe(times.total.as_secs_f64());
         for (step, took) in [
             ("read_request", times.read),
             ("admit", times.admit),
@@ -126,30 +126,30 @@ impl AdmissionMetrics {
             ("write_response", times.write),
             ("total", times.total),
         ] {
-            self.steps.with([step]).observe(took.as_secs_f64());
+            self.steps.with_labels([step]).observe(took.as_secs_f64());
         }
-        self.reviews.with([outcome, resource]).increment();
+        self.reviews.with_labels([outcome, resource]).increment();
     }
 
     /// Somebody got no answer to a review.
-    pub fn count_turned_away(&self, reason: &str) {
-        self.turned_away.with([reason]).increment();
+    pub fn count_rejected(&self, reason: &str) {
+        self.rejected.with_labels([reason]).increment();
     }
 
     /// Another certificate is shown, which ends then.
-    pub fn certificate_shown(&self, ends: Time) {
-        self.expiry.with([]).set(ends.as_nanos() as f64 / 1e9);
-        self.changes.with(["shown"]).increment();
+    pub fn set_certificate_expiry(&self, ends: Time) {
+        self.expiry.with_labels([]).set(ends.as_nanos() as f64 / 1e9);
+        self.changes.with_labels(["shown"]).increment();
     }
 
     /// A certificate was found that is of no use.
-    pub fn certificate_refused(&self) {
-        self.changes.with(["refused"]).increment();
+    pub fn count_certificate_rejected(&self) {
+        self.changes.with_labels(["refused"]).increment();
     }
 
     /// Whether the API server is registered to trust what is shown.
     pub fn set_registered(&self, registered: bool) {
-        self.registered.with([]).set(f64::from(u8::from(registered)));
+        self.registered.with_labels([]).set(f64::from(u8::from(registered)));
     }
 
     /// Whether the webhook answers on its own port.

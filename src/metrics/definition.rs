@@ -7,14 +7,14 @@ pub(super) const STEP_SECONDS: &[f64] = &[
 ];
 
 /// Buckets of upstream's for how long answers take, given or waited for.
-pub(super) const ANSWER_SECONDS: &[f64] = &[
+pub(super) const RESPONSE_SECONDS: &[f64] = &[
     0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
     60.0, 120.0, 300.0,
 ];
 
 /// How the values of a family behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// Only grows, and begins at zero with the process.
     Counter,
     /// Goes up and down.
@@ -23,7 +23,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     /// The word of the text format.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ pub struct Definition {
     /// What it counts or measures, on one line.
     pub help: &'static str,
     /// How its values behave.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// Names of its labels in alphabetical order, as client libraries print them.
     pub labels: &'static [&'static str],
     /// Upper ends of the buckets without the last, which is infinite. Empty for anything but histograms.
@@ -50,19 +50,19 @@ pub struct Definition {
     /// What its values are counted in; empty for plain numbers.
     pub unit: &'static str,
     /// When there is no series; empty when there always is.
-    pub absent: &'static str,
+    pub absent_when: &'static str,
     /// How many series there can be, in words.
-    pub series: &'static str,
+    pub series_count: &'static str,
 }
 
 /// A counter without labels.
 pub const fn counter(name: &'static str, help: &'static str) -> Definition {
-    Definition::new(Kind::Counter, name, help)
+    Definition::new(MetricType::Counter, name, help)
 }
 
 /// A gauge without labels.
 pub const fn gauge(name: &'static str, help: &'static str) -> Definition {
-    Definition::new(Kind::Gauge, name, help)
+    Definition::new(MetricType::Gauge, name, help)
 }
 
 /// A histogram without labels.
@@ -71,21 +71,30 @@ pub const fn histogram(
     help: &'static str,
     buckets: &'static [f64],
 ) -> Definition {
-    let mut definition = Definition::new(Kind::Histogram, name, help);
+    let mut definition = Definition::new(MetricType::Histogram, name, help);
     definition.buckets = buckets;
     definition
 }
 
 impl Definition {
-    const fn new(kind: Kind, name: &'static str, help: &'static str) -> Self {
-        Self { name, help, kind, labels: &[], buckets: &[], unit: "", absent: "", series: "1" }
+    const fn new(kind: MetricType, name: &'static str, help: &'static str) -> Self {
+        Self {
+            name,
+            help,
+            kind,
+            labels: &[],
+            buckets: &[],
+            unit: "",
+            absent_when: "",
+            series_count: "1",
+        }
     }
 
     /// With these labels, and as many series as `series` says.
     #[must_use]
     pub const fn labels(mut self, labels: &'static [&'static str], series: &'static str) -> Self {
         self.labels = labels;
-        self.series = series;
+        self.series_count = series;
         self
     }
 
@@ -99,7 +108,7 @@ impl Definition {
     /// Without a series in this case.
     #[must_use]
     pub const fn absent(mut self, when: &'static str) -> Self {
-        self.absent = when;
+        self.absent_when = when;
         self
     }
 }

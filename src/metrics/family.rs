@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::{definition::Definition, text::write_labels, value::Value};
+use super::{definition::Definition, instruments::Instrument, text::write_labels};
 
 /// The value of every label of the series that takes what there is no room for.
-pub const OVERFLOW: &str = "other";
+pub const OVERFLOW_LABEL: &str = "other";
 
 /// The series of one name.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Family<V, const LABELS: usize = 0> {
 #[derive(Debug)]
 struct Entry<V, const LABELS: usize> {
     values: [Box<str>; LABELS],
-    written: Arc<str>,
+    rendered_labels: Arc<str>,
     value: Arc<V>,
 }
 
@@ -29,11 +29,11 @@ pub struct Series {
     /// `name="value",...`
     pub labels: Arc<str>,
     /// Its value.
-    pub value: Arc<dyn Value>,
+    pub value: Arc<dyn Instrument>,
 }
 
 /// A family without the type of its values.
-pub trait Collected: Send + Sync {
+pub trait Collector: Send + Sync {
     /// What it is.
     fn definition(&self) -> &Definition;
 
@@ -41,7 +41,7 @@ pub trait Collected: Send + Sync {
     fn series(&self) -> Vec<Series>;
 }
 
-impl<V: Value, const LABELS: usize> Family<V, LABELS> {
+impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
     /// A family of at most `limit` series. What comes on top of that counts into one whose labels all say `other`:
     /// labels that somebody else chooses must not grow without bounds.
     pub fn new(definition: Definition, limit: usize) -> Self {
@@ -56,12 +56,13 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
     }
 
     /// The value of the series with these labels, which exists from now on.
-    pub fn with(&self, labels: [&str; LABELS]) -> Arc<V> {
+    pub fn with_labels(&self, labels: [&str; LABELS]) -> Arc<V> {
         if let Some(found) = self.find(labels) {
             return found;
         }
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        let labels = if series.len() < self.limit.max(1) { labels } else { [OVERFLOW; LABELS] };
+        let labels =
+            if series.len() < self.limit.max(1) { labels } else { [OVERFLOW_LABEL; LABELS] };
         match position(&series, &labels) {
             Ok(found) => series[found].value.clone(),
             Err(place) => {
@@ -69,8 +70,10 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
                 write_labels(&mut written, self.definition.labels, &labels);
                 let value = Arc::new(V::new(&self.definition));
                 let values = labels.map(Box::from);
-                series
-                    .insert(place, Entry { values, written: written.into(), value: value.clone() });
+                series.insert(
+                    place,
+                    Entry { values, rendered_labels: written.into(), value: value.clone() },
+                );
                 value
             }
         }
@@ -83,7 +86,7 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
     }
 
     /// Visits the values of all series that there are.
-    pub fn each(&self, visit: impl Fn(&V)) {
+    pub fn for_each(&self, visit: impl Fn(&V)) {
         self.read().iter().for_each(|entry| visit(&entry.value));
     }
 
@@ -92,14 +95,14 @@ impl<V: Value, const LABELS: usize> Family<V, LABELS> {
     }
 }
 
-impl<V: Value + 'static, const LABELS: usize> Collected for Family<V, LABELS> {
+impl<V: Instrument + 'static, const LABELS: usize> Collector for Family<V, LABELS> {
     fn definition(&self) -> &Definition {
         &self.definition
     }
 
     fn series(&self) -> Vec<Series> {
         let series = self.read();
-        let copied = series.iter().map(|Entry { written, value, .. }| Series {
+        let copied = series.iter().map(|Entry { rendered_labels: written, value, .. }| Series {
             labels: written.clone(),
             value: value.clone(),
         });
@@ -119,19 +122,19 @@ fn position<V, const LABELS: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{definition::counter, value::Counter};
+    use crate::metrics::{definition::counter, instruments::Counter};
 
     #[test]
     fn a_family_has_no_more_series_than_it_may_and_loses_no_count() {
         let definition = counter("x", "").labels(&["a"], "2");
         let family = Family::<Counter, 1>::new(definition, 2);
         for label in ["q", "p", "r", "s", "q"] {
-            family.with([label]).increment();
+            family.with_labels([label]).increment();
         }
         let series = family.series();
         let labels: Vec<_> = series.iter().map(|series| &*series.labels).collect();
         assert_eq!(labels, [r#"a="other""#, r#"a="p""#, r#"a="q""#]);
-        let counts = ["other", "p", "q"].map(|label| family.with([label]).get());
+        let counts = ["other", "p", "q"].map(|label| family.with_labels([label]).get());
         assert_eq!(counts, [2, 1, 2]);
     }
 }

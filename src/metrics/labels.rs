@@ -1,6 +1,6 @@
 //! The words of labels that several families have.
 
-use super::family::OVERFLOW;
+use super::family::OVERFLOW_LABEL;
 
 /// Update modes, in the order of their names. Unset is none of them.
 pub(super) const MODES: [&str; 6] =
@@ -51,10 +51,10 @@ impl HistoryState {
 
 /// A mode as a label: those that nobody knows share one, or whoever writes objects could add series for ever.
 pub(super) fn known_mode(mode: &str) -> &str {
-    if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW }
+    if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW_LABEL }
 }
 
 /// Whether something is so.
-pub(super) const fn flag(value: bool) -> &'static str {
+pub(super) const fn bool_label(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }

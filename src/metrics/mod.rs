@@ -11,40 +11,40 @@
 //! so their series go when they go.
 
 pub mod admission;
-pub mod calls;
+pub mod api_traffic;
+pub mod client_calls;
 pub mod definition;
 pub mod family;
-pub mod health;
+pub mod instruments;
 pub mod labels;
+pub mod loop_metrics;
 pub mod objects;
-pub mod pace;
 pub mod process;
 pub mod quality;
 pub mod recommender;
+pub mod recommender_health;
 pub mod registry;
 pub mod text;
-pub mod traffic;
 pub mod updater;
-pub mod value;
 pub mod watermark;
 
 pub use admission::{AdmissionMetrics, ReviewTimes};
-pub use calls::{ApiCalls, PrometheusCalls};
-pub use definition::{Definition, Kind};
+pub use api_traffic::ApiTrafficMetrics;
+pub use client_calls::{ApiRequestMetrics, PrometheusQueryMetrics};
+pub use definition::{Definition, MetricType};
 pub use family::{Family, Series};
-pub use health::Health;
+pub use instruments::{Counter, Gauge, Histogram};
 pub use labels::{HistoryState, LabelSet};
+pub use loop_metrics::LoopMetrics;
 pub use objects::{
-    Cardinality, ContainerRow, ObjectMetrics, Objects, PodRequests, UpdateRow, VpaRow,
+    Cardinality, ContainerRow, ObjectMetrics, PodRequests, UpdateRow, VpaMetricsSource, VpaRow,
 };
-pub use pace::Pace;
 pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
+pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::{Registry, Scrape};
-pub use traffic::Traffic;
-pub use updater::{PassTotals, Sized as UpdatedVpa, Tally, UpdaterMetrics};
-pub use value::{Counter, Gauge, Histogram};
+pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub use watermark::{
-    LifecycleRow, LookStep, RecommenderCall, Restrictions, Returned, SourceRow, WatermarkMetrics,
-    WatermarkObjects, WatermarkRow, Watermarks, client_label,
+    MonitorGateRow, RecommenderCall, ReconcileResultLabel, ReconcileStep, Restrictions, SourceRow,
+    WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, client_label,
 };

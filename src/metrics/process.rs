@@ -3,19 +3,19 @@
 use std::{fs, sync::Arc};
 
 use super::{
-    definition::{Definition, Kind, counter, gauge},
-    family::{Collected, Series},
-    value::{Gauge, Value},
+    definition::{Definition, MetricType, counter, gauge},
+    family::{Collector, Series},
+    instruments::{Gauge, Instrument},
 };
 
 /// Ticks of a second in /proc: a constant of the interface, whatever the kernel's own clock does.
-const TICKS: f64 = 100.0;
+const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 const UNKNOWN: &str = "/proc does not tell";
 
 /// Every family of the process, ready to be collected.
-pub fn families() -> Vec<Arc<dyn Collected>> {
-    let family = |definition: Definition, read| -> Arc<dyn Collected> {
-        Arc::new(Reading { definition: definition.absent(UNKNOWN), read })
+pub fn families() -> Vec<Arc<dyn Collector>> {
+    let family = |definition: Definition, read| -> Arc<dyn Collector> {
+        Arc::new(ProcessGauge { definition: definition.absent(UNKNOWN), read })
     };
     vec![
         family(
@@ -45,12 +45,12 @@ pub fn families() -> Vec<Arc<dyn Collected>> {
     ]
 }
 
-struct Reading {
+struct ProcessGauge {
     definition: Definition,
     read: fn() -> Option<f64>,
 }
 
-impl Collected for Reading {
+impl Collector for ProcessGauge {
     fn definition(&self) -> &Definition {
         &self.definition
     }
@@ -58,8 +58,8 @@ impl Collected for Reading {
     fn series(&self) -> Vec<Series> {
         let Some(read) = (self.read)() else { return Vec::new() };
         // A counter with a fraction, which ours have no use for, is written as a gauge is.
-        debug_assert!(self.definition.kind != Kind::Histogram);
-        let value = <Gauge as Value>::new(&self.definition);
+        debug_assert!(self.definition.kind != MetricType::Histogram);
+        let value = <Gauge as Instrument>::new(&self.definition);
         value.set(read);
         vec![Series { labels: "".into(), value: Arc::new(value) }]
     }
@@ -73,13 +73,13 @@ fn stat(number: usize) -> Option<f64> {
 }
 
 fn cpu_seconds() -> Option<f64> {
-    Some((stat(14)? + stat(15)?) / TICKS)
+    Some((stat(14)? + stat(15)?) / CLOCK_TICKS_PER_SECOND)
 }
 
 fn start_time() -> Option<f64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let boot: f64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
-    Some(boot + stat(22)? / TICKS)
+    Some(boot + stat(22)? / CLOCK_TICKS_PER_SECOND)
 }
 
 fn status(field: &str) -> Option<f64> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{
     definition::{Definition, counter, histogram},
     family::Family,
-    labels::{MODES_OR_NONE, flag, known_mode},
+    instruments::{Counter, Histogram},
+    labels::{MODES_OR_NONE, bool_label, known_mode},
     registry::Registry,
-    value::{Counter, Histogram},
 };
 use plimsoll_core::recommender::estimate::Resource;
 
@@ -168,29 +168,29 @@ impl Quality {
     pub(super) fn observe_sample(&self, sample: &QualitySample<'_>) {
         let QualitySample { update_mode, resource, is_oom, usage, recommendation } = *sample;
         let mode = update_mode.map_or("", known_mode);
-        let of_oom = flag(is_oom);
+        let of_oom = bool_label(is_oom);
         let recommendation = recommendation.filter(|&value| value > 0.0);
-        let missing = flag(recommendation.is_none());
+        let missing = bool_label(recommendation.is_none());
         let value = recommendation.unwrap_or(0.0);
         if recommendation.is_some() {
             match resource {
-                Resource::Cpu => self.cpu.with([mode]).observe(value),
-                Resource::Memory => self.memory.with([of_oom, mode]).observe(value),
+                Resource::Cpu => self.cpu.with_labels([mode]).observe(value),
+                Resource::Memory => self.memory.with_labels([of_oom, mode]).observe(value),
             }
             let share = (usage - value) / value;
-            self.relative.with([of_oom, name(resource), mode]).observe(share);
+            self.relative.with_labels([of_oom, name(resource), mode]).observe(share);
         } else {
-            self.missing.with([of_oom, name(resource), mode]).increment();
+            self.missing.with_labels([of_oom, name(resource), mode]).increment();
         }
         let (over, distance) = (value > usage, (usage - value).abs());
         match resource {
             Resource::Cpu => {
                 let family = if over { &self.cpu_over } else { &self.cpu_under };
-                family.with([missing, mode]).observe(distance);
+                family.with_labels([missing, mode]).observe(distance);
             }
             Resource::Memory => {
                 let family = if over { &self.memory_over } else { &self.memory_under };
-                family.with([of_oom, missing, mode]).observe(distance);
+                family.with_labels([of_oom, missing, mode]).observe(distance);
             }
         }
     }
@@ -200,7 +200,7 @@ impl Quality {
         if old > 0.0 {
             let size = pods.checked_ilog2().unwrap_or(0).min(LARGEST_LOG2).to_string();
             let mode = update_mode.map_or("", known_mode);
-            self.changes.with([name(resource), mode, &size]).observe(new / old - 1.0);
+            self.changes.with_labels([name(resource), mode, &size]).observe(new / old - 1.0);
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    definition::{ANSWER_SECONDS, Definition, STEP_SECONDS, counter, gauge, histogram},
-    family::{Family, OVERFLOW},
-    labels::{MODES, flag, known_mode},
+    definition::{Definition, RESPONSE_SECONDS, STEP_SECONDS, counter, gauge, histogram},
+    family::{Family, OVERFLOW_LABEL},
+    instruments::{Counter, Gauge, Histogram},
+    labels::{MODES, bool_label, known_mode},
     quality::{Quality, QualitySample, RecommendationChange},
     registry::Registry,
-    value::{Counter, Gauge, Histogram},
 };
 
 const OBJECTS: Definition =
@@ -54,7 +54,7 @@ const QUERIES: Definition = counter(
 const QUERY_TIMES: Definition = histogram(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
     "How long a Prometheus takes to answer queries for history.",
-    ANSWER_SECONDS,
+    RESPONSE_SECONDS,
 )
 .labels(&["code", "method"], "up to 32 of 24")
 .unit("seconds")
@@ -117,7 +117,7 @@ impl RecommenderMetrics {
         };
         for api in APIS {
             for traits in all_traits(&MODES) {
-                metrics.objects.with(labels(api, &traits));
+                metrics.objects.with_labels(labels(api, &traits));
             }
         }
         metrics
@@ -125,12 +125,12 @@ impl RecommenderMetrics {
 
     /// A step of a pass took this long; the whole pass is the step `total`.
     pub fn observe_step(&self, step: &'static str, took: Duration) {
-        self.steps.with([step]).observe(took.as_secs_f64());
+        self.steps.with_labels([step]).observe(took.as_secs_f64());
     }
 
     /// The metrics API has answered, or failed to.
     pub fn count_fetch(&self, is_error: bool) {
-        self.fetches.with([CLIENT, flag(is_error)]).increment();
+        self.fetches.with_labels([CLIENT, bool_label(is_error)]).increment();
     }
 
     /// A VPA got its first recommendation this long after its creation.
@@ -146,8 +146,8 @@ impl RecommenderMetrics {
     /// A Prometheus has answered a query with this status.
     pub fn observe_query(&self, code: u16, method: &str, took: Duration) {
         let (code, method) = (code.to_string(), method.to_ascii_lowercase());
-        self.queries.with([&code, &method]).increment();
-        self.query_times.with([&code, &method]).observe(took.as_secs_f64());
+        self.queries.with_labels([&code, &method]).increment();
+        self.query_times.with_labels([&code, &method]).observe(took.as_secs_f64());
     }
 
     /// Requests were read so often from statuses of containers, of init containers, and from specs of both.
@@ -159,13 +159,13 @@ impl RecommenderMetrics {
             "Pod.Spec.InitContainers",
         ];
         for (source, total) in sources.into_iter().zip(totals) {
-            self.requests_read.with([source]).raise_to(total);
+            self.requests_read.with_labels([source]).set_total(total);
         }
     }
 
     /// These are all VPAs there are. What is no longer among them goes to zero, modes that nobody knows included.
     pub fn set_vpa_counts<'a>(&self, vpas: impl IntoIterator<Item = VpaTraits<'a>>) {
-        let slots: Vec<_> = all_traits(&MODES).chain(all_traits(&[OVERFLOW])).collect();
+        let slots: Vec<_> = all_traits(&MODES).chain(all_traits(&[OVERFLOW_LABEL])).collect();
         let mut counts = vec![0_u64; slots.len()];
         for vpa in vpas {
             // Left out, the mode is Recreate.
@@ -179,7 +179,7 @@ impl RecommenderMetrics {
         for (slot, count) in slots.iter().zip(counts) {
             let labels = labels(API, slot);
             if count > 0 {
-                self.objects.with(labels).set(count as f64);
+                self.objects.with_labels(labels).set(count as f64);
             } else if let Some(gauge) = self.objects.find(labels) {
                 gauge.set(0.0);
             }
@@ -217,9 +217,9 @@ fn all_traits<'a>(modes: &'a [&'static str]) -> impl Iterator<Item = VpaTraits<'
 fn labels<'a>(api: &'a str, vpa: &VpaTraits<'a>) -> [&'a str; 5] {
     [
         api,
-        flag(vpa.has_recommendation),
-        flag(vpa.matches_pods),
-        flag(vpa.unsupported_config),
+        bool_label(vpa.has_recommendation),
+        bool_label(vpa.matches_pods),
+        bool_label(vpa.unsupported_config),
         vpa.update_mode.unwrap_or_default(),
     ]
 }

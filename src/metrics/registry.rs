@@ -6,16 +6,16 @@ use bytes::Bytes;
 
 use super::{
     definition::{Definition, gauge},
-    family::{Collected, Family, Series},
+    family::{Collector, Family, Series},
+    instruments::{Counter, Gauge, Histogram, Instrument},
     objects::{self, ObjectMetrics, ObjectScrape},
     process,
     text::write_header,
-    value::{Counter, Gauge, Histogram, Value},
-    watermark::WatermarkObjects,
+    watermark::WpaObjectMetrics,
 };
 
 /// A chunk is sent once it has this many bytes. It may be longer by one series, or by one page of objects.
-pub const CHUNK: usize = 32 * 1024;
+pub const CHUNK_BYTES: usize = 32 * 1024;
 
 const BUILD_INFO: Definition =
     gauge("plimsoll_build_info", "Always 1; which version this is.").labels(&["version"], "1");
@@ -23,11 +23,11 @@ const BUILD_INFO: Definition =
 /// All families of a process. Filled before it is shared.
 pub struct Registry {
     /// In order of their names.
-    families: Vec<Arc<dyn Collected>>,
+    families: Vec<Arc<dyn Collector>>,
     /// The same, as what they are.
     typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
-    watermarks: Option<Arc<WatermarkObjects>>,
+    watermarks: Option<Arc<WpaObjectMetrics>>,
 }
 
 impl fmt::Debug for Registry {
@@ -52,12 +52,12 @@ impl Registry {
             registry.add(family);
         }
         let build: Arc<Family<Gauge, 1>> = registry.family(BUILD_INFO, 1);
-        build.with([env!("CARGO_PKG_VERSION")]).set(1.0);
+        build.with_labels([env!("CARGO_PKG_VERSION")]).set(1.0);
         registry
     }
 
     /// A family of at most `limit` series, which all roles share that ask for it. It is not printed until it has one.
-    pub fn family<V: Value + 'static, const LABELS: usize>(
+    pub fn family<V: Instrument + 'static, const LABELS: usize>(
         &mut self,
         definition: Definition,
         limit: usize,
@@ -74,30 +74,30 @@ impl Registry {
 
     /// A new counter without labels.
     pub fn counter(&mut self, definition: Definition) -> Arc<Counter> {
-        self.family(definition, 1).with([])
+        self.family(definition, 1).with_labels([])
     }
 
     /// A new gauge without labels, zero until it is set.
     pub fn gauge(&mut self, definition: Definition) -> Arc<Gauge> {
-        self.family(definition, 1).with([])
+        self.family(definition, 1).with_labels([])
     }
 
     /// A new histogram without labels.
     pub fn histogram(&mut self, definition: Definition) -> Arc<Histogram> {
-        self.family(definition, 1).with([])
+        self.family(definition, 1).with_labels([])
     }
 
     /// From now on objects are part of every scrape.
     pub fn add_objects(&mut self, objects: ObjectMetrics) {
         let both = match &self.objects {
-            Some(before) => objects.beside(before),
+            Some(before) => objects.merged_with(before),
             None => objects,
         };
         self.objects = Some(Arc::new(both));
     }
 
     /// From now on the objects of a watermark controller are part of every scrape.
-    pub fn add_watermarks(&mut self, watermarks: WatermarkObjects) {
+    pub fn add_watermarks(&mut self, watermarks: WpaObjectMetrics) {
         self.watermarks = Some(Arc::new(watermarks));
     }
 
@@ -115,12 +115,12 @@ impl Registry {
         Scrape {
             registry: self.clone(),
             next: 0,
-            begun: None,
+            current_family: None,
             objects: ObjectScrape::new(self.objects.clone(), self.watermarks.clone()),
         }
     }
 
-    fn add(&mut self, family: Arc<dyn Collected>) {
+    fn add(&mut self, family: Arc<dyn Collector>) {
         let name = family.definition().name;
         let place = self.families.partition_point(|other| other.definition().name < name);
         self.families.insert(place, family);
@@ -132,7 +132,7 @@ pub struct Scrape {
     registry: Arc<Registry>,
     next: usize,
     /// The family before `next`, with its series that are not written yet.
-    begun: Option<(Arc<dyn Collected>, vec::IntoIter<Series>)>,
+    current_family: Option<(Arc<dyn Collector>, vec::IntoIter<Series>)>,
     objects: ObjectScrape,
 }
 
@@ -146,8 +146,8 @@ impl Iterator for Scrape {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        let mut text = String::with_capacity(CHUNK + CHUNK / 4);
-        while text.len() < CHUNK && self.write(&mut text) {}
+        let mut text = String::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
+        while text.len() < CHUNK_BYTES && self.write(&mut text) {}
         (!text.is_empty()).then(|| text.into())
     }
 }
@@ -155,10 +155,10 @@ impl Iterator for Scrape {
 impl Scrape {
     /// Writes the next bit. `false`: there is none.
     fn write(&mut self, text: &mut String) -> bool {
-        if let Some((family, series)) = &mut self.begun {
+        if let Some((family, series)) = &mut self.current_family {
             match series.next() {
                 Some(Series { labels, value }) => value.write(family.definition(), &labels, text),
-                None => self.begun = None,
+                None => self.current_family = None,
             }
             return true;
         }
@@ -167,7 +167,7 @@ impl Scrape {
             let series = family.series();
             if !series.is_empty() {
                 write_header(text, family.definition());
-                self.begun = Some((family.clone(), series.into_iter()));
+                self.current_family = Some((family.clone(), series.into_iter()));
             }
             return true;
         }

@@ -42,20 +42,20 @@ pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, v
 }
 
 /// The lines of a family that nothing is kept of. Its first two are written once there is a series.
-pub(super) struct Lines<'a> {
+pub(super) struct FamilyWriter<'a> {
     text: &'a mut String,
     definition: &'a Definition,
-    begun: &'a mut bool,
+    header_written: &'a mut bool,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FamilyWriter<'a> {
     /// Of this family. `begun`: its first two lines were written.
     pub(super) fn new(
         text: &'a mut String,
         definition: &'a Definition,
         begun: &'a mut bool,
     ) -> Self {
-        Self { text, definition, begun }
+        Self { text, definition, header_written: begun }
     }
 
     /// One line, with those labels of the family that its object has.
@@ -64,9 +64,9 @@ impl<'a> Lines<'a> {
         if !value.is_finite() {
             return;
         }
-        if !*self.begun {
+        if !*self.header_written {
             write_header(self.text, self.definition);
-            *self.begun = true;
+            *self.header_written = true;
         }
         self.text.push_str(self.definition.name);
         self.text.push('{');
@@ -122,7 +122,7 @@ pub fn write_float(text: &mut String, value: f64) {
     let _ = write!(text, "{value:e}");
     let Some(mantissa) = text[begin..].find('e') else { return };
     let exponent: i32 = text[begin + mantissa + 1..].parse().unwrap_or(0);
-    if (-4..LARGE).contains(&exponent) {
+    if (-4..EXPONENT_THRESHOLD).contains(&exponent) {
         text.truncate(begin);
         let _ = write!(text, "{value}");
     } else {
@@ -133,7 +133,7 @@ pub fn write_float(text: &mut String, value: f64) {
 }
 
 /// From this power of ten on numbers have an exponent.
-const LARGE: i32 = 6;
+const EXPONENT_THRESHOLD: i32 = 6;
 
 #[cfg(test)]
 mod tests {

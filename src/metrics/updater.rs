@@ -4,23 +4,23 @@ mod totals;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
-pub use self::totals::{PassTotals, Sized, Tally};
+pub use self::totals::{PassTotals, UpdatedVpa, VpaTotals};
 use self::totals::{SIZES, log2};
 use super::{
     definition::{Definition, counter, gauge, histogram},
-    family::{Family, OVERFLOW},
+    family::{Family, OVERFLOW_LABEL},
+    instruments::{Counter, Gauge, Histogram},
     labels::{MODES_OR_NONE, known_mode},
     registry::Registry,
-    value::{Counter, Gauge, Histogram},
 };
-use plimsoll_core::updater::guard::Harm;
+use plimsoll_core::updater::guard::Regression;
 
-const NEVER: &str = "it has not happened yet";
+const NOT_YET_OBSERVED: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
 /// Series with names of VPAs, which others choose.
-const MOST_VPAS: usize = 50_000;
+const MAX_VPA_SERIES: usize = 50_000;
 const BY_SIZE_AND_MODE: &[&str] = &["update_mode", "vpa_size_log2"];
 const BY_VPA: &[&str] = &["vpa_name", "vpa_namespace", "vpa_size_log2"];
 
@@ -66,23 +66,23 @@ const UPDATED: Definition =
 const EVICTIONS_FAILED: Definition =
     counter("vpa_updater_failed_eviction_attempts_total", "Evictions that failed, by reason.")
         .labels(&["reason", "update_mode", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
-        .absent(NEVER);
+        .absent(NOT_YET_OBSERVED);
 const UPDATES_FAILED: Definition =
     counter("vpa_updater_failed_in_place_update_attempts_total", "Resizes that failed, by reason.")
         .labels(&["reason", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
-        .absent(NEVER);
+        .absent(NOT_YET_OBSERVED);
 const INFEASIBLE: Definition = counter(
     "vpa_updater_in_place_infeasible_skip_pods_total",
     "Pods that were left alone because a resize to no less was found impossible.",
 )
 .labels(BY_VPA, PER_VPA)
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 const ADMISSION_INVALID: Definition = counter(
     "vpa_updater_admission_controller_status_invalid_total",
     "Passes that found no admission controller: its Lease was too old (invalid), or not read (error).",
 )
 .labels(&["reason"], "2")
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 const STEPS: Definition = histogram(
     "vpa_updater_execution_latency_seconds",
     "How long the steps of a pass take, and all of it (`total`).",
@@ -100,14 +100,14 @@ const ACTIONS: Definition = counter(
     "What was done to pods, and what came of it; in a dry run, what would have been done.",
 )
 .labels(&["action", "outcome"], "up to 40")
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 const SKIPPED: Definition = gauge(
     "plimsoll_updater_skipped_pods",
     "Pods that the latest pass left as they are, by the reason why.",
 )
 .labels(&["reason"], "1 per reason")
 .absent("no pass has left a pod alone for it yet");
-const HARM: Definition = counter(
+const REGRESSIONS: Definition = counter(
     "plimsoll_updater_harm_total",
     "How often pods that were changed got worse, so that their workload is left alone.",
 )
@@ -164,7 +164,7 @@ pub struct UpdaterMetrics {
     steps: Arc<Family<Histogram, 1>>,
     actions: Arc<Family<Counter, 2>>,
     skipped: Arc<Family<Gauge, 1>>,
-    harm: Arc<Family<Counter, 1>>,
+    regressions: Arc<Family<Counter, 1>>,
     rewritten: Arc<Counter>,
     open: Arc<Gauge>,
     cluster_open: Arc<Gauge>,
@@ -178,10 +178,10 @@ impl UpdaterMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let modes = MODES_OR_NONE * SIZES;
-        let harm: Arc<Family<Counter, 1>> = registry.family(HARM, Harm::ALL.len());
-        for one in Harm::ALL {
+        let harm: Arc<Family<Counter, 1>> = registry.family(REGRESSIONS, Regression::ALL.len());
+        for one in Regression::ALL {
             // There before the first of them, so that it is an increase.
-            harm.with([one.word()]);
+            harm.with_labels([one.as_str()]);
         }
         Self {
             controlled: registry.family(CONTROLLED, modes),
@@ -191,16 +191,16 @@ impl UpdaterMetrics {
             updatable: registry.family(UPDATABLE, SIZES + 1),
             vpas_updatable: registry.family(VPAS_UPDATABLE, SIZES + 1),
             vpas_updated: registry.family(VPAS_UPDATED, SIZES + 1),
-            evicted: registry.family(EVICTED, MOST_VPAS),
-            updated: registry.family(UPDATED, MOST_VPAS),
-            evictions_failed: registry.family(EVICTIONS_FAILED, MOST_VPAS),
-            updates_failed: registry.family(UPDATES_FAILED, MOST_VPAS),
-            infeasible: registry.family(INFEASIBLE, MOST_VPAS),
+            evicted: registry.family(EVICTED, MAX_VPA_SERIES),
+            updated: registry.family(UPDATED, MAX_VPA_SERIES),
+            evictions_failed: registry.family(EVICTIONS_FAILED, MAX_VPA_SERIES),
+            updates_failed: registry.family(UPDATES_FAILED, MAX_VPA_SERIES),
+            infeasible: registry.family(INFEASIBLE, MAX_VPA_SERIES),
             admission_invalid: registry.family(ADMISSION_INVALID, 2),
             steps: registry.family(STEPS, 6),
             actions: registry.family(ACTIONS, 40),
             skipped: registry.family(SKIPPED, 64),
-            harm,
+            regressions: harm,
             rewritten: registry.counter(REWRITTEN),
             open: registry.gauge(OPEN),
             cluster_open: registry.gauge(CLUSTER_OPEN),
@@ -212,49 +212,50 @@ impl UpdaterMetrics {
     }
 
     /// Tells of a whole pass. What is not in it any more goes to zero.
-    pub fn tell(&self, totals: &PassTotals) {
+    pub fn set_pass_totals(&self, totals: &PassTotals) {
         for family in [&self.controlled, &self.evictable, &self.vpas_evictable, &self.vpas_evicted]
         {
-            family.each(|gauge| gauge.set(0.0));
+            family.for_each(|gauge| gauge.set(0.0));
         }
         for ((mode, size), sums) in &totals.by_mode {
             let labels = [mode.as_str(), size.as_str()];
-            self.controlled.with(labels).set(sums[0]);
-            self.evictable.with(labels).set(sums[1]);
-            self.vpas_evictable.with(labels).set(sums[2]);
-            self.vpas_evicted.with(labels).set(sums[3]);
+            self.controlled.with_labels(labels).set(sums[0]);
+            self.evictable.with_labels(labels).set(sums[1]);
+            self.vpas_evictable.with_labels(labels).set(sums[2]);
+            self.vpas_evicted.with_labels(labels).set(sums[3]);
         }
         for power in 0..SIZES {
             let size = power.to_string();
             let sums = totals.by_size.get(&size).copied().unwrap_or_default();
-            self.updatable.with([&size]).set(sums[0]);
-            self.vpas_updatable.with([&size]).set(sums[1]);
-            self.vpas_updated.with([&size]).set(sums[2]);
+            self.updatable.with_labels([&size]).set(sums[0]);
+            self.vpas_updatable.with_labels([&size]).set(sums[1]);
+            self.vpas_updated.with_labels([&size]).set(sums[2]);
         }
-        self.skipped.each(|gauge| gauge.set(0.0));
+        self.skipped.for_each(|gauge| gauge.set(0.0));
         for (why, pods) in &totals.skipped {
-            self.skipped.with([why]).set(*pods);
+            self.skipped.with_labels([why]).set(*pods);
         }
         for state in ["fresh", "loading", "stale", "absent", "unknown", "awaited"] {
             let vpas = totals.heartbeats.get(state).copied().unwrap_or_default();
-            self.heartbeats.with([state]).set(vpas);
+            self.heartbeats.with_labels([state]).set(vpas);
         }
         self.open.set(totals.breakers);
     }
 
     /// What is told of the cluster by whoever leads is told by another one from now on.
-    pub fn stand_by(&self) {
-        self.tell(&PassTotals::default());
-        self.used.each(|gauge| gauge.set(0.0));
+    pub fn clear_leader_series(&self) {
+        self.set_pass_totals(&PassTotals::default());
+        self.used.for_each(|gauge| gauge.set(0.0));
         self.set_cluster_open(false);
     }
 
     /// Ends the series of VPAs that are gone, so that there is room for others.
-    pub fn retain(&self, there: &HashSet<VpaKey>) {
+    pub fn retain(&self, there: &HashSet<ObjectKey>) {
         let there: HashSet<(&str, &str)> =
             there.iter().map(|vpa| (&*vpa.namespace, &*vpa.name)).collect();
         let stays = |name: &str, namespace: &str| {
-            there.contains(&(namespace, name)) || (name == OVERFLOW && namespace == OVERFLOW)
+            there.contains(&(namespace, name))
+                || (name == OVERFLOW_LABEL && namespace == OVERFLOW_LABEL)
         };
         self.evicted.retain(|[_, name, namespace, _]| stays(name, namespace));
         self.updated.retain(|[name, namespace, _]| stays(name, namespace));
@@ -264,65 +265,67 @@ impl UpdaterMetrics {
     }
 
     /// Makes the counters of a VPA visible before anything is counted.
-    pub fn show(&self, of: Sized<'_>) {
+    pub fn init_counters(&self, of: UpdatedVpa<'_>) {
         let size = log2(of.pods);
-        let VpaKey { namespace, name } = of.vpa;
-        self.evicted.with([known_mode(of.mode), name, namespace, &size]).add(0);
-        self.updated.with([name, namespace, &size]).add(0);
+        let ObjectKey { namespace, name } = of.vpa;
+        self.evicted.with_labels([known_mode(of.mode), name, namespace, &size]).add(0);
+        self.updated.with_labels([name, namespace, &size]).add(0);
     }
 
     /// A pod was evicted.
-    pub fn count_evicted(&self, of: Sized<'_>) {
-        let VpaKey { namespace, name } = of.vpa;
-        self.evicted.with([known_mode(of.mode), name, namespace, &log2(of.pods)]).increment();
+    pub fn count_evicted(&self, of: UpdatedVpa<'_>) {
+        let ObjectKey { namespace, name } = of.vpa;
+        self.evicted
+            .with_labels([known_mode(of.mode), name, namespace, &log2(of.pods)])
+            .increment();
     }
 
     /// A pod was resized.
-    pub fn count_resized(&self, of: Sized<'_>) {
-        let VpaKey { namespace, name } = of.vpa;
-        self.updated.with([name, namespace, &log2(of.pods)]).increment();
+    pub fn count_resized(&self, of: UpdatedVpa<'_>) {
+        let ObjectKey { namespace, name } = of.vpa;
+        self.updated.with_labels([name, namespace, &log2(of.pods)]).increment();
     }
 
     /// An eviction failed, for a reason of upstream's.
-    pub fn count_failed_eviction(&self, of: Sized<'_>, reason: &str) {
-        let VpaKey { namespace, name } = of.vpa;
+    pub fn count_failed_eviction(&self, of: UpdatedVpa<'_>, reason: &str) {
+        let ObjectKey { namespace, name } = of.vpa;
         let size = log2(of.pods);
         let labels = [reason, known_mode(of.mode), name, namespace, &size];
-        self.evictions_failed.with(labels).increment();
+        self.evictions_failed.with_labels(labels).increment();
     }
 
     /// A resize failed, for a reason of upstream's.
-    pub fn count_failed_resize(&self, of: Sized<'_>, reason: &str) {
-        let VpaKey { namespace, name } = of.vpa;
-        self.updates_failed.with([reason, name, namespace, &log2(of.pods)]).increment();
+    pub fn count_failed_resize(&self, of: UpdatedVpa<'_>, reason: &str) {
+        let ObjectKey { namespace, name } = of.vpa;
+        self.updates_failed.with_labels([reason, name, namespace, &log2(of.pods)]).increment();
     }
 
     /// So many pods were left alone because a resize to no less is impossible.
-    pub fn count_infeasible(&self, of: Sized<'_>, pods: usize) {
+    pub fn count_infeasible(&self, of: UpdatedVpa<'_>, pods: usize) {
         if pods > 0 {
-            let VpaKey { namespace, name } = of.vpa;
-            self.infeasible.with([name, namespace, &log2(of.pods)]).add(pods as u64);
+            let ObjectKey { namespace, name } = of.vpa;
+            self.infeasible.with_labels([name, namespace, &log2(of.pods)]).add(pods as u64);
         }
     }
 
     /// A pass found no admission controller: `invalid` or `error`.
-    pub fn count_no_admission(&self, reason: &str) {
-        self.admission_invalid.with([reason]).increment();
+    pub fn count_admission_unavailable(&self, reason: &str) {
+        self.admission_invalid.with_labels([reason]).increment();
     }
 
     /// A step of a pass took so long.
     pub fn observe_step(&self, step: &str, took: Duration) {
-        self.steps.with([step]).observe(took.as_secs_f64());
+        self.steps.with_labels([step]).observe(took.as_secs_f64());
     }
 
     /// Something was done, or would have been.
     pub fn count_action(&self, action: &str, outcome: &str) {
-        self.actions.with([action, outcome]).increment();
+        self.actions.with_labels([action, outcome]).increment();
     }
 
     /// Pods that were changed got worse.
-    pub fn count_harm(&self, harm: &str) {
-        self.harm.with([harm]).increment();
+    pub fn count_regression(&self, harm: &str) {
+        self.regressions.with_labels([harm]).increment();
     }
 
     /// Somebody else writes other values.
@@ -331,15 +334,15 @@ impl UpdaterMetrics {
     }
 
     /// What was remembered could not be used.
-    pub fn count_unreadable(&self) {
+    pub fn count_unreadable_state(&self) {
         self.unreadable.increment();
     }
 
     /// Changes of the last hour in the cluster, and how many are allowed, by what they are charged as.
     pub fn set_budget(&self, charge: &str, used: u32, allowed: Option<u32>) {
-        self.used.with([charge]).set(f64::from(used));
+        self.used.with_labels([charge]).set(f64::from(used));
         if let Some(allowed) = allowed {
-            self.allowed.with([charge]).set(f64::from(allowed));
+            self.allowed.with_labels([charge]).set(f64::from(allowed));
         }
     }
 
@@ -352,16 +355,16 @@ impl UpdaterMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::family::Collected;
+    use crate::metrics::family::Collector;
 
     #[test]
     fn the_series_of_a_vpa_end_when_it_is_gone() {
         let metrics = UpdaterMetrics::new(&mut Registry::default());
-        let vpa = |name: &str| VpaKey { namespace: "shop".into(), name: name.into() };
+        let vpa = |name: &str| ObjectKey { namespace: "shop".into(), name: name.into() };
         let count = |name: &str| {
             let key = vpa(name);
-            let of = Sized { vpa: &key, mode: "Recreate", pods: 3 };
-            metrics.show(of);
+            let of = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
+            metrics.init_counters(of);
             metrics.count_failed_eviction(of, "EvictionError");
             metrics.count_failed_resize(of, "InPlaceUpdateError");
             metrics.count_infeasible(of, 2);
@@ -370,7 +373,7 @@ mod tests {
             count(name);
         }
         let series = || {
-            let families: [&dyn Collected; 5] = [
+            let families: [&dyn Collector; 5] = [
                 &*metrics.evicted,
                 &*metrics.updated,
                 &*metrics.evictions_failed,

@@ -3,28 +3,28 @@
 
 mod calls;
 mod families;
+mod label_tags;
+mod render;
 mod rows;
-mod shown;
-mod tags;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use self::calls::Calls;
-pub(super) use self::families::Values;
+use self::calls::RecommenderCallMetrics;
+pub(super) use self::families::WpaSeries;
 pub use self::{
     calls::{RecommenderCall, client_label},
-    rows::{LifecycleRow, Restrictions, SourceRow, WatermarkRow, Watermarks},
-    shown::WatermarkObjects,
+    render::WpaObjectMetrics,
+    rows::{MonitorGateRow, Restrictions, SourceRow, WatermarkRow, WpaMetricsSource},
 };
 use super::{
     definition::{Definition, STEP_SECONDS, counter, gauge, histogram},
     family::Family,
+    instruments::{Counter, Gauge, Histogram},
     registry::Registry,
-    value::{Counter, Gauge, Histogram},
 };
-use plimsoll_core::scaling::Unknown;
+use plimsoll_core::scaling::MetricError;
 
-const NEVER: &str = "it has not happened yet";
+const NOT_YET_OBSERVED: &str = "it has not happened yet";
 /// What upstream's framework calls the controller and its queue.
 const CONTROLLER: &str = "watermarkpodautoscaler";
 const BY_CONTROLLER: &[&str] = &["controller"];
@@ -63,7 +63,7 @@ const RECONCILES: Definition = counter(
     "Looks at WatermarkPodAutoscalers, by what came of them.",
 )
 .labels(&["outcome"], "up to 32")
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 const LATENESS: Definition = histogram(
     "plimsoll_watermark_lateness_seconds",
     "How much later than planned an object is looked at.",
@@ -78,16 +78,16 @@ const STEPS: Definition = histogram(
 )
 .labels(&["step"], "5 of 26")
 .unit("seconds");
-const ANSWERS: Definition = counter(
+const METRIC_RESULTS: Definition = counter(
     "plimsoll_metric_outcomes_total",
     "Answers about metrics of WatermarkPodAutoscalers by source: ok, or why nothing is known.",
 )
 .labels(&["outcome", "source"], "up to 64")
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 
 /// How a look at an object ended, in the words of upstream's framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Returned {
+pub enum ReconcileResultLabel {
     /// It is not looked at again by itself.
     Success,
     /// It failed, and is tried again.
@@ -98,12 +98,12 @@ pub enum Returned {
     RequeueAfter,
 }
 
-impl Returned {
+impl ReconcileResultLabel {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Requeue, Self::RequeueAfter];
 
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
             Self::Error => "error",
@@ -115,7 +115,7 @@ impl Returned {
 
 /// What a look at an object is made of, as far as it waits for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LookStep {
+pub enum ReconcileStep {
     /// Whether a monitor or an alert lets it be.
     Gates,
     /// How many replicas there are.
@@ -128,12 +128,12 @@ pub enum LookStep {
     Write,
 }
 
-impl LookStep {
+impl ReconcileStep {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Gates, Self::Scale, Self::Pods, Self::Metrics, Self::Write];
 
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gates => "gates",
             Self::Scale => "scale",
@@ -156,33 +156,34 @@ pub struct WatermarkMetrics {
     reconciles: Arc<Family<Counter, 1>>,
     lateness: Arc<Histogram>,
     steps: Arc<Family<Histogram, 1>>,
-    answers: Arc<Family<Counter, 2>>,
-    calls: Calls,
+    metric_results: Arc<Family<Counter, 2>>,
+    calls: RecommenderCallMetrics,
 }
 
 impl WatermarkMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
-        let results: Arc<Family<Counter, 2>> = registry.family(RESULTS, Returned::ALL.len());
-        for returned in Returned::ALL {
-            results.with([CONTROLLER, returned.word()]);
+        let results: Arc<Family<Counter, 2>> =
+            registry.family(RESULTS, ReconcileResultLabel::ALL.len());
+        for returned in ReconcileResultLabel::ALL {
+            results.with_labels([CONTROLLER, returned.as_str()]);
         }
-        let steps: Arc<Family<Histogram, 1>> = registry.family(STEPS, LookStep::ALL.len());
-        for step in LookStep::ALL {
-            steps.with([step.word()]);
+        let steps: Arc<Family<Histogram, 1>> = registry.family(STEPS, ReconcileStep::ALL.len());
+        for step in ReconcileStep::ALL {
+            steps.with_labels([step.as_str()]);
         }
         Self {
             results,
-            errors: registry.family(ERRORS, 1).with([CONTROLLER]),
-            times: registry.family(TIMES, 1).with([CONTROLLER]),
-            workers: registry.family(WORKERS, 1).with([CONTROLLER]),
-            active: registry.family(ACTIVE, 1).with([CONTROLLER]),
-            depth: registry.family(DEPTH, 1).with([CONTROLLER, CONTROLLER]),
+            errors: registry.family(ERRORS, 1).with_labels([CONTROLLER]),
+            times: registry.family(TIMES, 1).with_labels([CONTROLLER]),
+            workers: registry.family(WORKERS, 1).with_labels([CONTROLLER]),
+            active: registry.family(ACTIVE, 1).with_labels([CONTROLLER]),
+            depth: registry.family(DEPTH, 1).with_labels([CONTROLLER, CONTROLLER]),
             reconciles: registry.family(RECONCILES, 32),
             lateness: registry.histogram(LATENESS),
             steps,
-            answers: registry.family(ANSWERS, 64),
-            calls: Calls::new(registry),
+            metric_results: registry.family(METRIC_RESULTS, 64),
+            calls: RecommenderCallMetrics::new(registry),
         }
     }
 
@@ -203,34 +204,39 @@ impl WatermarkMetrics {
     }
 
     /// It has ended, and this came of it.
-    pub fn end_reconcile(&self, outcome: &'static str, returned: Returned, took: Duration) {
+    pub fn end_reconcile(
+        &self,
+        outcome: &'static str,
+        returned: ReconcileResultLabel,
+        took: Duration,
+    ) {
         self.active.add(-1.0);
         self.times.observe(took.as_secs_f64());
-        self.results.with([CONTROLLER, returned.word()]).increment();
-        if returned == Returned::Error {
+        self.results.with_labels([CONTROLLER, returned.as_str()]).increment();
+        if returned == ReconcileResultLabel::Error {
             self.errors.increment();
         }
-        self.reconciles.with([outcome]).increment();
+        self.reconciles.with_labels([outcome]).increment();
     }
 
     /// A step of a look took so long.
-    pub fn step(&self, step: LookStep, took: Duration) {
-        self.steps.with([step.word()]).observe(took.as_secs_f64());
+    pub fn observe_step(&self, step: ReconcileStep, took: Duration) {
+        self.steps.with_labels([step.as_str()]).observe(took.as_secs_f64());
     }
 
     /// A source (`external`, `resource`, ...) has answered, or there is a reason why nothing is known.
-    pub fn count_answer(&self, source: &'static str, answer: Result<(), &Unknown>) {
-        let outcome = answer.map_or_else(Unknown::word, |()| "ok");
-        self.answers.with([outcome, source]).increment();
+    pub fn count_metric_result(&self, source: &'static str, answer: Result<(), &MetricError>) {
+        let outcome = answer.map_or_else(MetricError::as_str, |()| "ok");
+        self.metric_results.with_labels([outcome, source]).increment();
     }
 
     /// A recommender at this address is being called, until what is handed out is dropped.
-    pub fn call(&self, url: &str) -> RecommenderCall {
+    pub fn begin_recommender_call(&self, url: &str) -> RecommenderCall {
         self.calls.begin(url)
     }
 
     /// Only these recommenders are in use, by their [`client_label`]: the series of all others end.
-    pub fn keep_clients(&self, used: &HashSet<String>) {
-        self.calls.keep(used);
+    pub fn retain_clients(&self, used: &HashSet<String>) {
+        self.calls.retain_clients(used);
     }
 }

@@ -12,8 +12,8 @@ mod objects;
 mod record;
 
 pub use objects::{
-    Became, ByLabels, BySelector, ByTemplate, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
-    SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+    ControllerStatus, CronJobSpec, LabelMapSpec, SelectorSpec, SlimCronJob, SlimDaemonSet,
+    SlimDeployment, SlimJob, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
 };
 use record::{Record, key};
 
@@ -65,7 +65,7 @@ pub struct Owner {
 
 /// What is known of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct ControllerInfo {
     /// The pods it means. `None` when the object holds something that is no selector, which the API refuses.
     pub selector: Option<Selector>,
     /// Its own controller.
@@ -76,28 +76,28 @@ pub struct Known {
 
 /// What a look-up finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lookup<T = Known> {
+pub enum Lookup<T = ControllerInfo> {
     /// The controller, or what was asked of it.
     Found(T),
     /// There is none of that name.
     Missing,
     /// The kind has not been read completely yet, so nobody knows.
-    Unread,
+    NotSynced,
 }
 
 /// The controllers of the cluster, as a watch tells of them. A restarted watch hides nothing: what was known
 /// stays known until the new list is complete.
 #[derive(Debug, Default)]
-pub struct Controllers {
+pub struct ControllerCache {
     kinds: RwLock<[Records; WellKnown::ALL.len()]>,
 }
 
 #[derive(Debug, Default)]
 struct Records {
-    newer: BTreeSet<Record>,
+    current: BTreeSet<Record>,
     /// From before the watch was restarted, and not seen again so far.
-    older: BTreeSet<Record>,
-    complete: bool,
+    stale: BTreeSet<Record>,
+    is_complete: bool,
 }
 
 // === impl WellKnown ===
@@ -115,7 +115,7 @@ impl WellKnown {
     ];
 
     /// By the name of the kind.
-    pub fn of(kind: &str) -> Option<Self> {
+    pub fn from_kind(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == kind)
     }
 
@@ -146,7 +146,7 @@ impl WellKnown {
 
 impl Owner {
     /// The first of the references that is marked as the controller.
-    pub fn of(references: &[OwnerReference]) -> Option<Self> {
+    pub fn controller_of(references: &[OwnerReference]) -> Option<Self> {
         let controller = references.iter().find(|owner| owner.controller == Some(true))?;
         Some(Self {
             api_version: controller.api_version.as_str().into(),
@@ -158,7 +158,7 @@ impl Owner {
 
 // === impl Controllers ===
 
-impl Controllers {
+impl ControllerCache {
     /// Knows nothing yet.
     pub fn new() -> Self {
         Self::default()
@@ -168,61 +168,61 @@ impl Controllers {
     pub fn restart(&self, kind: WellKnown) {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        let mut seen = std::mem::take(&mut records.newer);
+        let mut seen = std::mem::take(&mut records.current);
         // Those of an earlier start that never became complete are still not known to be gone.
-        seen.append(&mut records.older);
-        records.older = seen;
+        seen.append(&mut records.stale);
+        records.stale = seen;
     }
 
     /// The watch has told of all that there are. Whether some are gone.
-    pub fn complete(&self, kind: WellKnown) -> bool {
+    pub fn finish_list(&self, kind: WellKnown) -> bool {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        records.complete = true;
-        !std::mem::take(&mut records.older).is_empty()
+        records.is_complete = true;
+        !std::mem::take(&mut records.stale).is_empty()
     }
 
     /// A controller as it is now. Whether anything changed that matters here.
     pub fn put<K: Controller>(&self, controller: &K) -> bool {
-        let record = Record::of(controller);
+        let record = Record::from_controller(controller);
         let mut kinds = self.write();
         let records = &mut kinds[K::KIND as usize];
-        let older = records.older.take(record.key());
-        let newer = records.newer.get(record.key());
-        let changed = newer.or(older.as_ref()).is_none_or(|known| !known.says_the_same(&record));
-        records.newer.replace(record);
+        let older = records.stale.take(record.key());
+        let newer = records.current.get(record.key());
+        let changed = newer.or(older.as_ref()).is_none_or(|known| !known.same_content(&record));
+        records.current.replace(record);
         changed
     }
 
     /// A controller is there and cannot be read: what was known of it stays.
-    pub fn keep(&self, kind: WellKnown, namespace: &str, name: &str) {
+    pub fn keep_unreadable(&self, kind: WellKnown, namespace: &str, name: &str) {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        if let Some(record) = records.older.take(key(namespace, name).as_str()) {
-            records.newer.insert(record);
+        if let Some(record) = records.stale.take(key(namespace, name).as_str()) {
+            records.current.insert(record);
         }
     }
 
     /// A controller was deleted. Whether it was known.
-    pub fn gone(&self, kind: WellKnown, namespace: &str, name: &str) -> bool {
+    pub fn remove(&self, kind: WellKnown, namespace: &str, name: &str) -> bool {
         let key = key(namespace, name);
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        let older = records.older.remove(key.as_str());
-        records.newer.remove(key.as_str()) || older
+        let older = records.stale.remove(key.as_str());
+        records.current.remove(key.as_str()) || older
     }
 
     /// Selector and owner of a controller.
     pub fn find(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup {
-        self.find_and(kind, namespace, name, Record::known)
+        self.find_with(kind, namespace, name, Record::info)
     }
 
     /// The owner alone: a walk up asks for no more, and one is made for each pod that is created.
     pub fn owner(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup<Option<Owner>> {
-        self.find_and(kind, namespace, name, Record::owner)
+        self.find_with(kind, namespace, name, Record::owner)
     }
 
-    fn find_and<T>(
+    fn find_with<T>(
         &self,
         kind: WellKnown,
         namespace: &str,
@@ -232,23 +232,23 @@ impl Controllers {
         let key = key(namespace, name);
         let kinds = self.read();
         let records = &kinds[kind as usize];
-        let found = records.newer.get(key.as_str()).or_else(|| records.older.get(key.as_str()));
+        let found = records.current.get(key.as_str()).or_else(|| records.stale.get(key.as_str()));
         match found {
             Some(record) => Lookup::Found(read(record)),
-            None if records.complete => Lookup::Missing,
-            None => Lookup::Unread,
+            None if records.is_complete => Lookup::Missing,
+            None => Lookup::NotSynced,
         }
     }
 
     /// Whether every kind has been read completely at least once.
-    pub fn is_complete(&self) -> bool {
-        self.read().iter().all(|records| records.complete)
+    pub fn is_synced(&self) -> bool {
+        self.read().iter().all(|records| records.is_complete)
     }
 
     /// How many controllers of that kind are known.
     pub fn count(&self, kind: WellKnown) -> usize {
         let kinds = self.read();
-        kinds[kind as usize].newer.len() + kinds[kind as usize].older.len()
+        kinds[kind as usize].current.len() + kinds[kind as usize].stale.len()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, [Records; WellKnown::ALL.len()]> {
@@ -282,7 +282,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
 
     #[test]
     fn a_controller_is_found_with_its_selector_and_its_owner() {
-        let controllers = Controllers::new();
+        let controllers = ControllerCache::new();
         assert!(controllers.put(&replica_set("web-6d4b9c7f5d")));
         assert!(!controllers.put(&replica_set("web-6d4b9c7f5d")), "nothing changed");
         let Lookup::Found(known) =
@@ -317,15 +317,15 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
 
     #[test]
     fn what_was_not_read_yet_is_not_missing() {
-        let (controllers, kind) = (Controllers::new(), WellKnown::ReplicaSet);
-        assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Unread);
+        let (controllers, kind) = (ControllerCache::new(), WellKnown::ReplicaSet);
+        assert_eq!(controllers.find(kind, "shop", "web"), Lookup::NotSynced);
         controllers.restart(kind);
         controllers.put(&replica_set("kept"));
         controllers.put(&replica_set("lost"));
-        assert!(!controllers.complete(kind));
+        assert!(!controllers.finish_list(kind));
         assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Missing);
-        assert_eq!(controllers.find(WellKnown::Job, "shop", "web"), Lookup::Unread);
-        assert!(!controllers.is_complete());
+        assert_eq!(controllers.find(WellKnown::Job, "shop", "web"), Lookup::NotSynced);
+        assert!(!controllers.is_synced());
 
         controllers.restart(kind);
         assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
@@ -334,10 +334,12 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         controllers.restart(kind);
         assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
         controllers.put(&replica_set("kept"));
-        assert!(controllers.complete(kind), "one is gone");
+        assert!(controllers.finish_list(kind), "one is gone");
         assert_eq!(controllers.find(kind, "shop", "lost"), Lookup::Missing);
         assert_eq!(controllers.count(kind), 1);
-        assert!(controllers.gone(kind, "shop", "kept") && !controllers.gone(kind, "shop", "kept"));
+        assert!(
+            controllers.remove(kind, "shop", "kept") && !controllers.remove(kind, "shop", "kept")
+        );
         assert_eq!(controllers.count(kind), 0);
     }
 
@@ -352,7 +354,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
                 object
             })
             .collect();
-        let controllers = Controllers::new();
+        let controllers = ControllerCache::new();
         let used = allocation_counter::measure(|| {
             for object in &objects {
                 controllers.put(object);
@@ -365,7 +367,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
 
     #[test]
     fn how_many_pods_a_controller_is_to_have_is_known_where_it_says_so() {
-        let controllers = Controllers::new();
+        let controllers = ControllerCache::new();
         let put = |name: &str, spec: &str, status: &str| {
             let text = format!(
                 r#"{{"metadata":{{"namespace":"n","name":"{name}"}},"spec":{spec},"status":{status}}}"#

@@ -3,13 +3,13 @@
 use k8s_openapi::{api::core::v1::LimitRange, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::Deserialize;
 
-use super::slim::lean_metadata;
+use super::partial_objects::lean_metadata;
 use plimsoll_core::sizing::LimitRangeItem;
 
 /// A LimitRange.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "LimitRange")]
-pub struct SlimLimitRange {
+pub struct PartialLimitRange {
     /// Who it is.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,

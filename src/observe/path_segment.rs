@@ -1,6 +1,6 @@
 //! What users write into a spec and what becomes one segment of a request's path.
 
-use super::items::encode;
+use super::list_stream::encode_query;
 
 /// A name as one segment of a path. As in client-go, names that no object can have and that would make another path of it
 /// are refused; what else has a meaning in a URL is encoded.
@@ -11,7 +11,7 @@ pub(super) fn path_segment(what: &str, name: &str) -> Result<String, String> {
         "." | ".." => refused("may not be '.' or '..'"),
         _ if name.contains('/') => refused("may not contain '/'"),
         _ if name.contains('%') => refused("may not contain '%'"),
-        _ => Ok(encode(name)),
+        _ => Ok(encode_query(name)),
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v
 use kube::ResourceExt as _;
 use serde::Deserialize;
 
-use super::slim::lean_metadata;
+use super::partial_objects::lean_metadata;
 use plimsoll_core::{
     api::ResourceList,
     sizing::quota::{Quota, Scope},
@@ -13,7 +13,7 @@ use plimsoll_core::{
 /// A ResourceQuota.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "ResourceQuota")]
-pub struct SlimResourceQuota {
+pub struct PartialResourceQuota {
     /// Who it is.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
@@ -36,12 +36,12 @@ pub struct QuotaSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ScopeSelector {
-    match_expressions: Option<Vec<Expression>>,
+    match_expressions: Option<Vec<ScopeRequirement>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Expression {
+struct ScopeRequirement {
     scope_name: Box<str>,
     operator: Box<str>,
     values: Option<Vec<Box<str>>>,
@@ -55,7 +55,7 @@ pub struct QuotaStatus {
     used: Option<ResourceList>,
 }
 
-impl SlimResourceQuota {
+impl PartialResourceQuota {
     /// What it means for pods.
     pub fn quota(self) -> Quota {
         let name = self.name_any().into();
@@ -63,7 +63,7 @@ impl SlimResourceQuota {
         let plain = scopes.into_iter().flatten().map(|name| scope(&name, "Exists", Vec::new()));
         let selected = scope_selector.and_then(|selector| selector.match_expressions);
         let selected = selected.into_iter().flatten().map(|one| {
-            let Expression { scope_name, operator, values } = one;
+            let ScopeRequirement { scope_name, operator, values } = one;
             scope(&scope_name, &operator, values.unwrap_or_default())
         });
         Quota {
@@ -100,7 +100,7 @@ mod tests {
                 r#"{{"metadata": {{"name": "q"}}, "spec": {spec}, "status": {{
                     "hard": {{"requests.cpu": "2", "pods": "5"}}, "used": {{"requests.cpu": "1"}}}}}}"#
             );
-            serde_json::from_str::<SlimResourceQuota>(&text).expect("a quota").quota()
+            serde_json::from_str::<PartialResourceQuota>(&text).expect("a quota").quota()
         };
         let plain = quota(r#"{"hard": {"requests.cpu": "9"}}"#);
         let cpu = "requests.cpu".into();

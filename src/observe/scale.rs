@@ -11,24 +11,24 @@ use kube::Client;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 
-mod above;
-mod asker;
-mod fresh;
-mod watched;
+mod discovery;
+mod owner_chain;
+mod scale_cache;
+mod scale_subresource;
 
-use self::asker::{Asker, Refusal};
-pub use self::fresh::{FreshScale, ToldScale, Unscaled};
-pub use self::watched::WatchedScales;
-use super::answers::{Answer, Answers, Asks};
+use self::discovery::{ApiError, DiscoveryClient};
+pub use self::scale_cache::ScaleCache;
+pub use self::scale_subresource::{ScaleReadError, ScaleState, ScaleSubresource};
 use super::controllers::Owner;
 use super::selector::Selector;
+use super::ttl_cache::{Cached, FetchReason, TtlCache};
 
 /// Waits until one more request may be sent: the rate limit of whoever watches.
-pub type Gate = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+pub type RequestGate = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// How much is kept for how long, and how long an answer may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Lifetimes {
+pub struct CacheLifetimes {
     /// Of the scale of an object.
     pub found: Duration,
     /// Of the answer that there is no such thing.
@@ -38,16 +38,16 @@ pub struct Lifetimes {
     /// Of the kinds of a group.
     pub kinds: Duration,
     /// How long one request may take.
-    pub patience: Duration,
+    pub request_timeout: Duration,
     /// How many objects are remembered.
     pub capacity: u64,
     /// So many times as long at most an answer about an object is good for that has stayed the same.
-    pub growth: u32,
+    pub max_lifetime_factor: u32,
 }
 
 /// One object of any kind, as an owner reference names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ObjectKey {
+pub struct ObjectReference {
     /// Its namespace.
     pub namespace: Box<str>,
     /// Group and version, or only the version for the core group. May be empty.
@@ -73,24 +73,24 @@ pub enum Scale {
     /// There is no such object, or its kind cannot be scaled.
     Missing(String),
     /// There is no such kind.
-    NoKind(String),
+    UnknownKind(String),
     /// Nobody knows at the moment.
     Unavailable(String),
 }
 
 /// Scales by object, and kinds by group, as the API server last told.
 #[derive(Clone)]
-pub struct Scales {
-    asker: Asker,
-    known: Answers<ObjectKey, Arc<Scale>>,
+pub struct ScaleClient {
+    discovery: DiscoveryClient,
+    scales: TtlCache<ObjectReference, Arc<Scale>>,
     /// By uid.
-    above: Answers<Box<str>, Arc<above::Step>>,
-    lifetimes: Lifetimes,
+    owners: TtlCache<Box<str>, Arc<owner_chain::OwnerStep>>,
+    lifetimes: CacheLifetimes,
 }
 
 /// A scale in any of its versions: older ones have a map as selector, and its text beside it.
 #[derive(Deserialize)]
-struct ScaleObject {
+struct RawScale {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -122,25 +122,25 @@ enum ScaleSelector {
 
 // === impl Lifetimes ===
 
-impl Default for Lifetimes {
+impl Default for CacheLifetimes {
     fn default() -> Self {
         Self {
             found: Duration::from_mins(10),
             missing: Duration::from_mins(1),
             failed: Duration::from_secs(15),
             kinds: Duration::from_mins(5),
-            patience: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(10),
             capacity: 100_000,
-            growth: 1,
+            max_lifetime_factor: 1,
         }
     }
 }
 
 // === impl ObjectKey ===
 
-impl ObjectKey {
+impl ObjectReference {
     /// Of an object that controls others in that namespace.
-    pub fn of_owner(namespace: &str, owner: Owner) -> Self {
+    pub fn from_owner(namespace: &str, owner: Owner) -> Self {
         let Owner { api_version, kind, name } = owner;
         Self { namespace: namespace.into(), api_version, kind, name }
     }
@@ -159,55 +159,63 @@ impl ObjectKey {
 
 // === impl Scales ===
 
-impl fmt::Debug for Scales {
+impl fmt::Debug for ScaleClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scales").field("lifetimes", &self.lifetimes).finish_non_exhaustive()
     }
 }
 
-impl Scales {
+impl ScaleClient {
     /// Asks with that client, which must not retry by itself: a refused request is asked again later anyway.
-    pub fn new(client: Client, gate: Gate, lifetimes: Lifetimes) -> Self {
-        let asker = Asker::new(client, gate, lifetimes);
-        let known = Answers::new(lifetimes.capacity).growing(lifetimes.growth);
-        Self { asker, known, above: Answers::new(lifetimes.capacity), lifetimes }
+    pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
+        let asker = DiscoveryClient::new(client, gate, lifetimes);
+        let known =
+            TtlCache::new(lifetimes.capacity).with_lifetime_growth(lifetimes.max_lifetime_factor);
+        Self {
+            discovery: asker,
+            scales: known,
+            owners: TtlCache::new(lifetimes.capacity),
+            lifetimes,
+        }
     }
 
     /// Passes this gate instead before requests that nobody waits for.
     #[must_use]
-    pub fn with_spare(mut self, spare: Gate) -> Self {
-        self.asker = self.asker.with_spare(spare);
+    pub fn with_low_priority_gate(mut self, spare: RequestGate) -> Self {
+        self.discovery = self.discovery.with_low_priority_gate(spare);
         self
     }
 
     /// The scale of that object.
-    pub async fn get(&self, key: &ObjectKey) -> Arc<Scale> {
-        self.known.get(key, self.question(key)).await
+    pub async fn get(&self, key: &ObjectReference) -> Arc<Scale> {
+        self.scales.get(key, self.scale_fetcher(key)).await
     }
 
     /// Has that object asked for again, although its answer may still be good: when there are no pods where
     /// there should be some. Does nothing when it was asked for a moment ago, or not long ago and has given the same answer
     /// again and again.
-    pub async fn doubt(&self, key: &ObjectKey) {
-        self.known.doubt(key, self.lifetimes.missing, self.question(key)).await;
+    pub async fn revalidate(&self, key: &ObjectReference) {
+        self.scales.revalidate(key, self.lifetimes.missing, self.scale_fetcher(key)).await;
     }
 
-    fn question(
+    fn scale_fetcher(
         &self,
-        key: &ObjectKey,
-    ) -> impl FnOnce(Asks) -> BoxFuture<'static, Answer<Arc<Scale>>> + Send + use<> {
-        let (asker, lifetimes, key) = (self.asker.clone(), self.lifetimes, key.clone());
+        key: &ObjectReference,
+    ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<Scale>>> + Send + use<> {
+        let (asker, lifetimes, key) = (self.discovery.clone(), self.lifetimes, key.clone());
         move |asks| {
-            let asker = asker.asking(asks);
+            let asker = asker.for_reason(asks);
             Box::pin(async move {
                 let scale = asker.scale(&key).await;
                 let lifetime = match &scale {
                     Scale::Found { selector: Ok(_), .. } => lifetimes.found,
-                    Scale::Found { .. } | Scale::Missing(_) | Scale::NoKind(_) => lifetimes.missing,
+                    Scale::Found { .. } | Scale::Missing(_) | Scale::UnknownKind(_) => {
+                        lifetimes.missing
+                    }
                     Scale::Unavailable(_) => lifetimes.failed,
                 };
                 let definite = !matches!(scale, Scale::Unavailable(_));
-                Answer { value: Arc::new(scale), lifetime, definite }
+                Cached { value: Arc::new(scale), lifetime, is_definite: definite }
             })
         }
     }
@@ -215,17 +223,18 @@ impl Scales {
 
 // === impl ScaleObject ===
 
-impl ScaleObject {
-    fn read(self, key: &ObjectKey) -> Scale {
-        let owner = Owner::of(self.metadata.owner_references.as_deref().unwrap_or_default());
+impl RawScale {
+    fn into_scale(self, key: &ObjectReference) -> Scale {
+        let owner =
+            Owner::controller_of(self.metadata.owner_references.as_deref().unwrap_or_default());
         let text = match (self.status.target_selector, &self.status.selector) {
             (Some(text), _) if !text.is_empty() => text,
             (_, Some(ScaleSelector::Text(text))) => text.clone(),
-            (_, Some(ScaleSelector::Labels(labels))) => Selector::of_labels(labels).to_string(),
+            (_, Some(ScaleSelector::Labels(labels))) => Selector::from_labels(labels).to_string(),
             (_, None) => String::new(),
         };
         let selector = if text.is_empty() {
-            let ObjectKey { namespace, name, .. } = key;
+            let ObjectReference { namespace, name, .. } = key;
             Err(format!("resource {namespace}/{name} has an empty selector for scale sub-resource"))
         } else {
             Selector::parse(&text).map_err(|why| why.to_string())

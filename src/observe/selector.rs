@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-mod by_pair;
+mod label_index;
 mod labels;
-mod reading;
+mod parse;
 
-pub use by_pair::{ByPair, number, take_out};
+pub use label_index::{LabelIndex, label_hash, remove_name};
 pub use labels::Labels;
-pub use reading::SelectorError;
-use reading::{expression, one_of, requirement};
+pub use parse::SelectorError;
+use parse::{convert_expression, one_of, parse_requirement};
 
 /// A query that no pod can match, in the words of the API, so that it can be sent there like any other.
 const NOTHING: &str = "!plimsoll.dev/nothing,plimsoll.dev/nothing";
@@ -25,20 +25,20 @@ pub struct Selector(Arc<str>);
 
 /// One requirement of a selector: borrowed from its canonical text.
 #[derive(Clone, Copy)]
-struct Term<'a> {
+struct Requirement<'a> {
     key: &'a str,
-    test: Test<'a>,
+    operator: Operator<'a>,
 }
 
 /// Values are sorted and parted by commas, as they stand in the canonical text.
 #[derive(Clone, Copy)]
-enum Test<'a> {
-    Absent,
-    Present,
-    OneOf(&'a str),
-    NoneOf(&'a str),
-    Above(i64),
-    Below(i64),
+enum Operator<'a> {
+    DoesNotExist,
+    Exists,
+    In(&'a str),
+    NotIn(&'a str),
+    GreaterThan(i64),
+    LessThan(i64),
 }
 
 // === impl Selector ===
@@ -55,9 +55,9 @@ impl Selector {
     }
 
     /// Matches objects that have all of these labels. Pairs that no object of the API can have match nothing.
-    pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
         let terms = labels.iter().map(|(key, value)| one_of(key, [value.as_str()], ""));
-        terms.collect::<Result<_, _>>().map_or_else(|_| Self::nothing(), Self::of_terms)
+        terms.collect::<Result<_, _>>().map_or_else(|_| Self::nothing(), Self::from_requirements)
     }
 
     /// As the API reads a `LabelSelector`: none matches nothing, an empty one everything.
@@ -65,8 +65,8 @@ impl Selector {
         let Some(selector) = selector else { return Ok(Self::nothing()) };
         let labels = selector.match_labels.iter().flatten();
         let labels = labels.map(|(key, value)| one_of(key, [value.as_str()], ""));
-        let expressions = selector.match_expressions.iter().flatten().map(expression);
-        labels.chain(expressions).collect::<Result<_, _>>().map(Self::of_terms)
+        let expressions = selector.match_expressions.iter().flatten().map(convert_expression);
+        labels.chain(expressions).collect::<Result<_, _>>().map(Self::from_requirements)
     }
 
     /// Reads the text form of a selector, as in `status.selector` of a scale.
@@ -81,7 +81,7 @@ impl Selector {
                 ')' if inside => inside = false,
                 '(' | ')' => return Err(SelectorError::Brackets(text.to_owned())),
                 ',' if !inside => {
-                    terms.push(requirement(&text[start..at])?);
+                    terms.push(parse_requirement(&text[start..at])?);
                     start = at + 1;
                 }
                 _ => {}
@@ -90,12 +90,12 @@ impl Selector {
         if inside {
             return Err(SelectorError::Brackets(text.to_owned()));
         }
-        terms.push(requirement(&text[start..])?);
-        Ok(Self::of_terms(terms))
+        terms.push(parse_requirement(&text[start..])?);
+        Ok(Self::from_requirements(terms))
     }
 
     /// Terms are pairs of key and text.
-    fn of_terms(mut terms: Vec<(String, String)>) -> Self {
+    fn from_requirements(mut terms: Vec<(String, String)>) -> Self {
         terms.sort_unstable();
         terms.dedup();
         let texts: Vec<_> = terms.into_iter().map(|(_, text)| text).collect();
@@ -103,31 +103,31 @@ impl Selector {
     }
 
     /// Of text that [`Self::as_str`] gave.
-    pub(super) fn of_canonical(text: &str) -> Self {
+    pub(super) fn from_canonical(text: &str) -> Self {
         Self(text.into())
     }
 
     /// Whether an object with these labels is meant. A label that is absent is not one of any values, so `!=` and
     /// `notin` match it.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.matches_by(|key| labels.get(key))
+        self.matches_with(|key| labels.get(key))
     }
 
     /// The same of labels that are kept in another way.
-    pub fn matches_by<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.terms().all(|term| term.matches(value(term.key)))
+    pub fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements().all(|term| term.matches(value(term.key)))
     }
 
     /// A pair that every matching object has: what an index of objects can be asked for first. A selector that
     /// matches nothing, or that names no single value, has none.
-    pub fn anchor(&self) -> Option<(&str, &str)> {
-        self.anchors().next()
+    pub fn required_label(&self) -> Option<(&str, &str)> {
+        self.required_labels().next()
     }
 
     /// All such pairs, for an index that knows which of them is the rarest.
-    pub fn anchors(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.terms().filter_map(|term| match term.test {
-            Test::OneOf(values) if !values.contains(',') => Some((term.key, values)),
+    pub fn required_labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.requirements().filter_map(|term| match term.operator {
+            Operator::In(values) if !values.contains(',') => Some((term.key, values)),
             _ => None,
         })
     }
@@ -142,7 +142,7 @@ impl Selector {
         &self.0
     }
 
-    fn terms(&self) -> impl Iterator<Item = Term<'_>> {
+    fn requirements(&self) -> impl Iterator<Item = Requirement<'_>> {
         let mut rest: &str = &self.0;
         std::iter::from_fn(move || {
             if rest.is_empty() {
@@ -154,7 +154,7 @@ impl Selector {
             };
             let (term, after) = rest.split_at(end.unwrap_or(rest.len()));
             rest = after.strip_prefix(',').unwrap_or(after);
-            Some(Term::of(term))
+            Some(Requirement::parse_canonical(term))
         })
     }
 }
@@ -173,43 +173,43 @@ impl fmt::Debug for Selector {
 
 // === impl Term ===
 
-impl<'a> Term<'a> {
+impl<'a> Requirement<'a> {
     /// Of canonical text.
-    fn of(canonical: &'a str) -> Self {
+    fn parse_canonical(canonical: &'a str) -> Self {
         if let Some(key) = canonical.strip_prefix('!') {
-            return Self { key, test: Test::Absent };
+            return Self { key, operator: Operator::DoesNotExist };
         }
         if let Some((head, values)) = canonical.split_once(" (") {
             let values = values.trim_end_matches(')');
             return match head.split_once(' ') {
-                Some((key, "notin")) => Self { key, test: Test::NoneOf(values) },
-                Some((key, _)) => Self { key, test: Test::OneOf(values) },
-                None => Self { key: head, test: Test::OneOf(values) },
+                Some((key, "notin")) => Self { key, operator: Operator::NotIn(values) },
+                Some((key, _)) => Self { key, operator: Operator::In(values) },
+                None => Self { key: head, operator: Operator::In(values) },
             };
         }
         let Some(at) = canonical.find(['=', '!', '>', '<']) else {
-            return Self { key: canonical, test: Test::Present };
+            return Self { key: canonical, operator: Operator::Exists };
         };
         let (key, rest) = canonical.split_at(at);
         let test = match rest.split_at(1) {
-            ("=", value) => Test::OneOf(value),
-            (">", bound) => bound.parse().map_or(Test::OneOf(bound), Test::Above),
-            ("<", bound) => bound.parse().map_or(Test::OneOf(bound), Test::Below),
-            (_, value) => Test::NoneOf(value.trim_start_matches('=')),
+            ("=", value) => Operator::In(value),
+            (">", bound) => bound.parse().map_or(Operator::In(bound), Operator::GreaterThan),
+            ("<", bound) => bound.parse().map_or(Operator::In(bound), Operator::LessThan),
+            (_, value) => Operator::NotIn(value.trim_start_matches('=')),
         };
-        Self { key, test }
+        Self { key, operator: test }
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
         let is_one_of = |values: &str, value| values.split(',').any(|one| one == value);
         let integer = || value.and_then(|value| value.parse::<i64>().ok());
-        match self.test {
-            Test::Absent => value.is_none(),
-            Test::Present => value.is_some(),
-            Test::OneOf(values) => value.is_some_and(|value| is_one_of(values, value)),
-            Test::NoneOf(values) => value.is_none_or(|value| !is_one_of(values, value)),
-            Test::Above(bound) => integer().is_some_and(|value| value > bound),
-            Test::Below(bound) => integer().is_some_and(|value| value < bound),
+        match self.operator {
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Exists => value.is_some(),
+            Operator::In(values) => value.is_some_and(|value| is_one_of(values, value)),
+            Operator::NotIn(values) => value.is_none_or(|value| !is_one_of(values, value)),
+            Operator::GreaterThan(bound) => integer().is_some_and(|value| value > bound),
+            Operator::LessThan(bound) => integer().is_some_and(|value| value < bound),
         }
     }
 }
@@ -341,8 +341,8 @@ matchExpressions:
         let pod = labels(&[("app", "web"), ("plimsoll.dev/nothing", "x")]);
         assert!(!Selector::nothing().matches(&pod) && !Selector::nothing().matches(&labels(&[])));
         assert!(Selector::everything().matches(&pod) && !Selector::everything().is_nothing());
-        assert_eq!(Selector::of_labels(&map(&[])), Selector::everything());
-        assert!(Selector::of_labels(&map(&[("a", "b,c")])).is_nothing());
+        assert_eq!(Selector::from_labels(&map(&[])), Selector::everything());
+        assert!(Selector::from_labels(&map(&[("a", "b,c")])).is_nothing());
     }
 
     fn value() -> impl Strategy<Value = String> {
@@ -378,7 +378,7 @@ matchExpressions:
             let alone = terms.iter().all(|one| Selector::parse(one).expect("one").matches(&pod));
             prop_assert_eq!(selector.matches(&pod), alone);
             if selector.matches(&pod) {
-                for (key, value) in selector.anchors() {
+                for (key, value) in selector.required_labels() {
                     prop_assert_eq!(pod.get(key), Some(value));
                 }
             }

@@ -8,16 +8,16 @@ use plimsoll_core::types::Time;
 use tokio::time::timeout;
 
 /// How long its answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time of the server's answer to a request that everybody may make; `None` where there is no answer, or no date in it.
 pub async fn server_time(client: &Client) -> Option<Time> {
     let request = Request::get("/version").body(Body::empty()).ok()?;
-    let response = timeout(PATIENCE, client.send(request)).await.ok()?.ok()?;
-    time_of(response.headers().get(DATE)?.to_str().ok()?)
+    let response = timeout(REQUEST_TIMEOUT, client.send(request)).await.ok()?.ok()?;
+    parse_http_date(response.headers().get(DATE)?.to_str().ok()?)
 }
 
-fn time_of(date: &str) -> Option<Time> {
+fn parse_http_date(date: &str) -> Option<Time> {
     Some(jiff::fmt::rfc2822::parse(date).ok()?.timestamp().into())
 }
 
@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn the_date_of_a_response_is_a_time() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        assert_eq!(time_of(date), Some(Time::from_secs(784_111_777)));
-        assert_eq!(time_of("some day"), None);
+        assert_eq!(parse_http_date(date), Some(Time::from_secs(784_111_777)));
+        assert_eq!(parse_http_date("some day"), None);
     }
 }

@@ -7,33 +7,33 @@
 //!                        └▶ several in one process: shared, the text of each object ─▶ Direct of each
 //! ```
 
-mod fields;
-mod follow;
-mod requests;
-mod shared;
-mod text;
+mod field_selector;
+mod list_watch;
+mod raw_object;
+mod shared_watch;
+mod watch_loop;
 
 use std::{fmt::Debug, pin::pin};
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-pub use self::shared::{Objects, Reader};
+pub use self::shared_watch::{WatchFactory, WatchSource};
 use self::{
-    follow::{Direct, follow_on},
-    shared::Line,
+    shared_watch::SharedWatch,
+    watch_loop::{CallbackSink, watch_forever},
 };
-use super::feed::Feed;
+use super::watch_status::WatchStatus;
 
 /// What happened to the objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change<K> {
+pub enum ObjectChange<K> {
     /// A list begins. It may begin again before it was complete.
     Restart,
     /// An object is there, new or changed.
-    Put(K),
+    Applied(K),
     /// An object is there and cannot be read: what was last known of it stays. In a list it counts as seen.
-    Unreadable {
+    Invalid {
         /// Where it is; empty for kinds without namespaces.
         namespace: String,
         /// Its name.
@@ -42,7 +42,7 @@ pub enum Change<K> {
         reason: String,
     },
     /// An object was deleted.
-    Gone {
+    Deleted {
         /// Where it was; empty for kinds without namespaces.
         namespace: String,
         /// Its name.
@@ -51,46 +51,46 @@ pub enum Change<K> {
         uid: Option<String>,
     },
     /// The list is complete: what was neither `Put` nor `Unreadable` since `Restart` is gone.
-    Complete,
+    Synced,
 }
 
 /// Which objects, and how they are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct WatchOptions {
     /// A field selector, such as `status.phase!=Pending`.
-    pub fields: Option<String>,
+    pub field_selector: Option<String>,
     /// A label selector.
-    pub labels: Option<String>,
+    pub label_selector: Option<String>,
     /// How many objects a page holds where the server does not stream lists. Without it, all come in one answer from
     /// the server's cache, and are in memory at once.
     pub page_size: Option<u32>,
 }
 
-impl Default for Options {
+impl Default for WatchOptions {
     fn default() -> Self {
         // The pages of client-go.
-        Self { fields: None, labels: None, page_size: Some(500) }
+        Self { field_selector: None, label_selector: None, page_size: Some(500) }
     }
 }
 
 /// Watches until `shutdown` is ready, and never gives up before. Every object goes to `apply` without its managed
 /// fields; none is kept here. The watch waits while `apply` works.
 pub async fn watch<K>(
-    objects: impl Into<Objects<K>>,
-    options: Options,
-    feed: &Feed,
-    apply: impl FnMut(Change<K>) + Send,
+    objects: impl Into<WatchSource<K>>,
+    options: WatchOptions,
+    feed: &WatchStatus,
+    apply: impl FnMut(ObjectChange<K>) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let objects = objects.into();
-    let mut direct = Direct::new(feed, apply);
+    let mut direct = CallbackSink::new(feed, apply);
     let mut shutdown = pin!(shutdown);
     let watching = async {
-        match objects.line.zip(Line::filter(&options)) {
-            Some((line, filter)) => line.listen(filter, &mut direct).await,
-            None => follow_on(&objects.api, &options, &mut direct).await,
+        match objects.shared_watch.zip(SharedWatch::client_side_filter(&options)) {
+            Some((line, filter)) => line.subscribe(filter, &mut direct).await,
+            None => watch_forever(&objects.api, &options, &mut direct).await,
         }
     };
     tokio::select! {

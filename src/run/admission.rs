@@ -10,16 +10,16 @@
 
 mod certificates;
 pub mod config;
-mod decisions;
-mod feeds;
+mod decide;
+mod hpa_conflicts;
 mod matching;
-mod observer;
-mod overlap;
-mod pods;
+mod pod_reviewer;
 mod probes;
-mod reach;
-mod vpas;
-mod wpas;
+mod review_metrics;
+mod self_check;
+mod vpa_reviewer;
+mod watches;
+mod wpa_reviewer;
 
 use std::{
     fmt,
@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::matching::{goes_before, has_boost, is_off};
+pub(super) use self::matching::{has_startup_boost, is_off, takes_precedence};
 use anyhow::{Result, anyhow};
 use kube::Client;
 use rustls::ServerConfig;
@@ -39,63 +39,63 @@ use rustls::ServerConfig;
 use self::{
     certificates::Certificates,
     config::{AdmissionConfig, CertificateSource},
-    feeds::{Feeds, Seen},
-    observer::Counting,
-    overlap::Reading,
-    pods::Pods,
-    reach::Reached,
-    vpas::Vpas,
-    wpas::Wpas,
+    hpa_conflicts::HpaAccess,
+    pod_reviewer::PodReviewer,
+    review_metrics::ReviewMetrics,
+    self_check::SelfCheck,
+    vpa_reviewer::VpaReviewer,
+    watches::{WatchStores, Watches},
+    wpa_reviewer::WpaReviewer,
 };
 use super::{
     client,
-    desk::{Desk, Member},
+    context::{Controller, ControllerContext},
     liveness::{Clients, Liveness},
-    pulse::Pulse,
+    loop_watchdog::LoopWatchdog,
     quotas::Quotas,
-    shown::{show_feeds, show_writes},
-    tasks::{Group, Signals, Stop, Tasks, until_told},
+    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
+    traffic_metrics::{export_watch_metrics, export_write_metrics},
 };
 use crate::{
-    act::{Fence, Limiter, Permit, Registration, WriteStats},
+    act::{Fence, Permit, RateLimiter, WebhookConfigWriter, WriteStats},
     clock::Clock,
-    metrics::{AdmissionMetrics, Traffic},
-    observe::{controllers::Controllers, target::Targets, watch::Reader},
+    metrics::{AdmissionMetrics, ApiTrafficMetrics},
+    observe::{controllers::ControllerCache, target::TargetResolver, watch::WatchFactory},
     serve::{
-        Webhook,
-        webhook::{Keyring, Reviews, certified, server_config},
+        WebhookServer,
+        webhook::{ReloadableCertificate, ReviewRoutes, certified_key, server_config},
     },
 };
 
 /// All parts of an admission controller.
-pub struct Role {
+pub struct AdmissionController {
     config: AdmissionConfig,
     clock: Clock,
     client: Client,
     liveness: Liveness,
-    reader: Reader,
+    watch_factory: WatchFactory,
     source: CertificateSource,
-    feeds: Feeds,
-    seen: Seen,
-    controllers: Arc<Controllers>,
-    targets: Targets,
+    watches: Watches,
+    stores: WatchStores,
+    controllers: Arc<ControllerCache>,
+    targets: TargetResolver,
     permit: Permit,
-    keyring: Arc<Keyring>,
+    keyring: Arc<ReloadableCertificate>,
     certificates: Certificates,
-    registration: Option<Registration>,
-    reached: Reached,
+    registration: Option<WebhookConfigWriter>,
+    self_check: SelfCheck,
     /// Where the own port is.
     webhook_address: SocketAddr,
     metrics: AdmissionMetrics,
-    traffic: Traffic,
-    stats: Arc<WriteStats>,
-    pulse: Pulse,
+    traffic: ApiTrafficMetrics,
+    write_stats: Arc<WriteStats>,
+    loop_watchdog: LoopWatchdog,
     quotas: Quotas,
-    reading: Reading,
+    hpa_access: HpaAccess,
     draining: AtomicBool,
 }
 
-impl fmt::Debug for Role {
+impl fmt::Debug for AdmissionController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Role").field("webhook", &self.webhook_address).finish_non_exhaustive()
     }
@@ -103,13 +103,13 @@ impl fmt::Debug for Role {
 
 /// An admission controller that runs.
 #[derive(Debug)]
-pub struct Running {
-    role: Arc<Role>,
+pub struct AdmissionHandle {
+    role: Arc<AdmissionController>,
     address: SocketAddr,
-    servers: Group,
-    workers: Group,
+    servers: TaskGroup,
+    workers: TaskGroup,
     /// What ends last: the listener of metrics and probes.
-    holders: Group,
+    stopped_last: TaskGroup,
 }
 
 /// Runs until one of these signals.
@@ -118,7 +118,7 @@ pub async fn run(config: AdmissionConfig, signals: Signals) -> Result<()> {
         let clients = connect(&config).await?;
         start(config, clients, Clock::wall()).await
     };
-    until_told(signals, starting, Running::stop).await
+    run_until_signal(signals, starting, AdmissionHandle::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.
@@ -132,39 +132,42 @@ pub async fn start(
     config: AdmissionConfig,
     clients: impl Into<Clients>,
     clock: Clock,
-) -> Result<Running> {
-    let mut desk = Desk::alone(clients.into(), clock)?;
+) -> Result<AdmissionHandle> {
+    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
     let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk).await?.begin(admin.address());
-    let stop = running.holders.stop();
-    desk.serve(vec![admin], &stop, running.holders.tasks());
+    let stop = running.stopped_last.shutdown_token();
+    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
     Ok(running)
 }
 
 /// An admission controller that does nothing yet, but for its port.
-pub(super) struct Prepared {
-    role: Arc<Role>,
-    webhook: Webhook,
+pub(super) struct PreparedAdmission {
+    role: Arc<AdmissionController>,
+    webhook: WebhookServer,
     tls: ServerConfig,
 }
 
 /// Puts the parts together.
-pub(super) async fn prepare(config: AdmissionConfig, desk: &mut Desk) -> Result<Prepared> {
+pub(super) async fn prepare(
+    config: AdmissionConfig,
+    desk: &mut ControllerContext,
+) -> Result<PreparedAdmission> {
     // Bound where its connections are accepted: whether API servers get through decides about the Lease.
     let listen = config.listen.to_string();
-    let bound = desk.liveness.runtime().spawn(async move { Webhook::bind(&listen).await });
+    let bound = desk.liveness.runtime().spawn(async move { WebhookServer::bind(&listen).await });
     let webhook = bound.await??.with_limits(config.limits);
-    let source = source(&config)?;
-    let keyring = Arc::new(Keyring::default());
-    let tls = server_config(config.tls.minimum, &config.tls.ciphers, Arc::clone(&keyring))?;
-    let role = Arc::new(Role::new(config, desk, source, keyring, webhook.address()));
-    desk.add(Arc::clone(&role) as _);
-    Ok(Prepared { role, webhook, tls })
+    let source = certificate_source(&config)?;
+    let keyring = Arc::new(ReloadableCertificate::default());
+    let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
+    let role = Arc::new(AdmissionController::new(config, desk, source, keyring, webhook.address()));
+    desk.register(Arc::clone(&role) as _);
+    Ok(PreparedAdmission { role, webhook, tls })
 }
 
-impl Prepared {
+impl PreparedAdmission {
     /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> Running {
+    pub fn begin(self, address: SocketAddr) -> AdmissionHandle {
         let Self { role, webhook, tls } = self;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -173,26 +176,30 @@ impl Prepared {
             certificates = ?role.source,
             "admission controller starts"
         );
-        let (mut servers, mut workers, holders) = (Group::new(), Group::new(), Group::new());
-        let (serve_stop, work_stop) = (servers.stop(), workers.stop());
-        let (pods, vpas, wpas) =
-            (Pods(Arc::clone(&role)), Vpas(Arc::clone(&role)), Wpas(Arc::clone(&role)));
-        let reviews = Reviews::new(Arc::new(Counting(role.metrics.clone())))
+        let (mut servers, mut workers, holders) =
+            (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
+        let (serve_stop, work_stop) = (servers.shutdown_token(), workers.shutdown_token());
+        let (pods, vpas, wpas) = (
+            PodReviewer(Arc::clone(&role)),
+            VpaReviewer(Arc::clone(&role)),
+            WpaReviewer(Arc::clone(&role)),
+        );
+        let reviews = ReviewRoutes::new(Arc::new(ReviewMetrics(role.metrics.clone())))
             .route("", "pods", Arc::new(pods))
             .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(vpas))
             .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(wpas));
-        let serve = webhook.serve(tls, Arc::new(reviews), serve_stop.stopped());
+        let serve = webhook.serve(tls, Arc::new(reviews), serve_stop.cancelled());
         servers.tasks().spawn_on(serve, role.liveness.runtime());
-        role.start_feeds(&work_stop, workers.tasks());
-        workers.tasks().spawn(Arc::clone(&role).keep_certificates(work_stop.clone()));
-        let reachable = Arc::clone(&role).keep_reachable(work_stop.clone());
+        role.start_watches(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).run_certificate_loop(work_stop.clone()));
+        let reachable = Arc::clone(&role).run_self_check_loop(work_stop.clone());
         workers.tasks().spawn_on(reachable, role.liveness.runtime());
-        Running { role, address, servers, workers, holders }
+        AdmissionHandle { role, address, servers, workers, stopped_last: holders }
     }
 }
 
 /// Where certificates come from: as it was said, or from files where there are any.
-fn source(config: &AdmissionConfig) -> Result<CertificateSource> {
+fn certificate_source(config: &AdmissionConfig) -> Result<CertificateSource> {
     let files = &config.certificates.files;
     let source = config.certificates.source.unwrap_or_else(|| {
         let found = files.certificate.exists() || files.key.exists();
@@ -204,7 +211,7 @@ fn source(config: &AdmissionConfig) -> Result<CertificateSource> {
     if source == CertificateSource::Mounted {
         // As with upstream, nothing starts on certificates that cannot be used.
         let usable = certificates::read_files(files)
-            .and_then(|pair| certified(&pair.chain, &pair.key).map_err(|why| why.to_string()));
+            .and_then(|pair| certified_key(&pair.chain, &pair.key).map_err(|why| why.to_string()));
         usable.map_err(|why| {
             anyhow!("{why}; correct --tls-cert-file and --tls-private-key, or set --certificates=self-signed")
         })?;
@@ -212,7 +219,7 @@ fn source(config: &AdmissionConfig) -> Result<CertificateSource> {
     Ok(source)
 }
 
-impl Running {
+impl AdmissionHandle {
     /// Where it serves metrics and health.
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -225,71 +232,70 @@ impl Running {
 
     /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
-        crate::serve::Probes::ready(&*self.role)
+        crate::serve::Probes::check_readiness(&*self.role)
     }
 
     /// Ends it in order: first nobody new is sent here, then the answers under way are finished, then all else ends.
     pub async fn stop(mut self) {
         self.role.draining.store(true, Ordering::Release);
         tokio::time::sleep(self.role.config.shutdown_delay).await;
-        self.servers.end().await;
-        self.workers.end().await;
-        self.holders.end().await;
+        self.servers.shut_down().await;
+        self.workers.shut_down().await;
+        self.stopped_last.shut_down().await;
     }
 }
 
-impl Role {
+impl AdmissionController {
     fn new(
         config: AdmissionConfig,
-        desk: &mut Desk,
+        desk: &mut ControllerContext,
         source: CertificateSource,
-        keyring: Arc<Keyring>,
+        keyring: Arc<ReloadableCertificate>,
         webhook_address: SocketAddr,
     ) -> Self {
         let metrics = AdmissionMetrics::new(&mut desk.registry);
         let (client, clock) = (desk.client.clone(), desk.clock.clone());
-        let limiter = Limiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.qps, config.burst);
         // Every replica serves, and what they write together is made for that: there is no election.
         let permit = Permit::new(Fence::open(), limiter.clone());
-        let controllers = Arc::new(Controllers::new());
+        let controllers = Arc::new(ControllerCache::new());
         let gate = Arc::new(move || {
             let limiter = limiter.clone();
             Box::pin(async move { limiter.acquire().await }) as _
         });
-        let targets = Targets::new(
+        let targets = TargetResolver::new(
             client.clone(),
             Arc::clone(&controllers),
             gate,
-            crate::observe::scale::Lifetimes::default(),
+            crate::observe::scale::CacheLifetimes::default(),
         );
-        let stats = Arc::clone(&desk.stats);
-        let registration = config
-            .registration
-            .clone()
-            .map(|wanted| Registration::new(client.clone(), wanted).with_stats(Arc::clone(&stats)));
+        let stats = Arc::clone(&desk.write_stats);
+        let registration = config.registration.clone().map(|wanted| {
+            WebhookConfigWriter::new(client.clone(), wanted).with_stats(Arc::clone(&stats))
+        });
         Self {
             config,
             clock,
             client,
             liveness: desk.liveness.clone(),
-            reader: desk.reader.clone(),
+            watch_factory: desk.watch_factory.clone(),
             source,
-            feeds: Feeds::new(),
-            seen: Seen::default(),
+            watches: Watches::new(),
+            stores: WatchStores::default(),
             controllers,
             targets,
             permit,
             keyring,
             certificates: Certificates::default(),
             registration,
-            reached: Reached::default(),
+            self_check: SelfCheck::default(),
             webhook_address,
             metrics,
             traffic: desk.traffic.clone(),
-            stats,
-            pulse: Pulse::default(),
+            write_stats: stats,
+            loop_watchdog: LoopWatchdog::default(),
             quotas: Quotas::default(),
-            reading: Reading::default(),
+            hpa_access: HpaAccess::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -300,30 +306,33 @@ impl Role {
     }
 
     /// Looks after certificates and the registration until told to stop.
-    async fn keep_certificates(self: Arc<Self>, stop: Stop) {
+    async fn run_certificate_loop(self: Arc<Self>, stop: ShutdownToken) {
         loop {
-            self.pulse.beat();
+            self.loop_watchdog.tick();
             tokio::select! {
-                () = stop.stopped() => return,
-                () = self.look_after_certificates() => {}
+                () = stop.cancelled() => return,
+                () = self.reconcile_certificates() => {}
             }
             // What is missing at the start is looked for more often.
-            let pause = match self.certificates.trouble() {
+            let pause = match self.certificates.last_error() {
                 Some(_) => self.config.certificates.interval.min(Duration::from_secs(2)),
                 None => self.config.certificates.interval,
             };
             tokio::select! {
-                () = stop.stopped() => return,
+                () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 }
 
-impl Member for Role {
-    fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.needed().chain(self.quotas.feed()));
-        self.traffic.set_feed_objects(self.feeds.vpas.name(), self.seen.vpa_count());
-        show_writes(&self.traffic, &self.stats);
+impl Controller for AdmissionController {
+    fn refresh_metrics(&self) {
+        export_watch_metrics(
+            &self.traffic,
+            self.watches.required().chain(self.quotas.watch_status()),
+        );
+        self.traffic.set_watch_objects(self.watches.vpas.name(), self.stores.vpa_count());
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

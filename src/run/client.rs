@@ -10,7 +10,7 @@ use super::liveness::Clients;
 
 /// A connection on which nothing arrives for so long is closed. Each request has a shorter limit of its own where it is made;
 /// a watch hears of the server at least every 290 seconds, because it asks to be ended then.
-const SILENCE: Duration = Duration::from_secs(330);
+const READ_TIMEOUT: Duration = Duration::from_secs(330);
 
 /// Clients that call themselves `agent`.
 pub(super) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Clients> {
@@ -46,7 +46,7 @@ async fn config(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Config
     }
     // Each writer has retries of its own, and knows which answers are none.
     found.default_retry = false;
-    found.read_timeout = Some(SILENCE);
+    found.read_timeout = Some(READ_TIMEOUT);
     // Otherwise the time that a connection was idle before a request counts as well.
     found.reset_reader_on_write = true;
     found.headers.push((http::header::USER_AGENT, HeaderValue::from_static(agent)));

@@ -8,13 +8,13 @@ use kube::{
 };
 
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long each answer may take.
-pub(super) const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct ClusterOptions {
     /// The file that says it; none is `KUBECONFIG`, the user's own file, or the cluster that this runs in.
     pub kubeconfig: Option<PathBuf>,
     /// Which context of it; none is the current one.
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 /// Finds the cluster as kubectl does. `agent` is who asks.
-pub async fn connect(reach: &Reach, agent: &'static str) -> Result<Cluster, NoCluster> {
+pub async fn connect(reach: &ClusterOptions, agent: &'static str) -> Result<Cluster, NoCluster> {
     let refused = |why: String| NoCluster(why);
     let options = KubeConfigOptions { context: reach.context.clone(), ..Default::default() };
     let mut found = match &reach.kubeconfig {
@@ -64,8 +64,8 @@ pub async fn connect(reach: &Reach, agent: &'static str) -> Result<Cluster, NoCl
         },
     };
     found.default_retry = false;
-    found.connect_timeout = Some(CONNECT);
-    found.read_timeout = Some(ANSWER);
+    found.connect_timeout = Some(CONNECT_TIMEOUT);
+    found.read_timeout = Some(RESPONSE_TIMEOUT);
     found.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     let (address, namespace) = (found.cluster_url.to_string(), found.default_namespace.clone());
     let address = address.trim_end_matches('/').to_owned();

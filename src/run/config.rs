@@ -14,7 +14,7 @@ use crate::{
     metrics::Cardinality,
 };
 use plimsoll_core::{
-    recommender::{Amounts, Scope, Settings},
+    recommender::{NamespaceScope, ResourceAmounts, Settings},
     types::compat::Compat,
 };
 
@@ -45,7 +45,7 @@ pub struct RecommenderConfig {
     /// Where metrics and health are served.
     pub address: Address,
     /// Which namespaces are looked after.
-    pub scope: Scope,
+    pub scope: NamespaceScope,
     /// How to reach the API server; none is from inside of the cluster.
     pub kubeconfig: Option<PathBuf>,
     /// Requests a second to the API server; infinite for no limit.
@@ -53,7 +53,7 @@ pub struct RecommenderConfig {
     /// How many requests may go at once before that.
     pub burst: u32,
     /// Who leads.
-    pub election: Election,
+    pub election: ElectionConfig,
     /// Where usage comes from.
     pub usage: UsageSource,
     /// A Prometheus with history.
@@ -67,7 +67,7 @@ pub struct RecommenderConfig {
     /// Whether a recommendation is kept within the largest node.
     pub cap_to_largest_node: bool,
     /// The most for all containers of a pod together.
-    pub pod_cap: Amounts,
+    pub pod_cap: ResourceAmounts,
     /// Whether it is ready, and works, without the history that could not be loaded.
     pub history_optional: bool,
     /// Where words about the work go.
@@ -89,7 +89,7 @@ pub enum StorageChoice {
 
 impl StorageChoice {
     /// Where `local` keeps it when nothing else is said.
-    pub const DIRECTORY: &str = "/var/lib/plimsoll";
+    pub const DEFAULT_DIRECTORY: &str = "/var/lib/plimsoll";
 }
 
 impl FromStr for StorageChoice {
@@ -98,7 +98,7 @@ impl FromStr for StorageChoice {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':').unwrap_or((text, "")) {
             ("" | "checkpoint", "") => Ok(Self::Checkpoint),
-            ("local", "") => Ok(Self::Local(Self::DIRECTORY.into())),
+            ("local", "") => Ok(Self::Local(Self::DEFAULT_DIRECTORY.into())),
             ("local", directory) => Ok(Self::Local(directory.into())),
             ("prometheus", "") => Ok(Self::Prometheus),
             ("prometheus", _) => Err("its address goes into --prometheus-address".to_owned()),
@@ -165,11 +165,11 @@ impl fmt::Display for Address {
 
 /// Who leads, of several replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Election {
+pub struct ElectionConfig {
     /// Whether only the leader writes.
-    pub on: bool,
+    pub enabled: bool,
     /// Whether it was set to false by hand: then a Lease that is forbidden is no reason not to write.
-    pub explicit: bool,
+    pub explicitly_disabled: bool,
     /// How long a lease holds that is not renewed.
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it stops.
@@ -182,7 +182,7 @@ pub struct Election {
     pub namespace: String,
 }
 
-impl Election {
+impl ElectionConfig {
     /// How this process contends for the Lease of that name.
     pub(super) fn options(&self, name: String) -> ElectionOptions {
         ElectionOptions {
@@ -196,7 +196,7 @@ impl Election {
     }
 
     /// What upstream's library refuses.
-    pub fn check(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         if self.lease_duration <= self.renew_deadline {
             return Err(
                 "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline",

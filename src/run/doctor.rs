@@ -7,9 +7,9 @@
 //! The first question decides whether there are others: a server that does not answer is one line. The others have a
 //! time for all of them together; what it does not suffice for is reported as not known.
 
-mod beside;
-mod journal;
-mod trial;
+mod cluster_coverage;
+mod query_log;
+mod sample_read;
 
 use std::{
     collections::BTreeSet,
@@ -19,38 +19,38 @@ use std::{
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
-    answer::Ignore,
-    client::{Client, Limits},
-    detect::{Known, detect, find_recorded},
-    door::{Door, DoorConfig, DoorError, Wall},
-    failure::Failure,
-    query::{Along, Fold, Query},
-    schema::{Fact, Schema, States, THROTTLED},
+    client::{PrometheusClient, QueryLimits},
+    decode::IgnoreSeries,
+    detect::{SchemaOverrides, detect, find_recorded},
+    promql::{Aggregation, Grouping, Query},
+    query_error::QueryError,
+    schema::{KubeStateMetrics, Schema, THROTTLED_PERIODS_METRIC, WithOrigin},
     selector::{Pattern, Selector},
+    transport::{HttpTransport, TransportConfig, TransportError, WallClock},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use self::{
-    beside::{Pods, compare, find_pods},
-    journal::{Groups, Journal},
+    cluster_coverage::{ClusterPods, compare_with_series, find_pods},
+    query_log::{InstantVector, QueryLog},
 };
-use super::cluster::Reach;
+use super::cluster::ClusterOptions;
 use crate::{
     clock::Clock,
     doctor::{
-        Facts, Report, diagnose,
-        facts::{Asked, Beside, Depth, FAMILIES, Stage},
+        DoctorReport, ProbeResults, diagnose,
+        probe_results::{ClusterCoverage, Depth, KUBE_STATE_METRICS_FAMILIES, ProbeAnswer, Stage},
     },
-    look::span,
+    style::format_span,
 };
 
 /// How long the first answer may take: it counts what the server scrapes.
-const HELLO: Duration = Duration::from_secs(5);
+const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the time that has the beginning of history in it is halved.
-const HALVINGS: u32 = 5;
+const BISECTION_STEPS: u32 = 5;
 /// Moments at which series are looked for, besides now and what is wanted.
-const MOMENTS: [Duration; 5] = [
+const PROBED_AGES: [Duration; 5] = [
     Duration::from_hours(1),
     Duration::from_hours(24),
     Duration::from_hours(48),
@@ -62,23 +62,23 @@ const MOMENTS: [Duration; 5] = [
 #[derive(Clone, Debug)]
 pub struct DoctorConfig {
     /// The server.
-    pub door: DoorConfig,
+    pub transport: TransportConfig,
     /// What was set about its series, and what goes into every query.
-    pub known: Known,
+    pub series_options: SchemaOverrides,
     /// How far back history is wanted.
-    pub wanted: Duration,
+    pub wanted_history: Duration,
     /// How long one query may take.
     pub timeout: Duration,
     /// How long all of it may take.
     pub deadline: Duration,
     /// The cluster beside it.
-    pub reach: Reach,
+    pub cluster_options: ClusterOptions,
     /// Only VPAs and series of this namespace.
     pub namespace: Option<String>,
     /// Flags of the server as they were given, each as a shell takes it.
-    pub given: Vec<String>,
+    pub given_flags: Vec<String>,
     /// Given flags that hold secrets.
-    pub secrets: Vec<String>,
+    pub secret_flags: Vec<String>,
 }
 
 /// Why there is nothing to report.
@@ -86,72 +86,74 @@ pub struct DoctorConfig {
 pub enum DoctorError {
     /// The way to the server makes no sense.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    Transport(#[from] TransportError),
     /// It does not answer queries.
     #[error("{0}")]
-    NoAnswer(String),
+    Unreachable(String),
 }
 
 /// Asks everything and reports.
-pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<Report, DoctorError> {
+pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorReport, DoctorError> {
     let begun = Instant::now();
     let now = clock.now();
     let own = clock.clone();
-    let wall = Wall::new(move || own.now());
-    let door = Door::new(config.door.clone(), wall.clone())?;
+    let wall = WallClock::new(move || own.now());
+    let door = HttpTransport::new(config.transport.clone(), wall.clone())?;
     let address = door.address().to_owned();
-    let journal = Arc::new(Journal::default());
-    let limits = Limits {
+    let journal = Arc::new(QueryLog::default());
+    let limits = QueryLimits {
         timeout: config.timeout,
-        attempts: 1,
-        first_pause: Duration::from_millis(200),
-        longest_pause: Duration::from_secs(2),
-        ..Limits::default()
+        max_attempts: 1,
+        initial_backoff: Duration::from_millis(200),
+        max_backoff: Duration::from_secs(2),
+        ..QueryLimits::default()
     };
     let transport = Arc::new(door);
-    let client =
-        |limits: Limits| Client::new(transport.clone(), limits).watched_by(journal.clone());
-    let first = client(Limits { timeout: HELLO.min(config.timeout), ..limits });
-    let up = Selector::metric("up").all(&config.known.matchers);
-    let up = Query::from(up).fold(Fold::Count, Along::By(&[]));
-    if let Err(failure) = first.instant(&up, now, &mut Ignore).await {
-        return Err(DoctorError::NoAnswer(unanswered(&address, failure)));
+    let client = |limits: QueryLimits| {
+        PrometheusClient::new(transport.clone(), limits).with_observer(journal.clone())
+    };
+    let first =
+        client(QueryLimits { timeout: FIRST_RESPONSE_TIMEOUT.min(config.timeout), ..limits });
+    let up = Selector::metric("up").with_all(&config.series_options.matchers);
+    let up = Query::from(up).aggregate(Aggregation::Count, Grouping::By(&[]));
+    if let Err(failure) = first.instant(&up, now, &mut IgnoreSeries).await {
+        return Err(DoctorError::Unreachable(failure_message(&address, failure)));
     }
-    let hello = journal.take();
-    let exam = Exam { client: client(limits), journal, wall, now };
+    let hello = journal.drain();
+    let exam = ServerProbe { client: client(limits), query_log: journal, clock: wall, now };
 
-    let mut facts = Facts {
+    let mut facts = ProbeResults {
         at: now,
         address,
-        wanted: config.wanted,
+        wanted_history: config.wanted_history,
         stage: Stage::Cluster,
         deadline: config.deadline,
-        hello,
-        build: Asked::not_yet(),
-        flags: Asked::not_yet(),
-        runtime: Asked::not_yet(),
-        schema: Asked::not_yet(),
-        recorded: None,
+        first_query: hello,
+        build: ProbeAnswer::not_yet(),
+        flags: ProbeAnswer::not_yet(),
+        runtime: ProbeAnswer::not_yet(),
+        schema: ProbeAnswer::not_yet(),
+        recording_rules: None,
         throttled: None,
         families: None,
         depth: Vec::new(),
-        trial: None,
-        beside: Beside::Empty,
-        given: config.given.clone(),
-        secrets: config.secrets.clone(),
+        sample_read: None,
+        cluster_coverage: ClusterCoverage::Empty,
+        given_flags: config.given_flags.clone(),
+        secret_flags: config.secret_flags.clone(),
     };
     let left = config.deadline.saturating_sub(begun.elapsed());
-    if timeout(left, exam.fill(config, &mut facts)).await.is_ok() {
+    if timeout(left, exam.collect(config, &mut facts)).await.is_ok() {
         facts.stage = Stage::Done;
     }
     Ok(diagnose(facts))
 }
 
 /// Why there is no answer. Nothing is asked again here, whatever a role would do.
-fn unanswered(address: &str, failure: Failure) -> String {
+fn failure_message(address: &str, failure: QueryError) -> String {
     let why = match failure {
-        Failure::Unavailable(why) => why,
-        Failure::Busy { why, .. } => format!("the server is too busy: {why}"),
+        QueryError::Unavailable(why) => why,
+        QueryError::Busy { why, .. } => format!("the server is too busy: {why}"),
         other => other.to_string(),
     };
     if why.contains(address) { why } else { format!("{address}: {why}") }
@@ -159,22 +161,23 @@ fn unanswered(address: &str, failure: Failure) -> String {
 
 /// Questions to one server, all about one moment.
 #[derive(Debug)]
-struct Exam {
-    client: Client,
-    journal: Arc<Journal>,
-    wall: Wall,
+struct ServerProbe {
+    client: PrometheusClient,
+    query_log: Arc<QueryLog>,
+    clock: WallClock,
     now: Time,
 }
 
-impl Exam {
+impl ServerProbe {
     /// Asks one thing after the other. Whoever gives up on it keeps what is known by then, and at which stage it is.
-    async fn fill(&self, config: &DoctorConfig, facts: &mut Facts) {
+    async fn collect(&self, config: &DoctorConfig, facts: &mut ProbeResults) {
         // A cluster that does not answer leaves time to ask the server.
         let patience = config.deadline / 3;
-        let pods = find_pods(&config.reach, config.namespace.as_deref());
+        let pods = find_pods(&config.cluster_options, config.namespace.as_deref());
         let pods = timeout(patience, pods).await.unwrap_or_else(|_| {
-            let why = format!("its VPAs and pods could not be read within {}", span(patience));
-            Pods::Not(Beside::Unreadable(why))
+            let why =
+                format!("its VPAs and pods could not be read within {}", format_span(patience));
+            ClusterPods::NotComparable(ClusterCoverage::Unreadable(why))
         });
         let mut namespaces: Vec<&str> = pods.namespaces();
         namespaces.extend(config.namespace.as_deref());
@@ -182,113 +185,120 @@ impl Exam {
         namespaces.dedup();
 
         facts.stage = Stage::Server;
-        facts.build = self.document("/api/v1/status/buildinfo").await;
-        facts.flags = self.document("/api/v1/status/flags").await;
-        facts.runtime = self.document("/api/v1/status/runtimeinfo").await;
+        facts.build = self.fetch_document("/api/v1/status/buildinfo").await;
+        facts.flags = self.fetch_document("/api/v1/status/flags").await;
+        facts.runtime = self.fetch_document("/api/v1/status/runtimeinfo").await;
 
-        facts.stage = Stage::Names;
-        let found = detect(&self.client, &config.known, &namespaces, self.now).await;
-        facts.schema = self.asked(found.map_err(|error| error.to_string()));
+        facts.stage = Stage::Schema;
+        let found = detect(&self.client, &config.series_options, &namespaces, self.now).await;
+        facts.schema = self.with_evidence(found.map_err(|error| error.to_string()));
         if let Ok(schema) = &mut facts.schema.answer {
-            let span = (self.now.earlier(config.wanted), self.now);
+            let span = (self.now.earlier(config.wanted_history), self.now);
             let recorded = find_recorded(&self.client, schema, &namespaces, span).await;
-            let recorded = self.asked(recorded.map_err(|failure| failure.to_string()));
-            schema.recorded = recorded.answer.clone().unwrap_or_default();
-            facts.recorded = Some(recorded);
+            let recorded = self.with_evidence(recorded.map_err(|failure| failure.to_string()));
+            schema.recording_rules = recorded.answer.clone().unwrap_or_default();
+            facts.recording_rules = Some(recorded);
         }
         let found = facts.schema.answer.clone();
         if let Ok(schema) = &found {
-            facts.stage = Stage::Others;
-            self.look_at(schema, config, facts).await;
+            facts.stage = Stage::Families;
+            self.probe_series(schema, config, facts).await;
             facts.stage = Stage::Cost;
-            facts.trial = self.try_history(schema, config, &pods).await;
+            facts.sample_read = self.read_sample(schema, config, &pods).await;
         }
 
         facts.stage = Stage::Comparison;
-        facts.beside = compare(self, pods, found.as_ref().ok()).await;
+        facts.cluster_coverage = compare_with_series(self, pods, found.as_ref().ok()).await;
     }
 
     /// An answer with everything that was asked since the last one.
-    fn asked<T>(&self, answer: Result<T, String>) -> Asked<T> {
-        Asked { evidence: self.journal.take(), answer }
+    fn with_evidence<T>(&self, answer: Result<T, String>) -> ProbeAnswer<T> {
+        ProbeAnswer { evidence: self.query_log.drain(), answer }
     }
 
-    async fn document<T: DeserializeOwned>(&self, path: &str) -> Asked<T> {
-        let answer = self.client.document(path, &[]).await;
-        self.asked(answer.map_err(|failure| failure.to_string()))
+    async fn fetch_document<T: DeserializeOwned>(&self, path: &str) -> ProbeAnswer<T> {
+        let answer = self.client.get_data(path, &[]).await;
+        self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
     /// The groups of a query at a moment, with their values.
-    async fn groups(&self, query: &Query, at: Time) -> Asked<Groups> {
-        let mut groups = Groups::default();
+    async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<InstantVector> {
+        let mut groups = InstantVector::default();
         let answer = self.client.instant(query, at, &mut groups).await;
-        self.asked(answer.map(|_| groups).map_err(|failure| failure.to_string()))
+        self.with_evidence(answer.map(|_| groups).map_err(|failure| failure.to_string()))
     }
 
     /// How many series or groups there are at a moment: a query that answers one number.
-    async fn count(&self, query: &Query, at: Time) -> Asked<u64> {
-        let Asked { evidence, answer } = self.groups(query, at).await;
-        let first = |groups: Groups| groups.all.first().map_or(0, |group| group.value as u64);
-        Asked { evidence, answer: answer.map(first) }
+    async fn query_count(&self, query: &Query, at: Time) -> ProbeAnswer<u64> {
+        let ProbeAnswer { evidence, answer } = self.query_vector(query, at).await;
+        let first =
+            |groups: InstantVector| groups.samples.first().map_or(0, |group| group.value as u64);
+        ProbeAnswer { evidence, answer: answer.map(first) }
     }
 
     /// What else there is, and how far back the series go.
-    async fn look_at(&self, schema: &Schema, config: &DoctorConfig, facts: &mut Facts) {
-        let containers = |metric: &Fact<String>| {
-            let selector = schema.usage_in(metric, config.namespace.as_deref().as_slice());
+    async fn probe_series(&self, schema: &Schema, config: &DoctorConfig, facts: &mut ProbeResults) {
+        let containers = |metric: &WithOrigin<String>| {
+            let selector = schema.usage_selector_in(metric, config.namespace.as_deref().as_slice());
             let one_each = Query::from(selector);
-            one_each.fold(Fold::Group, Along::By(&schema.usage.identity()))
+            one_each.aggregate(Aggregation::Group, Grouping::By(&schema.usage.container_labels()))
         };
-        let throttled = Fact::found(THROTTLED.to_owned());
-        let throttled = containers(&throttled).fold(Fold::Count, Along::By(&[]));
-        facts.throttled = Some(self.count(&throttled, self.now).await);
-        if let Some(states) = &schema.states {
-            facts.families = Some(self.families(states, schema).await);
+        let throttled = WithOrigin::detected(THROTTLED_PERIODS_METRIC.to_owned());
+        let throttled = containers(&throttled).aggregate(Aggregation::Count, Grouping::By(&[]));
+        facts.throttled = Some(self.query_count(&throttled, self.now).await);
+        if let Some(states) = &schema.kube_state_metrics {
+            facts.families = Some(self.query_families(states, schema).await);
         }
 
         facts.stage = Stage::Depth;
         let memory = containers(&schema.usage.memory);
-        let number = memory.fold(Fold::Count, Along::By(&[]));
-        let mut moments = vec![Duration::ZERO, config.wanted];
-        moments.extend(MOMENTS.into_iter().filter(|moment| *moment < config.wanted));
+        let number = memory.aggregate(Aggregation::Count, Grouping::By(&[]));
+        let mut moments = vec![Duration::ZERO, config.wanted_history];
+        moments.extend(PROBED_AGES.into_iter().filter(|moment| *moment < config.wanted_history));
         moments.sort_unstable();
         for back in moments {
-            facts.depth.push(self.depth(&number, back).await);
+            facts.depth.push(self.query_depth(&number, back).await);
         }
-        for _ in 0..HALVINGS {
+        for _ in 0..BISECTION_STEPS {
             let has =
                 |depth: &Depth| depth.containers.answer.as_ref().is_ok_and(|count| *count > 0);
             let Some(oldest) = facts.depth.iter().rposition(has) else { break };
             let Some(before) = facts.depth.get(oldest + 1) else { break };
-            let back = (facts.depth[oldest].back + before.back) / 2;
-            let depth = self.depth(&number, back).await;
+            let back = (facts.depth[oldest].age + before.age) / 2;
+            let depth = self.query_depth(&number, back).await;
             facts.depth.insert(oldest + 1, depth);
         }
     }
 
     /// Which families of kube-state-metrics there are.
-    async fn families(&self, states: &States, schema: &Schema) -> Asked<BTreeSet<String>> {
+    async fn query_families(
+        &self,
+        states: &KubeStateMetrics,
+        schema: &Schema,
+    ) -> ProbeAnswer<BTreeSet<String>> {
         const NAME: &str = "__name__";
-        let mut selector = Selector::any().matches(NAME, Pattern::one_of(FAMILIES));
+        let mut selector =
+            Selector::any_metric().matches(NAME, Pattern::any_literal(KUBE_STATE_METRICS_FAMILIES));
         if let Some(job) = &states.job {
             selector = selector.equals("job", job);
         }
-        let query = Query::from(selector.all(&schema.matchers));
-        let query = query.fold(Fold::Group, Along::By(&[NAME]));
-        let Asked { evidence, answer } = self.groups(&query, self.now).await;
-        let names = |groups: Groups| {
-            groups.all.into_iter().filter_map(|mut group| group.labels.remove(NAME)).collect()
+        let query = Query::from(selector.with_all(&schema.matchers));
+        let query = query.aggregate(Aggregation::Group, Grouping::By(&[NAME]));
+        let ProbeAnswer { evidence, answer } = self.query_vector(&query, self.now).await;
+        let names = |groups: InstantVector| {
+            groups.samples.into_iter().filter_map(|mut group| group.labels.remove(NAME)).collect()
         };
-        Asked { evidence, answer: answer.map(names) }
+        ProbeAnswer { evidence, answer: answer.map(names) }
     }
 
     /// Containers that had series so long ago.
-    async fn depth(&self, number: &Query, back: Duration) -> Depth {
-        let mut containers = self.count(number, self.now.earlier(back)).await;
-        let about = if back.is_zero() { "now".to_owned() } else { format!("{} ago", span(back)) };
+    async fn query_depth(&self, number: &Query, back: Duration) -> Depth {
+        let mut containers = self.query_count(number, self.now.earlier(back)).await;
+        let about =
+            if back.is_zero() { "now".to_owned() } else { format!("{} ago", format_span(back)) };
         for evidence in &mut containers.evidence {
             evidence.about.clone_from(&about);
         }
-        Depth { back, containers }
+        Depth { age: back, containers }
     }
 }

@@ -2,42 +2,42 @@
 //! the history cannot be read, what the recommender told on the VPA. Nothing is written, and nothing is asked of a
 //! running recommender.
 
-mod assemble;
-mod told;
+mod build;
+mod from_annotation;
 
 use std::collections::HashMap;
 
 use kube::{Api, Client, api::ListParams};
 use plimsoll_core::{
     api::checkpoint::VerticalPodAutoscalerCheckpoint,
-    history::{Sample, Sink, Skipped, Snapshot},
-    types::{Key, Time, VpaKey},
+    history::{Sample, Sink, SkippedRecord, Snapshot},
+    types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_storage::{
-    Checkpoints, Error, Local, Storage, Wanted,
+    CheckpointStorage, Error, LoadRequest, LocalStorage, Storage,
     checkpoint::{self},
 };
 
 use super::{
-    cluster::{ANSWER, Cluster, NoCluster, Reach},
+    cluster::{Cluster, ClusterOptions, NoCluster, RESPONSE_TIMEOUT},
     config::StorageChoice,
-    recommender::state::State,
+    recommender::state::SharedState,
 };
 use crate::{
     explain::{
-        Report,
-        nearest::nearest,
-        report::{self, Form, StoredRecord},
+        VpaReport,
+        report::{self, RecordForm, StoredRecord},
+        suggestions::suggestions,
     },
     observe::{
-        index::Index,
-        lookup::{self, LookupError},
-        target::Outcome,
-        watch::Change,
+        one_shot::{self, LookupError},
+        target::TargetResolution,
+        vpa_index::VpaIndex,
+        watch::ObjectChange,
     },
 };
 use plimsoll_core::{
-    recommender::{Amounts, Fleet, Restored, Scope, Settings},
+    recommender::{NamespaceScope, ResourceAmounts, RestoreResult, Settings, VpaRegistry},
     types::compat::Compat,
 };
 
@@ -49,7 +49,7 @@ pub struct ExplainConfig {
     /// Its name.
     pub name: String,
     /// How to reach the cluster.
-    pub reach: Reach,
+    pub cluster_options: ClusterOptions,
     /// Whose numbers are wanted.
     pub compat: Compat,
     /// The model's settings.
@@ -61,7 +61,7 @@ pub struct ExplainConfig {
     /// Whether a recommendation is kept within the largest node.
     pub cap_to_largest_node: bool,
     /// The most for all containers of a pod together.
-    pub pod_cap: Amounts,
+    pub pod_cap: ResourceAmounts,
 }
 
 /// Why a VPA could not be explained.
@@ -80,7 +80,7 @@ pub enum ExplainError {
     },
     /// It is not there.
     #[error("there is no VerticalPodAutoscaler {namespace}/{name}: {hint}")]
-    Unknown {
+    NotFound {
         /// Where it was looked for.
         namespace: String,
         /// By which name.
@@ -90,7 +90,7 @@ pub enum ExplainError {
     },
     /// The cluster does not know what a VPA is.
     #[error("{address} has no VerticalPodAutoscalers: apply the output of `plimsoll crds`")]
-    Undefined {
+    CrdMissing {
         /// The cluster.
         address: String,
     },
@@ -116,108 +116,117 @@ pub async fn explain(
     config: &ExplainConfig,
     cluster: &Cluster,
     now: Time,
-) -> Result<Report, ExplainError> {
+) -> Result<VpaReport, ExplainError> {
     let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
     let (client, name) = (&cluster.client, &*config.name);
     let unreadable = |error| ExplainError::Unreadable { address: cluster.address.clone(), error };
-    let vpa = lookup::find_vpa(client, namespace, name).await.map_err(unreadable)?;
-    let Some(vpa) = vpa else { return Err(missing(cluster, namespace, name).await) };
+    let vpa = one_shot::find_vpa(client, namespace, name).await.map_err(unreadable)?;
+    let Some(vpa) = vpa else { return Err(not_found(cluster, namespace, name).await) };
     let target = &vpa.spec.target_ref;
-    let outcome = lookup::find_target(client, namespace, target, ANSWER).await;
+    let outcome = one_shot::find_target(client, namespace, target, RESPONSE_TIMEOUT).await;
     let outcome = outcome.map_err(unreadable)?;
     let pods = match &outcome {
-        _ if config.cap_to_largest_node => lookup::find_all_pods(client).await,
-        Outcome::Found { selector, .. } => lookup::find_pods(client, namespace, selector).await,
+        _ if config.cap_to_largest_node => one_shot::find_all_pods(client).await,
+        TargetResolution::Found { selector, .. } => {
+            one_shot::find_pods(client, namespace, selector).await
+        }
         _ => Ok(Vec::new()),
     };
     let pods = pods.map_err(unreadable)?;
     let nodes = if config.cap_to_largest_node {
-        lookup::find_nodes(client).await.map_err(unreadable)?
+        one_shot::find_nodes(client).await.map_err(unreadable)?
     } else {
         Vec::new()
     };
 
     let recommender = vpa.spec.recommenders.first().map_or("default", |first| &first.name);
-    let key = VpaKey::new(namespace, name);
-    let state = State::new(
-        Index::new(Scope::default(), recommender),
-        Fleet::new(config.settings.clone(), config.compat),
+    let key = ObjectKey::new(namespace, name);
+    let state = SharedState::new(
+        VpaIndex::new(NamespaceScope::default(), recommender),
+        VpaRegistry::new(config.settings.clone(), config.compat),
         config.native_sidecars,
         config.cap_to_largest_node,
     );
     let owner = match &outcome {
-        Outcome::Found { owner, .. } => Some(owner.clone()),
+        TargetResolution::Found { owner, .. } => Some(owner.clone()),
         _ => None,
     };
     {
         let mut core = state.lock();
-        core.put_vpa(&vpa);
-        core.take_outcome(&key, outcome);
+        core.upsert_vpa(&vpa);
+        core.set_target(&key, outcome);
         for pod in pods {
-            core.change_pod(Change::Put(pod));
+            core.apply_pod_change(ObjectChange::Applied(pod));
         }
         for node in nodes {
-            core.change_node(Change::Put(node));
+            core.apply_node_change(ObjectChange::Applied(node));
         }
-        core.survey(config.pod_cap);
+        core.update_node_capacity(config.pod_cap);
     }
     let mut remembered =
-        Remembered { state: &state, now, records: Vec::new(), skipped: Vec::new() };
-    let wanted = Wanted::Vpas(HashMap::from([(key.clone(), owner)]));
-    let storage = open(config, client, namespace, now)?;
+        HistoryLoader { state: &state, now, records: Vec::new(), skipped: Vec::new() };
+    let wanted = LoadRequest::Vpas(HashMap::from([(key.clone(), owner)]));
+    let storage = open_storage(config, client, namespace, now)?;
     let loaded = storage.load(&wanted, &mut remembered).await;
-    let Remembered { mut records, mut skipped, .. } = remembered;
+    let HistoryLoader { mut records, mut skipped, .. } = remembered;
     if config.storage == StorageChoice::Checkpoint && loaded.is_ok() {
         for record in &mut records {
-            (record.own, record.written) = find_written(client, &key, &record.container).await;
+            (record.own, record.written) =
+                find_checkpoint_time(client, &key, &record.container).await;
         }
     }
-    let told = told::find(&vpa, &key, &records, &mut skipped);
+    let told = from_annotation::find_explanation(&vpa, &key, &records, &mut skipped);
     match (loaded, &told) {
         (Ok(loaded), _) => skipped.extend(loaded.skipped),
         (Err(error), Some(_)) => {
             let (what, why) = (format!("{key}, {}", storage.name()), error.to_string());
-            skipped.push(Skipped { what, why });
+            skipped.push(SkippedRecord { record: what, reason: why });
         }
         (Err(error), None) => return Err(error.into()),
     }
     let (mut storage, mut records) = (storage.name(), records);
     if let Some(told) = &told {
-        (storage, records) = (report::ANNOTATION, told::records(told));
+        (storage, records) =
+            (report::ANNOTATION_STORAGE, from_annotation::placeholder_records(told));
     }
     let mut core = state.lock();
-    if let Some(sighting) = core.fleet.sighting(&key) {
-        core.fleet.loaded(&key, sighting);
+    if let Some(sighting) = core.vpa_registry.load_generation(&key) {
+        core.vpa_registry.mark_loaded(&key, sighting);
     }
-    core.see_containers(&key, now);
-    Ok(assemble::report(
+    core.register_containers(&key, now);
+    Ok(build::report(
         config,
         &vpa,
         &mut core,
         &key,
         now,
-        assemble::Stored { storage: storage.to_owned(), records, skipped, told },
+        build::StoredHistory {
+            storage: storage.to_owned(),
+            records,
+            skipped,
+            from_annotation: told,
+        },
     ))
 }
 
-async fn missing(cluster: &Cluster, namespace: &str, name: &str) -> ExplainError {
-    let names = match lookup::find_vpa_names(&cluster.client, namespace).await {
+async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainError {
+    let names = match one_shot::find_vpa_names(&cluster.client, namespace).await {
         Ok(Some(names)) => names,
-        Ok(None) => return ExplainError::Undefined { address: cluster.address.clone() },
+        Ok(None) => return ExplainError::CrdMissing { address: cluster.address.clone() },
         Err(error) => {
             return ExplainError::Unreadable { address: cluster.address.clone(), error };
         }
     };
-    let near = nearest(name, names.iter().map(String::as_str));
+    let near = suggestions(name, names.iter().map(String::as_str));
     let hint = if near.is_empty() {
         format!("namespace {namespace} has none; give the namespace as NAMESPACE/NAME or with -n")
     } else {
         format!("the nearest there: {}", near.join(", "))
     };
-    ExplainError::Unknown { namespace: namespace.to_owned(), name: name.to_owned(), hint }
+    ExplainError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
 
-fn open(
+fn open_storage(
     config: &ExplainConfig,
     client: &Client,
     namespace: &str,
@@ -226,17 +235,17 @@ fn open(
     match &config.storage {
         // Beside series there are checkpoints, or the VPA says itself what there is to say.
         StorageChoice::Checkpoint | StorageChoice::Prometheus => {
-            let options = checkpoint::Options {
+            let options = checkpoint::CheckpointOptions {
                 namespace: Some(namespace.to_owned()),
-                ..checkpoint::Options::default()
+                ..checkpoint::CheckpointOptions::default()
             };
-            Ok(Box::new(Checkpoints::new(client.clone(), move || now, options)))
+            Ok(Box::new(CheckpointStorage::new(client.clone(), move || now, options)))
         }
         StorageChoice::Local(directory) => {
             if !directory.is_dir() {
                 return Err(ExplainError::NoDirectory(directory.display().to_string()));
             }
-            match Local::open_read_only(directory) {
+            match LocalStorage::open_read_only(directory) {
                 Ok((local, _)) => Ok(Box::new(local)),
                 Err(Error::InUse { place }) => Err(ExplainError::InUse(place)),
                 Err(error) => Err(error.into()),
@@ -247,7 +256,11 @@ fn open(
 
 /// Whether a VPA has a checkpoint of its own for this container, and when it was written. Not to know is no
 /// reason to end: it changes no number.
-async fn find_written(client: &Client, key: &VpaKey, container: &str) -> (bool, Option<Time>) {
+async fn find_checkpoint_time(
+    client: &Client,
+    key: &ObjectKey,
+    container: &str,
+) -> (bool, Option<Time>) {
     let api = Api::<VerticalPodAutoscalerCheckpoint>::namespaced(client.clone(), &key.namespace);
     // As upstream calls them, and we do unless the name is taken. The right to list them is needed in any case.
     let name = format!("metadata.name={}-{container}", key.name);
@@ -268,38 +281,43 @@ async fn find_written(client: &Client, key: &VpaKey, container: &str) -> (bool, 
 }
 
 /// Takes what is stored into the fleet.
-struct Remembered<'a> {
-    state: &'a State,
+struct HistoryLoader<'a> {
+    state: &'a SharedState,
     now: Time,
     records: Vec<StoredRecord>,
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRecord>,
 }
 
-impl Sink for Remembered<'_> {
-    fn snapshot(&mut self, key: Key, snapshot: Snapshot) {
-        match self.state.lock().fleet.restore(&key, &snapshot, self.now) {
+impl Sink for HistoryLoader<'_> {
+    fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
+        match self.state.lock().vpa_registry.restore(&key, &snapshot, self.now) {
             Ok(restored) => self.records.push(StoredRecord {
                 container: key.container,
                 // Upstream's form cannot say it.
-                form: if snapshot.half_lives.is_some() { Form::Exact } else { Form::Upstream },
+                form: if snapshot.half_lives.is_some() {
+                    RecordForm::Exact
+                } else {
+                    RecordForm::Upstream
+                },
                 own: true,
                 written: None,
                 created: snapshot.created,
                 last_alive: snapshot.last_alive,
                 outcome: match restored {
-                    Restored::Expired => "expired",
-                    Restored::Taken | Restored::Already => "used",
+                    RestoreResult::Expired => "expired",
+                    RestoreResult::Merged | RestoreResult::AlreadyLoaded => "used",
                 }
                 .to_owned(),
             }),
             Err(bad) => {
-                self.skipped.push(Skipped { what: key.to_string(), why: bad.to_string() });
+                self.skipped
+                    .push(SkippedRecord { record: key.to_string(), reason: bad.to_string() });
             }
         }
     }
 
-    fn sample(&mut self, key: &Key, _: Sample) {
+    fn sample(&mut self, key: &ContainerKey, _: Sample) {
         let why = "single samples cannot be explained yet".to_owned();
-        self.skipped.push(Skipped { what: key.to_string(), why });
+        self.skipped.push(SkippedRecord { record: key.to_string(), reason: why });
     }
 }

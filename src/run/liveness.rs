@@ -15,11 +15,11 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{calls::counted, config::Address};
+use super::{client_calls::with_call_metrics, config::Address};
 use crate::{
-    act::{Limiter, Permit},
-    metrics::ApiCalls,
-    serve::Admin,
+    act::{Permit, RateLimiter},
+    metrics::ApiRequestMetrics,
+    serve::AdminServer,
 };
 
 type Connect = dyn FnOnce() -> Result<Client> + Send;
@@ -73,18 +73,18 @@ impl fmt::Debug for Liveness {
 
 impl Liveness {
     /// Starts the thread. The requests of its client are counted.
-    pub fn start(clients: Clients, calls: ApiCalls) -> Result<(Client, Self)> {
+    pub fn start(clients: Clients, calls: ApiRequestMetrics) -> Result<(Client, Self)> {
         let Clients { controllers, liveness } = clients;
         let (runtime, end) = start_thread().context("cannot start the liveness thread")?;
         let client = {
             let _context = runtime.enter();
-            counted(liveness()?, calls)
+            with_call_metrics(liveness()?, calls)
         };
         Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: Some(end) }))))
     }
 
     /// No thread: its tasks are those of the current runtime.
-    pub fn here(client: Client) -> Self {
+    pub fn on_current_runtime(client: Client) -> Self {
         Self(Arc::new(Inner { runtime: Handle::current(), client, _end: None }))
     }
 
@@ -99,17 +99,17 @@ impl Liveness {
     }
 
     /// Binds a listener whose connections are served there.
-    pub async fn bind(&self, address: &Address) -> Result<Admin> {
+    pub async fn bind(&self, address: &Address) -> Result<AdminServer> {
         let address = address.to_string();
-        let bound = self.0.runtime.spawn(async move { Admin::bind(&address).await });
+        let bound = self.0.runtime.spawn(async move { AdminServer::bind(&address).await });
         Ok(bound.await.context("the liveness thread has ended")??)
     }
 }
 
 /// The right to write a heartbeat: by the same fence as all other writes, but it does not queue behind them.
-pub(super) fn unlimited(permit: &Permit) -> Permit {
+pub(super) fn without_rate_limit(permit: &Permit) -> Permit {
     const NO_LIMIT: f32 = -1.0;
-    Permit::new(permit.fence().clone(), Limiter::new(NO_LIMIT, 1))
+    Permit::new(permit.fence().clone(), RateLimiter::new(NO_LIMIT, 1))
 }
 
 fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {

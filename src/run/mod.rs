@@ -1,32 +1,32 @@
 //! The roles: what each is configured by, and how its parts are put together and kept running.
 
 pub mod admission;
-mod annotations;
-mod calls;
+pub mod all_in_one;
+mod annotation_checks;
 mod client;
+mod client_calls;
 pub mod cluster;
 pub mod config;
-mod controllers;
-mod desk;
+mod context;
+mod controller_watches;
 pub mod doctor;
 pub mod explain;
 mod liveness;
+mod loop_watchdog;
 pub mod prometheus;
-mod pulse;
 mod quotas;
 pub mod recommender;
 mod replicas;
-pub mod several;
-mod shown;
+mod role_health;
+mod shutdown;
 pub mod status;
-mod tasks;
+mod traffic_metrics;
 pub mod updater;
-mod vitals;
 pub mod watermark;
 
 pub use admission::config::AdmissionConfig;
 pub use config::RecommenderConfig;
 pub use liveness::Clients;
-pub use tasks::Signals;
+pub use shutdown::Signals;
 pub use updater::config::UpdaterConfig;
 pub use watermark::config::WatermarkConfig;

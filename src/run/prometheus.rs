@@ -4,10 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll_storage::prometheus::{
-    client::{Client, Limits, Watch},
-    detect::Known,
-    door::{Door, DoorConfig, DoorError, Wall},
-    history::{PodLabels, PrometheusHistory, Settings, Weighting},
+    client::{PrometheusClient, QueryLimits, QueryObserver},
+    detect::SchemaOverrides,
+    history::{HistorySettings, PodLabelQuery, PrometheusHistory, Weighting},
+    transport::{HttpTransport, TransportConfig, TransportError, WallClock},
 };
 
 use crate::clock::Clock;
@@ -15,7 +15,7 @@ use plimsoll_core::recommender::weighting::HistoryWeighting;
 
 /// What a point of a history takes while it waits for the rest of its slice: time and value, and as much again while
 /// the list of them grows.
-const POINT: u64 = 32;
+const POINT_BYTES: u64 = 32;
 
 /// A step of CPU where nothing else was set: bursts of a minute are seen.
 const CPU_STEP: Duration = Duration::from_mins(1);
@@ -28,21 +28,21 @@ const UPSTREAM_STEP: Duration = Duration::from_hours(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusConfig {
     /// Where it is, and how to be let in.
-    pub door: DoorConfig,
+    pub transport: TransportConfig,
     /// What was set about its series, and what goes into every query. The rest is found out.
-    pub known: Known,
+    pub series_options: SchemaOverrides,
     /// Where labels of pods are, if they are to tell whose pods there were.
-    pub labels: Option<PodLabels>,
+    pub pod_labels: Option<PodLabelQuery>,
     /// How far to look back.
-    pub length: Duration,
+    pub history_length: Duration,
     /// The step of range queries, where it was set.
     pub resolution: Option<Duration>,
     /// How long a query may take.
     pub query_timeout: Duration,
     /// How many queries may be under way at once.
-    pub queries: usize,
+    pub max_concurrent_queries: usize,
     /// How many bytes of history may wait for the rest of their slice.
-    pub budget: u64,
+    pub buffer_bytes: u64,
     /// Whether checkpoints are written beside, and stand in while it is away.
     pub has_fallback: bool,
 }
@@ -50,14 +50,14 @@ pub struct PrometheusConfig {
 impl Default for PrometheusConfig {
     fn default() -> Self {
         Self {
-            door: DoorConfig::default(),
-            known: Known::default(),
-            labels: None,
-            length: Duration::from_hours(8 * 24),
+            transport: TransportConfig::default(),
+            series_options: SchemaOverrides::default(),
+            pod_labels: None,
+            history_length: Duration::from_hours(8 * 24),
             resolution: None,
             query_timeout: Duration::from_mins(5),
-            queries: 2,
-            budget: 24 << 20,
+            max_concurrent_queries: 2,
+            buffer_bytes: 24 << 20,
             has_fallback: false,
         }
     }
@@ -65,31 +65,33 @@ impl Default for PrometheusConfig {
 
 impl PrometheusConfig {
     /// Its history. Nothing is asked yet.
-    pub fn history(
+    pub fn open_history(
         &self,
         weighting: HistoryWeighting,
         clock: &Clock,
-        watch: Arc<dyn Watch>,
-    ) -> Result<PrometheusHistory, DoorError> {
+        watch: Arc<dyn QueryObserver>,
+    ) -> Result<PrometheusHistory, TransportError> {
         let own = clock.clone();
-        let wall = Wall::new(move || own.now());
-        let door = Door::new(self.door.clone(), wall.clone())?;
+        let wall = WallClock::new(move || own.now());
+        let door = HttpTransport::new(self.transport.clone(), wall.clone())?;
         let place = door.address().to_owned();
         // Whoever asks tries again by itself, and says so meanwhile.
-        let limits = Limits {
-            in_flight: self.queries,
+        let limits = QueryLimits {
+            max_in_flight: self.max_concurrent_queries,
             timeout: self.query_timeout,
-            attempts: 3,
-            ..Limits::default()
+            max_attempts: 3,
+            ..QueryLimits::default()
         };
-        let client = Client::new(Arc::new(door), limits).watched_by(watch);
-        let settings = Settings {
-            known: self.known.clone(),
-            labels: self.labels.clone(),
-            length: self.length,
+        let client = PrometheusClient::new(Arc::new(door), limits).with_observer(watch);
+        let settings = HistorySettings {
+            overrides: self.series_options.clone(),
+            pod_labels: self.pod_labels.clone(),
+            length: self.history_length,
             weighting: self.weighting(weighting),
             // One slice more than may be under way: its turn comes while another one is handed on.
-            budget: self.budget / POINT / (self.queries as u64 + 1),
+            point_budget: self.buffer_bytes
+                / POINT_BYTES
+                / (self.max_concurrent_queries as u64 + 1),
         };
         Ok(PrometheusHistory::new(place, client, settings, wall))
     }

@@ -8,25 +8,25 @@
 //!   election ──▶ fence ──▶ permit: without it nothing is written
 //! ```
 
-mod clocks_ahead;
+mod backends;
+mod checkpoint_saver;
 mod explanations;
-mod feeds;
-mod fetching;
-mod history;
-mod intake;
-mod kills;
-mod lead;
+mod history_loader;
+mod leadership;
+mod node_clock_skew;
+mod object_metrics;
+mod oom_ingest;
 mod pass;
 mod probes;
-mod publish;
-mod rows;
-mod save;
-mod series;
-mod sources;
+mod run_loop;
+mod slow_history;
 pub(super) mod state;
+mod status_source;
+mod storage_loader;
 mod targets;
 mod throttling;
-mod turn;
+mod usage_ingest;
+mod watches;
 
 use std::{
     fmt,
@@ -43,109 +43,111 @@ use kube::Client;
 use plimsoll_storage::{Storage, prometheus::history::PrometheusHistory};
 use tokio::sync::{Notify, watch};
 
-pub use self::pass::Summary;
+pub use self::pass::PassSummary;
 use self::{
-    explanations::Explanations, feeds::Feeds, fetching::Fetching, publish::Publisher, rows::Rows,
-    series::Series, state::State,
+    explanations::Explanations, history_loader::HistorySource,
+    object_metrics::RecommenderObjectMetrics, slow_history::SlowHistory, state::SharedState,
+    status_source::RecommendationStatusSource, watches::Watches,
 };
 use super::{
     client,
     config::RecommenderConfig,
-    desk::{Desk, Member},
+    context::{Controller, ControllerContext},
     liveness::{Clients, Liveness},
-    pulse::Pulse,
-    shown::{show_feeds, show_writes},
-    tasks::{Group, Signals, Stop, Tasks, until_told},
-    vitals::Condition,
+    loop_watchdog::LoopWatchdog,
+    role_health::HealthReporter,
+    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
+    traffic_metrics::{export_watch_metrics, export_write_metrics},
 };
 use crate::{
-    act::{ElectionState, Fence, Limiter, Outbox, Permit, Term, WriteStats},
+    act::{ElectionState, Fence, Permit, RateLimiter, StatusQueue, Term, WriteStats},
     clock::Clock,
-    metrics::{Health, ObjectMetrics, RecommenderMetrics, Traffic},
+    metrics::{ApiTrafficMetrics, ObjectMetrics, RecommenderHealthMetrics, RecommenderMetrics},
     observe::{
-        controllers::Controllers, index::Index, scale::Lifetimes, target::Targets, watch::Reader,
+        controllers::ControllerCache, scale::CacheLifetimes, target::TargetResolver,
+        vpa_index::VpaIndex, watch::WatchFactory,
     },
 };
-use plimsoll_core::{recommender::Fleet, types::compat::Compat};
+use plimsoll_core::{recommender::VpaRegistry, types::compat::Compat};
 
 /// Pauses after a storage that cannot be reached.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How long statuses that wait to be written may take at the end.
-const LAST_STATUSES: Duration = Duration::from_secs(5);
+const STATUS_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// So many times as long is an answer about a target good for that stays the same: half an hour in place of ten minutes.
-const STEADY_TARGETS: u32 = 3;
+const STABLE_TARGET_TTL_FACTOR: u32 = 3;
 
 /// All parts of a recommender.
-pub struct Role {
+pub struct Recommender {
     config: RecommenderConfig,
     clock: Clock,
     client: Client,
     liveness: Liveness,
-    reader: Reader,
-    state: State,
-    feeds: Feeds,
-    controllers: Arc<Controllers>,
-    targets: Targets,
+    watch_factory: WatchFactory,
+    state: SharedState,
+    watches: Watches,
+    controllers: Arc<ControllerCache>,
+    targets: TargetResolver,
     storage: Arc<dyn Storage>,
     /// Where history comes from beside that, if it does.
-    series: Option<Arc<Series>>,
+    history_source: Option<Arc<HistorySource>>,
     /// A Prometheus, where usage or history is read from one.
     prometheus: Option<Arc<PrometheusHistory>>,
     permit: Permit,
     /// Where statuses go to be written.
-    outbox: Outbox,
+    status_queue: StatusQueue,
     metrics: RecommenderMetrics,
-    health: Health,
-    traffic: Traffic,
-    stats: Arc<WriteStats>,
-    pulse: Pulse,
-    condition: Condition,
+    health: RecommenderHealthMetrics,
+    traffic: ApiTrafficMetrics,
+    write_stats: Arc<WriteStats>,
+    loop_watchdog: LoopWatchdog,
+    health_reporter: HealthReporter,
     /// Whether it was ready once.
     was_ready: AtomicBool,
-    saver: Saver,
+    save_trigger: SaveTrigger,
     /// How many pods the last answer about usage lacked.
-    lacking: AtomicU64,
+    missing_pods: AtomicU64,
     /// Why numbers are what they are, on the way to VPAs that say it themselves.
     explanations: Explanations,
     /// A VPA appeared whose history has to be read.
-    news: Notify,
+    history_wanted: Notify,
     /// A VPA appeared whose workload has to be found.
-    found: Notify,
+    target_wanted: Notify,
     /// Stored history was read.
-    loaded: Notify,
+    history_loaded: Notify,
     /// Whether the latest attempt to read it failed.
-    unreadable: AtomicBool,
+    history_unreadable: AtomicBool,
     /// The term of leading in which what another writer stored was taken over.
-    caught_up: watch::Sender<Option<Term>>,
-    passes: watch::Sender<(u64, Summary)>,
+    takeover_term: watch::Sender<Option<Term>>,
+    passes: watch::Sender<(u64, PassSummary)>,
 }
 
 /// Wakes the saver before its time.
 #[derive(Debug, Default)]
-struct Saver(Notify);
+struct SaveTrigger(Notify);
 
-impl Saver {
+impl SaveTrigger {
     fn wake(&self) {
         self.0.notify_one();
     }
 
-    async fn woken(&self) {
+    async fn triggered(&self) {
         self.0.notified().await;
     }
 }
 
 /// A recommender that runs.
 #[derive(Debug)]
-pub struct Running {
-    role: Arc<Role>,
+pub struct RecommenderHandle {
+    role: Arc<Recommender>,
     address: SocketAddr,
     election: Option<ElectionState>,
-    workers: Group,
+    workers: TaskGroup,
     /// What ends last: the lease and the listener.
-    holders: Group,
+    stopped_last: TaskGroup,
 }
 
 /// Runs until one of these signals.
@@ -154,7 +156,7 @@ pub async fn run(config: RecommenderConfig, signals: Signals) -> Result<()> {
         let clients = connect(&config).await?;
         start(config, clients, Clock::wall()).await
     };
-    until_told(signals, starting, Running::stop).await
+    run_until_signal(signals, starting, RecommenderHandle::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.
@@ -168,34 +170,38 @@ pub async fn start(
     config: RecommenderConfig,
     clients: impl Into<Clients>,
     clock: Clock,
-) -> Result<Running> {
-    let mut desk = Desk::alone(clients.into(), clock)?;
+) -> Result<RecommenderHandle> {
+    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
     let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk)?.begin(admin.address());
-    let stop = running.holders.stop();
-    desk.serve(vec![admin], &stop, running.holders.tasks());
+    let stop = running.stopped_last.shutdown_token();
+    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
     Ok(running)
 }
 
 /// A recommender that does nothing yet.
-pub(super) struct Prepared(Arc<Role>);
+pub(super) struct PreparedRecommender(Arc<Recommender>);
 
 /// Puts the parts together.
-pub(super) fn prepare(config: RecommenderConfig, desk: &mut Desk) -> Result<Prepared> {
+pub(super) fn prepare(
+    config: RecommenderConfig,
+    desk: &mut ControllerContext,
+) -> Result<PreparedRecommender> {
     let registry = &mut desk.registry;
-    let (metrics, health) = (RecommenderMetrics::new(registry), Health::new(registry));
-    kills::foresee(&health);
-    let role = Role::new(config, desk, metrics, health)?;
+    let (metrics, health) =
+        (RecommenderMetrics::new(registry), RecommenderHealthMetrics::new(registry));
+    oom_ingest::init_oom_counters(&health);
+    let role = Recommender::new(config, desk, metrics, health)?;
     let cardinality = role.config.object_metrics.cardinality();
-    let rows = Arc::new(Rows(Arc::downgrade(&role)));
+    let rows = Arc::new(RecommenderObjectMetrics(Arc::downgrade(&role)));
     desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
-    desk.add(Arc::clone(&role) as _);
-    Ok(Prepared(role))
+    desk.register(Arc::clone(&role) as _);
+    Ok(PreparedRecommender(role))
 }
 
-impl Prepared {
+impl PreparedRecommender {
     /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> Running {
+    pub fn begin(self, address: SocketAddr) -> RecommenderHandle {
         let role = self.0;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -204,33 +210,35 @@ impl Prepared {
             storage = role.storage.name(),
             "recommender starts"
         );
-        let (mut workers, mut holders) = (Group::new(), Group::new());
-        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let (mut workers, mut holders) = (TaskGroup::new(), TaskGroup::new());
+        let (work_stop, hold_stop) = (workers.shutdown_token(), holders.shutdown_token());
         let election = role.start_election(&hold_stop, holders.tasks());
-        role.start_feeds(&work_stop, workers.tasks());
+        role.start_watches(&work_stop, workers.tasks());
         role.start_loops(&work_stop, workers.tasks());
         {
             let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-            holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+            holders
+                .tasks()
+                .spawn(async move { role.status_queue.run(hold_stop.cancelled()).await });
         }
-        Running { role, address, election, workers, holders }
+        RecommenderHandle { role, address, election, workers, stopped_last: holders }
     }
 }
 
-impl fmt::Debug for Role {
+impl fmt::Debug for Recommender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Role").field("name", &self.config.name).finish_non_exhaustive()
     }
 }
 
-impl Running {
+impl RecommenderHandle {
     /// Where it serves metrics and health.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Number of passes so far, and what the last one did.
-    pub fn passes(&self) -> watch::Receiver<(u64, Summary)> {
+    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
         self.role.passes.subscribe()
     }
 
@@ -240,62 +248,62 @@ impl Running {
     }
 
     /// Number of statuses that wait to be written.
-    pub fn waiting_statuses(&self) -> usize {
-        self.role.outbox.len()
+    pub fn pending_statuses(&self) -> usize {
+        self.role.status_queue.len()
     }
 
     /// Number of VPAs whose history has changes that are not saved.
     pub fn unsaved(&self) -> usize {
-        self.role.state.lock().fleet.unsaved().0
+        self.role.state.lock().vpa_registry.unsaved_stats().0
     }
 
     /// Ends it in order: the loops first, then everything that is known is written, then the lease is
     /// handed over.
     pub async fn stop(mut self) {
-        self.workers.end().await;
+        self.workers.shut_down().await;
         let role = &self.role;
-        role.take_last_kills();
+        role.ingest_remaining_ooms();
         // Who may not write waits for nobody.
         if role.may_write() {
-            role.outbox.drain(tokio::time::Instant::now() + LAST_STATUSES).await;
+            role.status_queue.drain(tokio::time::Instant::now() + STATUS_FLUSH_TIMEOUT).await;
             role.save_all().await;
         }
-        self.holders.end().await;
+        self.stopped_last.shut_down().await;
     }
 }
 
-impl Role {
-    fn start_loops(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) {
-        tasks.spawn(Arc::clone(self).keep_finding_targets(stop.clone()));
-        match &self.series {
+impl Recommender {
+    fn start_loops(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
+        tasks.spawn(Arc::clone(self).run_target_lookup_loop(stop.clone()));
+        match &self.history_source {
             Some(series) => {
                 let of = || (Arc::clone(self), Arc::clone(series), stop.clone());
                 let (own, from, until) = of();
-                tasks.spawn(own.keep_asking_for_throttling(from, until));
+                tasks.spawn(own.run_throttling_query_loop(from, until));
                 let (own, from, until) = of();
-                tasks.spawn(own.keep_reading(from, until))
+                tasks.spawn(own.run_prometheus_load_loop(from, until))
             }
-            None => tasks.spawn(Arc::clone(self).keep_loading(stop.clone())),
+            None => tasks.spawn(Arc::clone(self).run_storage_load_loop(stop.clone())),
         };
-        tasks.spawn(Arc::clone(self).keep_saving(stop.clone()));
-        tasks.spawn(Arc::clone(self).keep_leading(stop.clone()));
-        let beating = Arc::clone(self).keep_beating(stop.clone());
+        tasks.spawn(Arc::clone(self).run_save_loop(stop.clone()));
+        tasks.spawn(Arc::clone(self).run_takeover_loop(stop.clone()));
+        let beating = Arc::clone(self).run_heartbeat_loop(stop.clone());
         tasks.spawn_on(beating, self.liveness.runtime());
-        tasks.spawn(Arc::clone(self).ask_for_explanations(stop.clone()));
-        tasks.spawn(Arc::clone(self).turn(stop.clone()));
+        tasks.spawn(Arc::clone(self).check_explanations_allowed(stop.clone()));
+        tasks.spawn(Arc::clone(self).run_loop(stop.clone()));
     }
 
     fn new(
         config: RecommenderConfig,
-        desk: &Desk,
+        desk: &ControllerContext,
         metrics: RecommenderMetrics,
-        health: Health,
+        health: RecommenderHealthMetrics,
     ) -> Result<Arc<Self>> {
         let (client, clock) = (desk.client.clone(), desk.clock.clone());
-        let limiter = Limiter::new(config.qps, config.burst);
-        let fence = if config.election.on { Fence::closed() } else { Fence::open() };
+        let limiter = RateLimiter::new(config.qps, config.burst);
+        let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
-        let controllers = Arc::new(Controllers::new());
+        let controllers = Arc::new(ControllerCache::new());
         let spare = limiter.clone();
         let gate = Arc::new(move || {
             let limiter = limiter.clone();
@@ -304,92 +312,102 @@ impl Role {
         // Statuses, checkpoints and the heartbeat go before questions that nobody waits for.
         let spare = Arc::new(move || {
             let limiter = spare.clone();
-            Box::pin(async move { limiter.acquire_spare().await }) as _
+            Box::pin(async move { limiter.acquire_low_priority().await }) as _
         });
-        let lifetimes = Lifetimes { growth: STEADY_TARGETS, ..Lifetimes::default() };
+        let lifetimes = CacheLifetimes {
+            max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
+            ..CacheLifetimes::default()
+        };
         let controllers_known = Arc::clone(&controllers);
-        let targets =
-            Targets::new(client.clone(), controllers_known, gate, lifetimes).with_spare(spare);
-        let prometheus = sources::open_prometheus(&config, &clock, &metrics, health.queries())?;
-        let storage = sources::open_storage(&config, &client, &clock, prometheus.as_ref())?;
-        let series = sources::open_series(&config, prometheus.as_ref());
-        let index = Index::new(config.scope.clone(), &config.name);
-        let mut fleet = Fleet::new(config.settings.clone(), config.compat);
+        let targets = TargetResolver::new(client.clone(), controllers_known, gate, lifetimes)
+            .with_low_priority_gate(spare);
+        let prometheus = backends::open_prometheus(&config, &clock, &metrics, health.queries())?;
+        let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
+        let series = backends::open_history_source(&config, prometheus.as_ref());
+        let index = VpaIndex::new(config.scope.clone(), &config.name);
+        let mut fleet = VpaRegistry::new(config.settings.clone(), config.compat);
         // Until it is known whether the clock can be right.
         fleet.keep_expired(true);
-        let state = State::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
+        let state =
+            SharedState::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
         // Upstream's never says so.
         if series.is_some() && config.compat == Compat::Plimsoll {
-            state.lock().fetching = Fetching::after(config.interval);
+            state.lock().slow_history = SlowHistory::with_threshold(config.interval);
         }
-        let counts = Arc::clone(&desk.stats);
-        let condition = Condition::new("recommender", config.interval);
+        let counts = Arc::clone(&desk.write_stats);
+        let condition = HealthReporter::new("recommender", config.interval);
         Ok(Arc::new_cyclic(|role| Self {
-            outbox: Outbox::new(
+            status_queue: StatusQueue::new(
                 client.clone(),
                 permit.clone(),
                 config.workers,
-                Arc::new(Publisher(role.clone())),
+                Arc::new(RecommendationStatusSource(role.clone())),
             )
             .with_stats(Arc::clone(&counts)),
-            feeds: Feeds::new(config.cap_to_largest_node),
+            watches: Watches::new(config.cap_to_largest_node),
             config,
             clock,
             client,
             liveness: desk.liveness.clone(),
-            reader: desk.reader.clone(),
+            watch_factory: desk.watch_factory.clone(),
             traffic: desk.traffic.clone(),
             state,
             controllers,
             targets,
             storage,
-            series,
+            history_source: series,
             prometheus,
             permit,
             metrics,
             health,
-            stats: counts,
-            pulse: Pulse::default(),
-            condition,
+            write_stats: counts,
+            loop_watchdog: LoopWatchdog::default(),
+            health_reporter: condition,
             was_ready: AtomicBool::new(false),
-            saver: Saver::default(),
-            lacking: AtomicU64::new(0),
+            save_trigger: SaveTrigger::default(),
+            missing_pods: AtomicU64::new(0),
             explanations: Explanations::default(),
-            news: Notify::new(),
-            found: Notify::new(),
-            loaded: Notify::new(),
-            unreadable: AtomicBool::new(false),
-            caught_up: watch::Sender::new(None),
-            passes: watch::Sender::new((0, Summary::default())),
+            history_wanted: Notify::new(),
+            target_wanted: Notify::new(),
+            history_loaded: Notify::new(),
+            history_unreadable: AtomicBool::new(false),
+            takeover_term: watch::Sender::new(None),
+            passes: watch::Sender::new((0, PassSummary::default())),
         }))
     }
 
     /// Counts what was found since the last pass: nobody else may see it any more.
-    fn take_last_kills(&self) {
+    fn ingest_remaining_ooms(&self) {
         let now = self.clock.now();
-        self.take_kills(now, true);
-        self.take_kills(now, false);
+        self.ingest_ooms(now, true);
+        self.ingest_ooms(now, false);
     }
 }
 
-impl Member for Role {
-    fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all());
+impl Controller for Recommender {
+    fn refresh_metrics(&self) {
+        export_watch_metrics(&self.traffic, self.watches.all());
         let (vpas, pods, unsaved, held, sources) = {
             let core = self.state.lock();
             // Where nothing is written, nothing waits to be.
-            let unsaved = self.storage.writer().map_or(0, |_| core.fleet.unsaved().0);
-            let held = core.fleet.kept_expired();
-            (core.index.vpa_count(), core.index.pod_count(), unsaved, held, core.index.sources())
+            let unsaved = self.storage.writer().map_or(0, |_| core.vpa_registry.unsaved_stats().0);
+            let held = core.vpa_registry.expired_count();
+            (
+                core.index.vpa_count(),
+                core.index.pod_count(),
+                unsaved,
+                held,
+                core.index.request_sources(),
+            )
         };
-        self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
-        self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
+        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
+        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
         self.metrics.set_requests_read(sources);
-        self.health.pace().set_leader(self.permit.fence().is_held());
-        self.health.set_history_state(self.progress());
-        self.health.set_write_queue("status", self.outbox.len());
+        self.health.loop_metrics().set_leader(self.permit.fence().is_granted());
+        self.health.set_history_state(self.history_progress());
+        self.health.set_write_queue("status", self.status_queue.len());
         self.health.set_write_queue("checkpoint", unsaved);
         self.health.set_write_queue("checkpoint_held", held);
-        show_writes(&self.traffic, &self.stats);
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

@@ -2,29 +2,29 @@
 //! scale, read and written.
 
 mod pods;
-mod scales;
-mod scopes;
+mod scale_client;
+mod watch_scopes;
 
 use std::{fmt, sync::Arc};
 
 use kube::Client;
 
 pub(super) use self::{
-    pods::Belonging,
-    scales::Sight,
-    scopes::{Scope, Scopes},
+    pods::OwnershipRule,
+    scale_client::ObservedScale,
+    watch_scopes::{WatchScope, WatchScopes},
 };
-use crate::observe::{scale::Scales, watch::Reader};
+use crate::observe::{scale::ScaleClient, watch::WatchFactory};
 use plimsoll_core::types::compat::Compat;
 
 /// The workloads of a role.
 pub(super) struct Workloads {
     /// What is watched of them.
-    pub scopes: Scopes,
+    pub scopes: WatchScopes,
     /// What is asked for.
-    pub scales: Scales,
+    pub scales: ScaleClient,
     client: Client,
-    reader: Reader,
+    watch_factory: WatchFactory,
     compat: Compat,
 }
 
@@ -38,11 +38,17 @@ impl Workloads {
     /// Those of these namespaces, or of all; nothing is watched yet. Whoever wants upstream's habits asks each time.
     pub fn new(
         namespaces: &[String],
-        scales: Scales,
+        scales: ScaleClient,
         client: Client,
-        reader: Reader,
+        reader: WatchFactory,
         compat: Compat,
     ) -> Arc<Self> {
-        Arc::new(Self { scopes: Scopes::new(namespaces), scales, client, reader, compat })
+        Arc::new(Self {
+            scopes: WatchScopes::new(namespaces),
+            scales,
+            client,
+            watch_factory: reader,
+            compat,
+        })
     }
 }

@@ -8,49 +8,49 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use super::cluster::Cluster;
 use crate::explain::status::{Facts, LeaseFacts, PodFacts};
-use plimsoll_core::api::vitals;
+use plimsoll_core::api::role_health;
 
 /// What all pods of this project are labelled with.
-const OURS: &str = "app.kubernetes.io/name=plimsoll";
-const COMPONENT: &str = "app.kubernetes.io/component";
+const LABEL_SELECTOR: &str = "app.kubernetes.io/name=plimsoll";
+const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Where Leases of the vertical roles are by themselves.
-const HOME: &str = "kube-system";
+const DEFAULT_LEASE_NAMESPACE: &str = "kube-system";
 /// Where else Leases have these names, in whatever namespace.
-const NAMES: [&str; 4] = [
+const LEASE_NAMES: [&str; 4] = [
     "vpa-recommender-lease",
     "vpa-updater",
     "vpa-admission-controller",
     "watermarkpodautoscaler-lock",
 ];
 /// So many are read at once: nobody has as many pods of autoscalers.
-const MOST: u32 = 500;
+const LIST_LIMIT: u32 = 500;
 
 /// Reads it. `namespace` is one more in which Leases are looked for. What may not be read is told, and all else is read.
-pub async fn look(cluster: &Cluster, namespace: Option<&str>) -> Facts {
+pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     let mut facts = Facts { cluster: cluster.address.clone(), ..Facts::default() };
     let pods = Api::<Pod>::all(cluster.client.clone());
-    let by_name = join_all(NAMES.map(|name| {
+    let by_name = join_all(LEASE_NAMES.map(|name| {
         let leases = Api::<Lease>::all(cluster.client.clone());
         let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
         async move { leases.list(&parameters).await }
     }));
-    let parameters = ListParams::default().labels(OURS).limit(MOST);
+    let parameters = ListParams::default().labels(LABEL_SELECTOR).limit(LIST_LIMIT);
     let (pods, by_name) = tokio::join!(pods.list(&parameters), by_name);
     let mut places: BTreeSet<String> =
-        namespace.into_iter().chain([HOME]).map(Into::into).collect();
+        namespace.into_iter().chain([DEFAULT_LEASE_NAMESPACE]).map(Into::into).collect();
     match pods {
         Ok(found) => {
             places.extend(found.items.iter().filter_map(ResourceExt::namespace));
-            facts.pods = found.items.iter().map(pod).collect();
+            facts.pods = found.items.iter().map(pod_facts).collect();
         }
-        Err(why) => facts.unread.push(format!("pods could not be listed: {}", words(&why))),
+        Err(why) => facts.unread.push(format!("pods could not be listed: {}", error_message(&why))),
     }
     let mut leases = Vec::new();
     let mut denied: Option<String> = None;
     for answer in by_name {
         match answer {
             Ok(found) => leases.extend(found.items),
-            Err(why) => denied = Some(words(&why)),
+            Err(why) => denied = Some(error_message(&why)),
         }
     }
     if let Some(why) = denied {
@@ -60,38 +60,40 @@ pub async fn look(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     }
     let in_places = join_all(places.iter().map(|place| {
         let leases = Api::<Lease>::namespaced(cluster.client.clone(), place);
-        async move { (place, leases.list(&ListParams::default().limit(MOST)).await) }
+        async move { (place, leases.list(&ListParams::default().limit(LIST_LIMIT)).await) }
     }));
     for (place, answer) in in_places.await {
         match answer {
             Ok(found) => leases.extend(found.items),
             Err(why) => {
-                facts
-                    .unread
-                    .push(format!("Leases of {place} could not be listed: {}", words(&why)));
+                facts.unread.push(format!(
+                    "Leases of {place} could not be listed: {}",
+                    error_message(&why)
+                ));
             }
         }
     }
     let mut seen = BTreeSet::new();
     leases.retain(|lease| {
-        let is_ours = NAMES.iter().any(|name| lease.name_any() == *name)
-            || lease.annotations().contains_key(vitals::KEY);
+        let is_ours = LEASE_NAMES.iter().any(|name| lease.name_any() == *name)
+            || lease.annotations().contains_key(role_health::ANNOTATION);
         is_ours && seen.insert((lease.namespace(), lease.name_any()))
     });
-    facts.leases = leases.iter().map(lease).collect();
+    facts.leases = leases.iter().map(lease_facts).collect();
     facts
 }
 
-fn words(why: &kube::Error) -> String {
+fn error_message(why: &kube::Error) -> String {
     match why {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
 }
 
-fn lease(lease: &Lease) -> LeaseFacts {
+fn lease_facts(lease: &Lease) -> LeaseFacts {
     let spec = lease.spec.clone().unwrap_or_default();
-    let read = lease.annotations().get(vitals::KEY).map(|text| serde_json::from_str(text));
+    let read =
+        lease.annotations().get(role_health::ANNOTATION).map(|text| serde_json::from_str(text));
     let (vitals, unreadable) = match read {
         None => (None, None),
         Some(Ok(vitals)) => (Some(vitals), None),
@@ -108,14 +110,14 @@ fn lease(lease: &Lease) -> LeaseFacts {
     }
 }
 
-fn pod(pod: &Pod) -> PodFacts {
+fn pod_facts(pod: &Pod) -> PodFacts {
     let status = pod.status.clone().unwrap_or_default();
     let containers = status.container_statuses.unwrap_or_default();
     let mut images = pod.spec.iter().flat_map(|spec| &spec.containers);
     PodFacts {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
-        component: pod.labels().get(COMPONENT).cloned().unwrap_or_default(),
+        component: pod.labels().get(COMPONENT_LABEL).cloned().unwrap_or_default(),
         image: images.find_map(|container| container.image.clone()).unwrap_or_default(),
         is_ready: status
             .conditions

@@ -8,23 +8,23 @@
 //!   recollection: book ──▶ acting: evict, resize ──▶ telling: conditions, events, metrics
 //! ```
 
-mod acting;
-mod asking;
-mod boosts;
+mod admission_health;
 pub mod config;
+mod decision_inputs;
 mod events;
-mod explained;
-mod feeds;
-mod ground;
+mod execute;
 mod heartbeats;
 mod matching;
+mod owner_lookups;
 mod pass;
+mod permissions;
+mod persisted_state;
+mod pod_collect;
 mod probes;
-mod recollection;
-mod rights;
-mod standing;
+mod status_reporter;
 mod surges;
-mod telling;
+mod unboost;
+mod watches;
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,86 +34,86 @@ use plimsoll_core::types::Time;
 use tokio::sync::watch;
 
 use self::{
-    asking::Asking,
-    boosts::Boosts,
+    admission_health::AdmissionLog,
     config::UpdaterConfig,
-    feeds::{Feeds, Seen},
     heartbeats::Heartbeats,
-    pass::Passes,
-    rights::Known,
-    standing::Logged,
-    telling::{Conditions, Rows, Told},
+    owner_lookups::OwnerLookups,
+    pass::PassState,
+    permissions::Permissions,
+    status_reporter::{ConditionStatusSource, PausedUpdates, UpdaterObjectMetrics},
+    unboost::UnboostTrigger,
+    watches::{WatchStores, Watches},
 };
 pub use self::{
-    explained::{PodConfig, PodError, explain},
-    pass::Summary,
+    pass::PassSummary,
+    pod_collect::{ExplainPodConfig, ExplainPodError, explain},
 };
 use super::{
     client,
-    desk::{Desk, Member},
+    context::{Controller, ControllerContext},
     liveness::{Clients, Liveness},
-    pulse::Pulse,
+    loop_watchdog::LoopWatchdog,
     quotas::Quotas,
-    shown::{show_feeds, show_writes},
-    tasks::{Group, Signals, Stop, Tasks, until_told},
-    vitals::Condition,
+    role_health::HealthReporter,
+    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
+    traffic_metrics::{export_watch_metrics, export_write_metrics},
 };
 use crate::{
     act::{
-        Election, ElectionState, EventWriter, Events, Fence, LedgerLease, Limiter, Outbox, Permit,
-        WriteStats, events,
+        Election, ElectionState, EventRecorder, EventWriter, Fence, LeaseAnnotationStore, Permit,
+        RateLimiter, StatusQueue, WriteStats, event_recorder,
     },
     clock::Clock,
-    metrics::{ObjectMetrics, Pace, Traffic, UpdaterMetrics},
-    observe::{controllers::Controllers, target::Targets, watch::Reader},
+    metrics::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
+    observe::{controllers::ControllerCache, target::TargetResolver, watch::WatchFactory},
 };
-use plimsoll_core::{types::compat::Compat, updater::guard::ledger};
+use plimsoll_core::{types::compat::Compat, updater::guard::disruption_budget};
 
 /// Who says so, in events.
-const COMPONENT: &str = "vpa-updater";
+const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written at once.
-const WRITERS: usize = 4;
+const STATUS_WORKERS: usize = 4;
 /// Between two looks whether this process leads by now.
-const LOOK: Duration = Duration::from_millis(100);
+const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long conditions and events that wait to be written may take at the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All parts of an updater.
-pub struct Role {
+pub struct Updater {
     config: UpdaterConfig,
     clock: Clock,
     client: Client,
     liveness: Liveness,
-    reader: Reader,
-    feeds: Feeds,
-    seen: Seen,
-    controllers: Arc<Controllers>,
-    targets: Targets,
-    asking: Asking,
-    asking_for_boosts: Asking,
+    watch_factory: WatchFactory,
+    watches: Watches,
+    stores: WatchStores,
+    controllers: Arc<ControllerCache>,
+    targets: TargetResolver,
+    owner_lookups: OwnerLookups,
+    boost_owner_lookups: OwnerLookups,
     permit: Permit,
     /// None where nothing may ever pass.
-    evictions: Option<Limiter>,
-    resizes: Option<Limiter>,
-    ledger: LedgerLease,
+    eviction_limiter: Option<RateLimiter>,
+    resize_limiter: Option<RateLimiter>,
+    ledger: LeaseAnnotationStore,
     heartbeats: Heartbeats,
-    admission_logged: Logged,
-    known: Known,
-    boosts: Boosts,
-    told: Told,
-    outbox: Outbox,
-    events: Events,
+    admission_log: AdmissionLog,
+    permissions: Permissions,
+    unboost_trigger: UnboostTrigger,
+    paused_updates: PausedUpdates,
+    status_queue: StatusQueue,
+    events: EventRecorder,
     metrics: UpdaterMetrics,
-    traffic: Traffic,
-    pace: Pace,
-    stats: Arc<WriteStats>,
-    pulse: Pulse,
-    condition: Condition,
+    traffic: ApiTrafficMetrics,
+    loop_metrics: LoopMetrics,
+    write_stats: Arc<WriteStats>,
+    loop_watchdog: LoopWatchdog,
+    health_reporter: HealthReporter,
     quotas: Quotas,
-    passes: watch::Sender<(u64, Summary)>,
+    passes: watch::Sender<(u64, PassSummary)>,
 }
 
-impl fmt::Debug for Role {
+impl fmt::Debug for Updater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Role").field("lease", &self.config.election.name).finish_non_exhaustive()
     }
@@ -121,13 +121,13 @@ impl fmt::Debug for Role {
 
 /// An updater that runs.
 #[derive(Debug)]
-pub struct Running {
-    role: Arc<Role>,
+pub struct UpdaterHandle {
+    role: Arc<Updater>,
     address: SocketAddr,
     election: Option<ElectionState>,
-    workers: Group,
+    workers: TaskGroup,
     /// What ends last: the lease and the listener.
-    holders: Group,
+    stopped_last: TaskGroup,
 }
 
 /// Runs until one of these signals.
@@ -136,7 +136,7 @@ pub async fn run(config: UpdaterConfig, signals: Signals) -> Result<()> {
         let clients = connect(&config).await?;
         start(config, clients, Clock::wall()).await
     };
-    until_told(signals, starting, Running::stop).await
+    run_until_signal(signals, starting, UpdaterHandle::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.
@@ -150,31 +150,31 @@ pub async fn start(
     config: UpdaterConfig,
     clients: impl Into<Clients>,
     clock: Clock,
-) -> Result<Running> {
-    let mut desk = Desk::alone(clients.into(), clock)?;
+) -> Result<UpdaterHandle> {
+    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
     let admin = desk.liveness.bind(&config.address).await?;
     let mut running = prepare(config, &mut desk).begin(admin.address());
-    let stop = running.holders.stop();
-    desk.serve(vec![admin], &stop, running.holders.tasks());
+    let stop = running.stopped_last.shutdown_token();
+    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
     Ok(running)
 }
 
 /// An updater that does nothing yet.
-pub(super) struct Prepared(Arc<Role>, EventWriter);
+pub(super) struct PreparedUpdater(Arc<Updater>, EventWriter);
 
 /// Puts the parts together.
-pub(super) fn prepare(config: UpdaterConfig, desk: &mut Desk) -> Prepared {
-    let (role, writer) = Role::new(config, desk);
+pub(super) fn prepare(config: UpdaterConfig, desk: &mut ControllerContext) -> PreparedUpdater {
+    let (role, writer) = Updater::new(config, desk);
     let cardinality = role.config.object_metrics.cardinality();
-    let rows = Arc::new(Rows(Arc::downgrade(&role)));
+    let rows = Arc::new(UpdaterObjectMetrics(Arc::downgrade(&role)));
     desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
-    desk.add(Arc::clone(&role) as _);
-    Prepared(role, writer)
+    desk.register(Arc::clone(&role) as _);
+    PreparedUpdater(role, writer)
 }
 
-impl Prepared {
+impl PreparedUpdater {
     /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> Running {
+    pub fn begin(self, address: SocketAddr) -> UpdaterHandle {
         let Self(role, writer) = self;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -182,31 +182,33 @@ impl Prepared {
             dry_run = role.config.dry_run.is_some(),
             "updater starts"
         );
-        let (mut workers, mut holders) = (Group::new(), Group::new());
-        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let (mut workers, mut holders) = (TaskGroup::new(), TaskGroup::new());
+        let (work_stop, hold_stop) = (workers.shutdown_token(), holders.shutdown_token());
         let election = role.start_election(&hold_stop, holders.tasks());
-        holders.tasks().spawn(writer.run(hold_stop.stopped()));
+        holders.tasks().spawn(writer.run(hold_stop.cancelled()));
         {
             let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-            holders.tasks().spawn(async move { role.outbox.run(hold_stop.stopped()).await });
+            holders
+                .tasks()
+                .spawn(async move { role.status_queue.run(hold_stop.cancelled()).await });
         }
-        role.start_feeds(&work_stop, workers.tasks());
-        workers.tasks().spawn(Arc::clone(&role).find_rights(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).keep_watching_heartbeats(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).keep_unboosting(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).turn(work_stop.clone()));
-        Running { role, address, election, workers, holders }
+        role.start_watches(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).discover_permissions(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).run_heartbeat_poll_loop(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).run_unboost_loop(work_stop.clone()));
+        workers.tasks().spawn(Arc::clone(&role).run_loop(work_stop.clone()));
+        UpdaterHandle { role, address, election, workers, stopped_last: holders }
     }
 }
 
-impl Running {
+impl UpdaterHandle {
     /// Where it serves metrics and health.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Number of passes so far, and what the last one did.
-    pub fn passes(&self) -> watch::Receiver<(u64, Summary)> {
+    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
         self.role.passes.subscribe()
     }
 
@@ -217,126 +219,137 @@ impl Running {
 
     /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
-        crate::serve::Probes::ready(&*self.role)
+        crate::serve::Probes::check_readiness(&*self.role)
     }
 
     /// Ends it in order: the step under way is finished, what is known is told, and then the lease is handed over.
     pub async fn stop(mut self) {
-        self.workers.end().await;
-        if self.role.permit.fence().is_held() {
-            let deadline = tokio::time::Instant::now() + LAST_WORDS;
-            tokio::join!(self.role.outbox.drain(deadline), self.role.events.drain(deadline));
+        self.workers.shut_down().await;
+        if self.role.permit.fence().is_granted() {
+            let deadline = tokio::time::Instant::now() + FLUSH_TIMEOUT;
+            tokio::join!(self.role.status_queue.drain(deadline), self.role.events.drain(deadline));
         }
-        self.holders.end().await;
+        self.stopped_last.shut_down().await;
     }
 }
 
-impl Role {
-    fn new(config: UpdaterConfig, desk: &mut Desk) -> (Arc<Self>, EventWriter) {
+impl Updater {
+    fn new(config: UpdaterConfig, desk: &mut ControllerContext) -> (Arc<Self>, EventWriter) {
         let metrics = UpdaterMetrics::new(&mut desk.registry);
-        let pace = Pace::new(&mut desk.registry, "updater");
+        let pace = LoopMetrics::new(&mut desk.registry, "updater");
         let (client, clock) = (desk.client.clone(), desk.clock.clone());
-        let limiter = Limiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.qps, config.burst);
         let is_dry = config.dry_run.is_some();
         // Nobody leads in a dry run, and nothing is written but events.
-        let alone = is_dry || !config.election.on;
+        let alone = is_dry || !config.election.enabled;
         let fence = if alone { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
-        let controllers = Arc::new(Controllers::new());
+        let controllers = Arc::new(ControllerCache::new());
         let gate = Arc::new(move || {
             let limiter = limiter.clone();
             Box::pin(async move { limiter.acquire().await }) as _
         });
-        let lifetimes = crate::observe::scale::Lifetimes::default();
-        let targets = Targets::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
-        let stats = Arc::clone(&desk.stats);
-        let condition = Condition::new("updater", config.interval);
-        let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
+        let lifetimes = crate::observe::scale::CacheLifetimes::default();
+        let targets =
+            TargetResolver::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
+        let stats = Arc::clone(&desk.write_stats);
+        let condition = HealthReporter::new("updater", config.interval);
+        let (told, writer) =
+            event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
         let of_lease = (&config.election.namespace, &config.election.name);
-        let ledger = LedgerLease::new(desk.liveness.client(), of_lease.0, of_lease.1, ledger::KEY)
-            .with_stats(Arc::clone(&stats))
-            .with_runtime(desk.liveness.runtime().clone());
+        let ledger = LeaseAnnotationStore::new(
+            desk.liveness.client(),
+            of_lease.0,
+            of_lease.1,
+            disruption_budget::ANNOTATION,
+        )
+        .with_stats(Arc::clone(&stats))
+        .with_runtime(desk.liveness.runtime().clone());
         let role = Arc::new_cyclic(|role| Self {
-            outbox: Outbox::new(
+            status_queue: StatusQueue::new(
                 client.clone(),
                 permit.clone(),
-                WRITERS,
-                Arc::new(Conditions(role.clone())),
+                STATUS_WORKERS,
+                Arc::new(ConditionStatusSource(role.clone())),
             )
             .with_stats(Arc::clone(&stats)),
-            evictions: config.evictions.limiter(),
-            resizes: config.resizes.limiter(),
+            eviction_limiter: config.eviction_rate.limiter(),
+            resize_limiter: config.resize_rate.limiter(),
             config,
             clock,
             client,
             liveness: desk.liveness.clone(),
-            reader: desk.reader.clone(),
-            feeds: Feeds::new(),
-            seen: Seen::default(),
+            watch_factory: desk.watch_factory.clone(),
+            watches: Watches::new(),
+            stores: WatchStores::default(),
             controllers,
             targets,
-            asking: Asking::default(),
-            asking_for_boosts: Asking::default(),
+            owner_lookups: OwnerLookups::default(),
+            boost_owner_lookups: OwnerLookups::default(),
             permit,
             ledger,
             heartbeats: Heartbeats::default(),
-            admission_logged: Logged::default(),
-            known: Known::default(),
-            boosts: Boosts::default(),
-            told: Told::default(),
+            admission_log: AdmissionLog::default(),
+            permissions: Permissions::default(),
+            unboost_trigger: UnboostTrigger::default(),
+            paused_updates: PausedUpdates::default(),
             events: told,
             metrics,
             traffic: desk.traffic.clone(),
-            pace,
-            stats,
-            pulse: Pulse::default(),
-            condition,
+            loop_metrics: pace,
+            write_stats: stats,
+            loop_watchdog: LoopWatchdog::default(),
+            health_reporter: condition,
             quotas: Quotas::default(),
-            passes: watch::Sender::new((0, Summary::default())),
+            passes: watch::Sender::new((0, PassSummary::default())),
         });
         (role, writer)
     }
 
-    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
+    fn start_election(
+        self: &Arc<Self>,
+        stop: &ShutdownToken,
+        tasks: &mut Tasks,
+    ) -> Option<ElectionState> {
         let wanted = &self.config.election;
-        if !wanted.on || self.config.dry_run.is_some() {
+        if !wanted.enabled || self.config.dry_run.is_some() {
             return None;
         }
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
-        let (condition, compat) = (self.condition.clone(), self.config.settings.compat);
+        let (condition, compat) = (self.health_reporter.clone(), self.config.settings.compat);
         let election = Election::new(self.liveness.client(), options, fence)
-            .with_stats(Arc::clone(&self.stats))
-            .with_turn(self.ledger.turn())
-            .saying(move || condition.annotation(compat));
+            .with_stats(Arc::clone(&self.write_stats))
+            .with_lease_lock(self.ledger.lease_lock())
+            .with_lease_annotation(move || condition.annotation(compat));
         let state = election.state();
-        tasks.spawn_on(election.run(stop.stopped()), self.liveness.runtime());
+        tasks.spawn_on(election.run(stop.cancelled()), self.liveness.runtime());
         Some(state)
     }
 
     /// The loop. Upstream's first pass comes an interval after the start, ours at once.
-    async fn turn(self: Arc<Self>, stop: Stop) {
+    async fn run_loop(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
-            () = stop.stopped() => return,
-            () = self.feeds.synced() => {}
+            () = stop.cancelled() => return,
+            () = self.watches.wait_for_sync() => {}
         }
         if self.config.settings.compat == Compat::Upstream {
             let first = self.clock.now().later(self.config.interval);
             tokio::select! {
-                () = stop.stopped() => return,
+                () = stop.cancelled() => return,
                 () = self.clock.sleep_until(first) => {}
             }
         }
-        let mut passes = Passes::default();
+        let mut passes = PassState::default();
         let mut planned: Option<Time> = None;
         loop {
-            self.pulse.beat();
+            self.loop_watchdog.tick();
             let began = self.clock.now();
             let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
-            self.pace.set_lag(Duration::from_nanos(lag.unsigned_abs()));
+            self.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
             // A pass is not cut off: the step under way is finished, and the next one is not begun.
             let summary = self.pass(&mut passes, &stop).await;
-            self.pulse.beat();
+            self.loop_watchdog.tick();
             tracing::debug!(?summary, "pass done");
             self.passes.send_modify(|(count, last)| {
                 *count += 1;
@@ -347,17 +360,17 @@ impl Role {
             // Counted from now if the clock was set: neither a burst of passes nor a long silence.
             let next = if next < now || next > now.later(interval) { now } else { next };
             planned = Some(next);
-            if !summary.is_blind {
-                self.pace.succeeded(now);
+            if !summary.could_not_start {
+                self.loop_metrics.set_last_success(now);
             }
             let acts = self.may_act();
             let leads = async {
                 while acts || !self.may_act() {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(LEADER_POLL_INTERVAL).await;
                 }
             };
             tokio::select! {
-                () = stop.stopped() => return,
+                () = stop.cancelled() => return,
                 () = self.clock.sleep_until(next) => {}
                 () = leads => {}
             }
@@ -365,13 +378,13 @@ impl Role {
     }
 }
 
-impl Member for Role {
-    fn refresh(&self) {
-        show_feeds(&self.traffic, self.feeds.all().chain(self.quotas.feed()));
-        let (vpas, pods) = self.seen.counts();
-        self.traffic.set_feed_objects(self.feeds.vpas.name(), vpas);
-        self.traffic.set_feed_objects(self.feeds.pods.name(), pods);
-        self.pace.set_leader(self.permit.fence().is_held());
-        show_writes(&self.traffic, &self.stats);
+impl Controller for Updater {
+    fn refresh_metrics(&self) {
+        export_watch_metrics(&self.traffic, self.watches.all().chain(self.quotas.watch_status()));
+        let (vpas, pods) = self.stores.counts();
+        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
+        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
+        self.loop_metrics.set_leader(self.permit.fence().is_granted());
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

@@ -7,25 +7,25 @@
 //!   asking: metrics APIs, recommenders, PromQL ─┘                              rows ──▶ metrics
 //! ```
 
-mod asking;
-mod book;
-mod condition;
+mod apply;
+mod circuit_breaker;
 pub mod config;
-mod counting;
-mod deciding;
-pub mod explained;
-mod feeds;
-pub(in crate::run) mod gates;
-mod look;
+pub mod dry_run;
+mod exported_state;
+mod fetch_metrics;
+mod health;
+mod metrics_export;
+mod object_state;
 mod probes;
-mod rows;
-mod seat;
-pub mod switch;
+mod reconcile;
+mod reconcile_queue;
+pub(in crate::run) mod scaling_gates;
+mod schedule;
+mod status_writer;
 mod target;
-mod telling;
-mod turns;
-mod waits;
-mod working;
+mod watches;
+mod workers;
+pub mod wpa_collect;
 
 use std::{
     fmt,
@@ -42,75 +42,78 @@ use kube::Client;
 use tokio::sync::Semaphore;
 
 use self::{
-    asking::{AGENT, Sources},
-    book::Book,
+    circuit_breaker::CircuitBreaker,
     config::WatermarkConfig,
-    counting::{Counting, Objects},
-    feeds::Feeds,
-    waits::Waits,
+    fetch_metrics::{MetricClients, USER_AGENT},
+    metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
+    reconcile_queue::ReconcileQueue,
+    watches::Watches,
 };
 use super::{
     client,
-    desk::Desk,
+    context::ControllerContext,
     liveness::{Clients, Liveness},
-    pulse::Pulse,
+    loop_watchdog::LoopWatchdog,
     replicas::Workloads,
-    tasks::{Group, Signals, Stop, Tasks, until_told},
-    vitals::Condition,
+    role_health::HealthReporter,
+    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
 };
 use crate::{
     act::{
-        Election, ElectionState, EventWriter, Events, Fence, Limiter, Permit, WriteStats, events,
+        Election, ElectionState, EventRecorder, EventWriter, Fence, Permit, RateLimiter,
+        WriteStats, event_recorder,
     },
     clock::Clock,
-    metrics::{Pace, PrometheusCalls, Traffic, WatermarkMetrics, WatermarkObjects},
+    metrics::{
+        ApiTrafficMetrics, LoopMetrics, PrometheusQueryMetrics, WatermarkMetrics, WpaObjectMetrics,
+    },
     observe::{
-        scale::{Lifetimes, Scales},
-        scaled_pod::KeptPod,
+        replica_pod::ReplicaPod,
+        scale::{CacheLifetimes, ScaleClient},
         selector::Selector,
-        watch::Reader,
+        watch::WatchFactory,
     },
 };
 
 /// Who says so, in events.
-const COMPONENT: &str = "wpa_controller";
+const EVENT_COMPONENT: &str = "wpa_controller";
 /// How long events that wait to be written may take at the end.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All parts of a watermark controller.
-pub struct Role {
+pub struct WatermarkController {
     config: WatermarkConfig,
     clock: Clock,
     client: Client,
     liveness: Liveness,
-    reader: Reader,
-    feeds: Feeds,
-    book: Book,
+    watch_factory: WatchFactory,
+    watches: Watches,
+    queue: ReconcileQueue,
     workloads: Arc<Workloads>,
-    sources: Sources,
+    metric_clients: MetricClients,
     permit: Permit,
-    events: Events,
-    traffic: Traffic,
-    pace: Pace,
+    events: EventRecorder,
+    traffic: ApiTrafficMetrics,
+    loop_metrics: LoopMetrics,
     metrics: WatermarkMetrics,
-    stats: Arc<WriteStats>,
-    pulse: Pulse,
-    condition: Condition,
+    write_stats: Arc<WriteStats>,
+    loop_watchdog: LoopWatchdog,
+    health_reporter: HealthReporter,
     /// How many may write mere values at once: the others have turns to keep.
-    values: Semaphore,
+    value_writes: Semaphore,
     /// Room for looks that wait for somebody, and whose worker goes on meanwhile.
-    aside: Arc<Semaphore>,
+    parked_permits: Arc<Semaphore>,
     /// Whom values are waited for.
-    waits: Waits,
+    circuit_breaker: CircuitBreaker,
     /// How the election stands, if there is one.
     election: OnceLock<ElectionState>,
     /// Looks so far.
-    looks: AtomicU64,
+    reconciles: AtomicU64,
     /// When the server dropped last what a status tells of a decision, in nanoseconds; 0 if it does not.
-    last_dropped: AtomicI64,
+    decision_dropped_at: AtomicI64,
 }
 
-impl fmt::Debug for Role {
+impl fmt::Debug for WatermarkController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Role").field("lease", &self.config.election.name).finish_non_exhaustive()
     }
@@ -118,14 +121,14 @@ impl fmt::Debug for Role {
 
 /// A watermark controller that runs.
 #[derive(Debug)]
-pub struct Running {
-    role: Arc<Role>,
+pub struct WatermarkHandle {
+    role: Arc<WatermarkController>,
     address: SocketAddr,
     health: SocketAddr,
     election: Option<ElectionState>,
-    workers: Group,
+    workers: TaskGroup,
     /// What ends last: the lease and the listeners.
-    holders: Group,
+    stopped_last: TaskGroup,
 }
 
 /// Runs until one of these signals.
@@ -134,12 +137,12 @@ pub async fn run(config: WatermarkConfig, signals: Signals) -> Result<()> {
         let clients = connect(&config).await?;
         start(config, clients, Clock::wall()).await
     };
-    until_told(signals, starting, Running::stop).await
+    run_until_signal(signals, starting, WatermarkHandle::stop).await
 }
 
 /// Clients for the API server, by kubeconfig or from inside of the cluster.
 pub async fn connect(config: &WatermarkConfig) -> Result<Clients> {
-    client::connect(config.kubeconfig.as_deref(), AGENT).await
+    client::connect(config.kubeconfig.as_deref(), USER_AGENT).await
 }
 
 /// Starts all parts, with time from this clock.
@@ -147,37 +150,40 @@ pub async fn start(
     config: WatermarkConfig,
     clients: impl Into<Clients>,
     clock: Clock,
-) -> Result<Running> {
-    let mut desk = Desk::alone(clients.into(), clock)?;
+) -> Result<WatermarkHandle> {
+    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
     let admin = desk.liveness.bind(&config.address).await?;
-    let health = desk.liveness.bind(&config.health).await?;
+    let health = desk.liveness.bind(&config.health_address).await?;
     let mut running = prepare(config, &mut desk)?.begin(admin.address(), health.address());
-    let stop = running.holders.stop();
-    desk.serve(vec![admin, health], &stop, running.holders.tasks());
+    let stop = running.stopped_last.shutdown_token();
+    desk.serve(vec![admin, health], &stop, running.stopped_last.tasks());
     Ok(running)
 }
 
 /// A watermark controller that does nothing yet.
-pub(super) struct Prepared(Arc<Role>, EventWriter);
+pub(super) struct PreparedWatermark(Arc<WatermarkController>, EventWriter);
 
 /// Puts the parts together.
-pub(super) fn prepare(config: WatermarkConfig, desk: &mut Desk) -> Result<Prepared> {
-    let (role, writer) = Role::new(config, desk)?;
+pub(super) fn prepare(
+    config: WatermarkConfig,
+    desk: &mut ControllerContext,
+) -> Result<PreparedWatermark> {
+    let (role, writer) = WatermarkController::new(config, desk)?;
     let config = &role.config;
-    let objects = WatermarkObjects::new(
-        Arc::new(Objects(Arc::downgrade(&role))),
+    let objects = WpaObjectMetrics::new(
+        Arc::new(WatermarkObjectMetrics(Arc::downgrade(&role))),
         config.object_metrics.cardinality(),
         config.label_set,
         &config.labels_as_tags,
     );
     desk.registry.add_watermarks(objects);
-    desk.add(Arc::clone(&role) as _);
-    Ok(Prepared(role, writer))
+    desk.register(Arc::clone(&role) as _);
+    Ok(PreparedWatermark(role, writer))
 }
 
-impl Prepared {
+impl PreparedWatermark {
     /// Starts its tasks. It is scraped there, and probed there.
-    pub fn begin(self, address: SocketAddr, health: SocketAddr) -> Running {
+    pub fn begin(self, address: SocketAddr, health: SocketAddr) -> WatermarkHandle {
         let Self(role, writer) = self;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -186,21 +192,21 @@ impl Prepared {
             dry_run = role.config.dry_run.is_some(),
             "watermark controller starts"
         );
-        let (mut workers, mut holders) = (Group::new(), Group::new());
-        let (work_stop, hold_stop) = (workers.stop(), holders.stop());
+        let (mut workers, mut holders) = (TaskGroup::new(), TaskGroup::new());
+        let (work_stop, hold_stop) = (workers.shutdown_token(), holders.shutdown_token());
         let election = role.start_election(&hold_stop, holders.tasks());
-        holders.tasks().spawn(writer.run(hold_stop.stopped()));
-        role.start_feeds(&work_stop, workers.tasks());
-        workers.tasks().spawn(Arc::clone(&role).keep_condition(work_stop.clone()));
-        role.workloads.start_scales(&work_stop, workers.tasks());
+        holders.tasks().spawn(writer.run(hold_stop.cancelled()));
+        role.start_watches(&work_stop, workers.tasks());
+        workers.tasks().spawn(Arc::clone(&role).run_health_loop(work_stop.clone()));
+        role.workloads.start_scale_watches(&work_stop, workers.tasks());
         for worker in 0..role.config.workers.max(1) {
-            workers.tasks().spawn(Arc::clone(&role).work(worker, work_stop.clone()));
+            workers.tasks().spawn(Arc::clone(&role).run_worker(worker, work_stop.clone()));
         }
-        Running { role, address, health, election, workers, holders }
+        WatermarkHandle { role, address, health, election, workers, stopped_last: holders }
     }
 }
 
-impl Running {
+impl WatermarkHandle {
     /// Where it serves metrics.
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -212,19 +218,19 @@ impl Running {
     }
 
     /// How often an object was looked at.
-    pub fn looks(&self) -> u64 {
-        self.role.looks.load(std::sync::atomic::Ordering::Acquire)
+    pub fn reconciles(&self) -> u64 {
+        self.role.reconciles.load(std::sync::atomic::Ordering::Acquire)
     }
 
     /// Whether nobody has a turn that has come.
     pub fn is_idle(&self) -> bool {
-        self.role.book.is_idle(self.role.clock.now())
+        self.role.queue.is_idle(self.role.clock.now())
     }
 
     /// How many pods of a namespace are ready and not on their way out, as the watch tells.
     pub fn ready_pods(&self, namespace: &str) -> usize {
         let counts =
-            |kept: &KeptPod| matches!(kept.pod.ready, Some((true, _))) && !kept.pod.is_leaving;
+            |kept: &ReplicaPod| matches!(kept.pod.ready, Some((true, _))) && !kept.pod.terminating;
         let all = self.role.workloads.scopes.pods(namespace, &Selector::everything(), counts);
         all.into_iter().filter(|counted| *counted).count()
     }
@@ -236,74 +242,79 @@ impl Running {
 
     /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
-        crate::serve::Probes::ready(&*self.role)
+        crate::serve::Probes::check_readiness(&*self.role)
     }
 
     /// Ends it in order: looks under way are finished, what is known is told, and then the lease is handed over.
     pub async fn stop(mut self) {
-        self.workers.end().await;
-        if self.role.permit.fence().is_held() {
-            self.role.events.drain(tokio::time::Instant::now() + LAST_WORDS).await;
+        self.workers.shut_down().await;
+        if self.role.permit.fence().is_granted() {
+            self.role.events.drain(tokio::time::Instant::now() + FLUSH_TIMEOUT).await;
         }
-        self.holders.end().await;
+        self.stopped_last.shut_down().await;
     }
 }
 
-impl Role {
-    fn new(config: WatermarkConfig, desk: &mut Desk) -> Result<(Arc<Self>, EventWriter)> {
+impl WatermarkController {
+    fn new(
+        config: WatermarkConfig,
+        desk: &mut ControllerContext,
+    ) -> Result<(Arc<Self>, EventWriter)> {
         let metrics = WatermarkMetrics::new(&mut desk.registry);
         metrics.set_workers(config.workers);
-        let pace = Pace::new(&mut desk.registry, "watermark");
-        let queries = PrometheusCalls::new(&mut desk.registry, "watermark");
+        let pace = LoopMetrics::new(&mut desk.registry, "watermark");
+        let queries = PrometheusQueryMetrics::new(&mut desk.registry, "watermark");
         let (client, clock) = (desk.client.clone(), desk.clock.clone());
-        let limiter = Limiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.qps, config.burst);
         // Nobody leads in a dry run, and nothing is written but events.
-        let alone = config.dry_run.is_some() || !config.election.on;
+        let alone = config.dry_run.is_some() || !config.election.enabled;
         let fence = if alone { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
         // As with upstream, whoever reads scales does not wait for whoever writes.
-        let reads = Limiter::new(config.qps, config.burst);
+        let reads = RateLimiter::new(config.qps, config.burst);
         let gate = Arc::new(move || {
             let reads = reads.clone();
             Box::pin(async move { reads.acquire().await }) as _
         });
-        let lifetimes = Lifetimes { patience: config.request_timeout, ..Lifetimes::default() };
-        let stats = Arc::clone(&desk.stats);
-        let (told, writer) = events(client.clone(), permit.clone(), Arc::clone(&stats), COMPONENT);
+        let lifetimes =
+            CacheLifetimes { request_timeout: config.request_timeout, ..CacheLifetimes::default() };
+        let stats = Arc::clone(&desk.write_stats);
+        let (told, writer) =
+            event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
         let workloads = Workloads::new(
             &config.namespaces,
-            Scales::new(client.clone(), gate, lifetimes),
+            ScaleClient::new(client.clone(), gate, lifetimes),
             client.clone(),
-            desk.reader.clone(),
+            desk.watch_factory.clone(),
             config.compat,
         );
-        let feeds = Feeds::new(Arc::clone(&workloads));
+        let feeds = Watches::new(Arc::clone(&workloads));
         let role = Self {
-            book: Book::new(feeds.scopes().len()),
-            feeds,
+            queue: ReconcileQueue::new(feeds.scopes().len()),
+            watches: feeds,
             workloads,
-            sources: Sources::new(
+            metric_clients: MetricClients::new(
                 &config,
                 &clock,
-                Arc::new(Counting::new(metrics.clone())),
+                Arc::new(RecommenderCallMetrics::new(metrics.clone())),
                 queries,
             )?,
             permit,
             events: told,
             traffic: desk.traffic.clone(),
             liveness: desk.liveness.clone(),
-            reader: desk.reader.clone(),
-            pace,
+            watch_factory: desk.watch_factory.clone(),
+            loop_metrics: pace,
             metrics,
-            stats,
-            pulse: Pulse::default(),
-            condition: Condition::new("watermark", config.period),
-            values: Semaphore::new((config.workers / 4).max(1)),
-            aside: Arc::new(Semaphore::new(working::room(&config))),
-            waits: Waits::new(config.workers),
+            write_stats: stats,
+            loop_watchdog: LoopWatchdog::default(),
+            health_reporter: HealthReporter::new("watermark", config.period),
+            value_writes: Semaphore::new((config.workers / 4).max(1)),
+            parked_permits: Arc::new(Semaphore::new(workers::max_parked(&config))),
+            circuit_breaker: CircuitBreaker::new(config.workers),
             election: OnceLock::new(),
-            looks: AtomicU64::new(0),
-            last_dropped: AtomicI64::new(0),
+            reconciles: AtomicU64::new(0),
+            decision_dropped_at: AtomicI64::new(0),
             config,
             clock,
             client,
@@ -311,23 +322,27 @@ impl Role {
         Ok((Arc::new(role), writer))
     }
 
-    fn start_election(self: &Arc<Self>, stop: &Stop, tasks: &mut Tasks) -> Option<ElectionState> {
+    fn start_election(
+        self: &Arc<Self>,
+        stop: &ShutdownToken,
+        tasks: &mut Tasks,
+    ) -> Option<ElectionState> {
         let wanted = &self.config.election;
-        if !wanted.on || self.config.dry_run.is_some() {
+        if !wanted.enabled || self.config.dry_run.is_some() {
             return None;
         }
         let options = wanted.options(wanted.name.clone());
         let fence = self.permit.fence().clone();
-        let (condition, compat) = (self.condition.clone(), self.config.compat);
+        let (condition, compat) = (self.health_reporter.clone(), self.config.compat);
         let election = Election::new(self.liveness.client(), options, fence)
-            .with_stats(Arc::clone(&self.stats))
-            .saying(move || condition.annotation(compat));
+            .with_stats(Arc::clone(&self.write_stats))
+            .with_lease_annotation(move || condition.annotation(compat));
         let state = self.election.get_or_init(|| election.state()).clone();
-        tasks.spawn_on(election.run(stop.stopped()), self.liveness.runtime());
+        tasks.spawn_on(election.run(stop.cancelled()), self.liveness.runtime());
         Some(state)
     }
 
     fn may_act(&self) -> bool {
-        self.permit.fence().is_held()
+        self.permit.fence().is_granted()
     }
 }

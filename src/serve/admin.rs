@@ -15,61 +15,64 @@ use tokio::{
 };
 
 use super::{
-    answers::{Answers, Exposition, Probes, answer},
-    socket::{ServeError, Socket, finish},
+    listener::{Listener, ServeError, drain_connections},
+    routes::{Exposition, Probes, Routes, handle},
 };
 
 /// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
 /// others have come to stay.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// At shutdown, answers under way have this long.
-const TO_FINISH: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// What is rendered ahead of a reader.
-const BUFFER: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// How long a connection may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AdminLimits {
     /// A request must have been sent by then. Idle connections are closed after this time as well.
-    pub to_ask: Duration,
+    pub request_timeout: Duration,
     /// After this long a connection ends with the answer under way...
-    pub to_stay: Duration,
+    pub max_connection_age: Duration,
     /// ... which then has this long to be read.
-    pub to_leave: Duration,
+    pub drain_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for AdminLimits {
     fn default() -> Self {
         Self {
-            to_ask: Duration::from_secs(90),
-            to_stay: Duration::from_mins(5),
-            to_leave: Duration::from_mins(1),
+            request_timeout: Duration::from_secs(90),
+            max_connection_age: Duration::from_mins(5),
+            drain_timeout: Duration::from_mins(1),
         }
     }
 }
 
 /// The listener of a role, bound and not yet answering.
 #[derive(Debug)]
-pub struct Admin {
-    socket: Socket,
-    limits: Limits,
+pub struct AdminServer {
+    listener: Listener,
+    limits: AdminLimits,
 }
 
-impl Admin {
+impl AdminServer {
     /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
-        Ok(Self { socket: Socket::bind(address, "--address").await?, limits: Limits::default() })
+        Ok(Self {
+            listener: Listener::bind(address, "--address").await?,
+            limits: AdminLimits::default(),
+        })
     }
 
     /// The same with other limits.
     #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: AdminLimits) -> Self {
         Self { limits, ..self }
     }
 
     /// What it listens on, with the port that was picked.
     pub const fn address(&self) -> SocketAddr {
-        self.socket.address()
+        self.listener.address()
     }
 
     /// Answers until `shutdown`, and then finishes the answers under way.
@@ -81,13 +84,13 @@ impl Admin {
     ) {
         let (leave, left) = watch::channel(());
         let mut connections = Connections::default();
-        let answers = Answers::new(exposition, probes);
+        let answers = Routes::new(exposition, probes);
         let attend = |stream| {
-            connections.add(attend(stream, answers.clone(), left.clone(), self.limits));
+            connections.add(serve_connection(stream, answers.clone(), left.clone(), self.limits));
         };
-        self.socket.accept_until(shutdown, attend).await;
+        self.listener.accept_until(shutdown, attend).await;
         drop(leave);
-        finish(connections.tasks, TO_FINISH).await;
+        drain_connections(connections.tasks, SHUTDOWN_TIMEOUT).await;
     }
 }
 
@@ -102,7 +105,7 @@ impl Connections {
     fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         self.oldest_first.retain(|task| !task.is_finished());
-        if self.oldest_first.len() >= MOST_CONNECTIONS
+        if self.oldest_first.len() >= MAX_CONNECTIONS
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             oldest.abort();
@@ -111,20 +114,20 @@ impl Connections {
     }
 }
 
-async fn attend(
+async fn serve_connection(
     stream: TcpStream,
-    answers: Answers,
+    answers: Routes,
     mut left: watch::Receiver<()>,
-    limits: Limits,
+    limits: AdminLimits,
 ) {
     let service = service_fn(|request| {
         let answers = answers.clone();
-        async { Ok::<_, Infallible>(answer(request, answers).await) }
+        async { Ok::<_, Infallible>(handle(request, answers).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.to_ask)
-        .max_buf_size(BUFFER)
+        .header_read_timeout(limits.request_timeout)
+        .max_buf_size(READ_BUFFER_BYTES)
         // One chunk is rendered after the other is sent, and not sixteen at once.
         .writev(false)
         .serve_connection(TokioIo::new(stream), service);
@@ -132,9 +135,9 @@ async fn attend(
     // How a connection ends is the business of whoever has opened it.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = sleep(limits.to_stay) => {}
+        () = sleep(limits.max_connection_age) => {}
         _ = left.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(limits.to_leave, connection).await;
+    let _ = timeout(limits.drain_timeout, connection).await;
 }

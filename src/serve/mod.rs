@@ -1,15 +1,15 @@
 //! What a role serves: metrics and probes on one plain listener, and the webhook that the API server calls over TLS.
 
 mod admin;
-mod answers;
 mod body;
 mod go_duration;
-mod pages;
+mod listener;
 mod readiness;
-mod socket;
+mod routes;
+mod scrape_pages;
 pub mod webhook;
 
-pub use admin::{Admin, Limits};
-pub use answers::{Exposition, Probes, Stalled};
-pub use socket::ServeError;
-pub use webhook::Webhook;
+pub use admin::{AdminLimits, AdminServer};
+pub use listener::ServeError;
+pub use routes::{Exposition, Probes, Stalled};
+pub use webhook::WebhookServer;

@@ -2,16 +2,16 @@
 //! VerticalPodAutoscaler in a cluster can read.
 
 pub mod annotation;
-mod calls;
-mod failure;
+mod api_error;
+mod backend;
+mod cache;
+mod client;
+mod desired;
 mod fingerprint;
-mod garbage;
+mod garbage_collection;
 mod load;
-mod names;
 mod object;
-mod plan;
+mod object_names;
 mod save;
-mod store;
-mod table;
 
-pub use store::{Checkpoints, Options};
+pub use backend::{CheckpointOptions, CheckpointStorage};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use plimsoll_core::{
     history::Snapshot,
-    types::{Key, VpaKey},
+    types::{ContainerKey, ObjectKey},
 };
 
 /// Number of the encoding below. It changes when old readers would misunderstand new records; a field
@@ -16,24 +16,24 @@ pub const FORMAT: u8 = 1;
 
 /// Why bytes are not a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum CodecError {
     /// The bytes were written by a version with another encoding.
     #[error("it is in record format {0}, this version reads format {FORMAT}")]
-    Format(u8),
+    UnsupportedFormat(u8),
     /// The bytes do not say what they should.
     #[error("its content does not decode: {0}")]
-    Content(String),
+    Malformed(String),
 }
 
 /// The bytes of a key: equal keys have equal bytes.
-pub fn encode_key(key: &Key) -> Vec<u8> {
+pub fn encode_key(key: &ContainerKey) -> Vec<u8> {
     to_bytes(&(&*key.vpa.namespace, &*key.vpa.name, &*key.container))
 }
 
 /// Reads what [`encode_key`] wrote.
-pub fn decode_key(bytes: &[u8]) -> Result<Key, Malformed> {
+pub fn decode_key(bytes: &[u8]) -> Result<ContainerKey, CodecError> {
     let (namespace, name, container): (String, String, String) = from_bytes(bytes)?;
-    Ok(Key::new(VpaKey::new(namespace, name), container))
+    Ok(ContainerKey::new(ObjectKey::new(namespace, name), container))
 }
 
 /// The bytes of a snapshot: equal snapshots have equal bytes.
@@ -42,9 +42,9 @@ pub fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
 }
 
 /// Reads what [`encode_snapshot`] wrote.
-pub fn decode_snapshot(format: u8, bytes: &[u8]) -> Result<Snapshot, Malformed> {
+pub fn decode_snapshot(format: u8, bytes: &[u8]) -> Result<Snapshot, CodecError> {
     if format != FORMAT {
-        return Err(Malformed::Format(format));
+        return Err(CodecError::UnsupportedFormat(format));
     }
     from_bytes(bytes)
 }
@@ -57,13 +57,13 @@ fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
-fn from_bytes<T: serde::de::DeserializeOwned>(mut bytes: &[u8]) -> Result<T, Malformed> {
+fn from_bytes<T: serde::de::DeserializeOwned>(mut bytes: &[u8]) -> Result<T, CodecError> {
     let mut decoder = rmp_serde::Deserializer::new(&mut bytes);
-    let value = T::deserialize(&mut decoder).map_err(|e| Malformed::Content(one_line(&e)))?;
+    let value = T::deserialize(&mut decoder).map_err(|e| CodecError::Malformed(one_line(&e)))?;
     // Reading moved the beginning of the slice: what is left belongs to nothing.
     match bytes.len() {
         0 => Ok(value),
-        rest => Err(Malformed::Content(format!("{rest} bytes too many"))),
+        rest => Err(CodecError::Malformed(format!("{rest} bytes too many"))),
     }
 }
 

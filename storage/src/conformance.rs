@@ -13,26 +13,26 @@ use async_trait::async_trait;
 use crate::Storage;
 use plimsoll_core::{
     history::{Record, Snapshot},
-    types::Key,
+    types::ContainerKey,
 };
 
 mod cases;
 mod crash;
-mod reading;
-mod records;
+mod fixtures;
+mod read_only;
 
-pub use self::reading::{Life, Source, check_reading};
+pub use self::read_only::{ContainerLifetime, ReadOnlyFixture, run_read_only_suite};
 
 /// Makes subjects, each on an empty place of its own.
 #[async_trait]
-pub trait Maker: Send + Sync {
+pub trait BackendFactory: Send + Sync {
     /// A backend on an empty place. An error ends the case as failed.
-    async fn subject(&self) -> Result<Arc<dyn Subject>, String>;
+    async fn create(&self) -> Result<Arc<dyn TestBackend>, String>;
 }
 
 /// A backend under test, and what the suite may do to it.
 #[async_trait]
-pub trait Subject: Send + Sync {
+pub trait TestBackend: Send + Sync {
     /// The backend.
     fn storage(&self) -> &dyn Storage;
 
@@ -40,7 +40,7 @@ pub trait Subject: Send + Sync {
     fn write_unit(&self) -> WriteUnit;
 
     /// What the format can say of this record: what a load is expected to bring back.
-    fn kept(&self, record: &Record) -> Snapshot {
+    fn expected_snapshot(&self, record: &Record) -> Snapshot {
         record.snapshot.clone()
     }
 
@@ -68,9 +68,9 @@ pub enum WriteUnit {
 /// What became of a subject that was to be opened again.
 pub enum Reopened {
     /// It was.
-    Opened(Arc<dyn Subject>),
+    Opened(Arc<dyn TestBackend>),
     /// The backend cannot be treated so; it is handed back as it was.
-    Unable(Arc<dyn Subject>),
+    Unsupported(Arc<dyn TestBackend>),
 }
 
 /// What happens to the place while the backend is gone.
@@ -79,9 +79,9 @@ pub enum Tampering {
     /// Nothing.
     None,
     /// The stored record of this key becomes unreadable.
-    Corrupt(Key),
+    Corrupt(ContainerKey),
     /// Something that another program or another version wrote appears under this key.
-    Foreign(Key),
+    Foreign(ContainerKey),
 }
 
 /// A case of the suite.
@@ -146,7 +146,7 @@ impl Case {
     ];
 
     /// Those of backends that only read.
-    pub const READING: [Self; 3] =
+    pub const READ_ONLY: [Self; 3] =
         [Self::SamplesAreWhole, Self::OthersStayOut, Self::SamplesComeAgain];
 
     /// Its name.
@@ -182,7 +182,7 @@ impl fmt::Display for Case {
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CaseVerdict {
     /// As it must.
     Passed,
     /// Not as it must; what was expected and what came, in one line.
@@ -193,25 +193,25 @@ pub enum Verdict {
 
 /// A case and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CaseOutcome {
     /// The case.
     pub case: Case,
     /// How it ended.
-    pub verdict: Verdict,
+    pub verdict: CaseVerdict,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CaseOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.verdict {
-            Verdict::Passed => write!(f, "passed          {}", self.case),
-            Verdict::Failed(why) => write!(f, "FAILED          {}: {why}", self.case),
-            Verdict::NotApplicable(why) => write!(f, "not applicable  {}: {why}", self.case),
+            CaseVerdict::Passed => write!(f, "passed          {}", self.case),
+            CaseVerdict::Failed(why) => write!(f, "FAILED          {}: {why}", self.case),
+            CaseVerdict::NotApplicable(why) => write!(f, "not applicable  {}: {why}", self.case),
         }
     }
 }
 
 /// Runs every case of backends that can be written to, each on a subject of its own.
-pub async fn check(maker: &dyn Maker) -> Vec<Outcome> {
+pub async fn run_suite(maker: &dyn BackendFactory) -> Vec<CaseOutcome> {
     let mut outcomes = Vec::with_capacity(Case::ALL.len());
     for case in Case::ALL {
         outcomes.push(outcome(case, cases::run(case, maker).await));
@@ -219,46 +219,46 @@ pub async fn check(maker: &dyn Maker) -> Vec<Outcome> {
     outcomes
 }
 
-fn outcome(case: Case, ended: Result<(), Ending>) -> Outcome {
+fn outcome(case: Case, ended: Result<(), CaseError>) -> CaseOutcome {
     let verdict = match ended {
-        Ok(()) => Verdict::Passed,
-        Err(Ending::Failed(why)) => Verdict::Failed(why),
-        Err(Ending::NotApplicable(why)) => Verdict::NotApplicable(why),
+        Ok(()) => CaseVerdict::Passed,
+        Err(CaseError::Failed(why)) => CaseVerdict::Failed(why),
+        Err(CaseError::NotApplicable(why)) => CaseVerdict::NotApplicable(why),
     };
-    Outcome { case, verdict }
+    CaseOutcome { case, verdict }
 }
 
 /// The cases that failed.
-pub fn failed(outcomes: &[Outcome]) -> Vec<Case> {
-    let failed = |outcome: &&Outcome| matches!(outcome.verdict, Verdict::Failed(_));
+pub fn failed_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
+    let failed = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::Failed(_));
     outcomes.iter().filter(failed).map(|outcome| outcome.case).collect()
 }
 
 /// The cases that do not apply.
-pub fn not_applicable(outcomes: &[Outcome]) -> Vec<Case> {
-    let skipped = |outcome: &&Outcome| matches!(outcome.verdict, Verdict::NotApplicable(_));
+pub fn not_applicable_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
+    let skipped = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::NotApplicable(_));
     outcomes.iter().filter(skipped).map(|outcome| outcome.case).collect()
 }
 
 /// The outcomes as a table, one line each.
-pub fn table(outcomes: &[Outcome]) -> String {
+pub fn format_table(outcomes: &[CaseOutcome]) -> String {
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
 
 /// Why a case ended before its end.
-enum Ending {
+enum CaseError {
     Failed(String),
     NotApplicable(&'static str),
 }
 
-impl From<String> for Ending {
+impl From<String> for CaseError {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
 }
 
-impl From<crate::Error> for Ending {
+impl From<crate::Error> for CaseError {
     fn from(error: crate::Error) -> Self {
         Self::Failed(format!("an error came where none was expected: {error}"))
     }

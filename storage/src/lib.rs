@@ -15,11 +15,12 @@ pub mod conformance;
 pub mod local;
 pub mod memory;
 pub mod prometheus;
-pub mod storage;
+pub mod store;
 
-pub use checkpoint::Checkpoints;
-pub use local::Local;
-pub use memory::Memory;
-pub use storage::{
-    Error, Fenced, LoadReport, Orphaned, SaveReport, Standing, Storage, Wanted, WritePermit, Writer,
+pub use checkpoint::CheckpointStorage;
+pub use local::LocalStorage;
+pub use memory::MemoryStorage;
+pub use store::{
+    Error, LoadReport, LoadRequest, NotLeader, OrphanPredicate, SaveDecision, SaveReport, Storage,
+    WritePermit, Writer,
 };

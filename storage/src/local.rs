@@ -15,38 +15,40 @@ use std::{
 
 use async_trait::async_trait;
 
-use crate::{Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer};
-use history::History;
+use crate::{
+    Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage, WritePermit, Writer,
+};
+use encoded_record::EncodedRecord;
+use history_file::HistoryFile;
 use plimsoll_core::history::{Record, Sink};
-use prepared::Prepared;
 
-mod damage;
-mod directory;
-mod frame;
-mod history;
-mod listing;
-mod mark;
-mod prepared;
-mod scan;
+mod commit_marker;
 #[cfg(feature = "conformance")]
-pub mod tamper;
+pub mod corruption;
+mod damage_report;
+mod directory;
+mod encoded_record;
+mod frame;
+mod history_file;
+mod record_reader;
+mod scan;
 
-pub use damage::Damage;
+pub use damage_report::DamageReport;
 
 /// How many records a load holds at once.
-const HANDFUL: usize = 64;
+const LOAD_BATCH_SIZE: usize = 64;
 
 /// History in a directory.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalStorage {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    place: String,
+    location: String,
     is_read_only: bool,
-    history: Mutex<History>,
+    history: Mutex<HistoryFile>,
 }
 
 /// What was found when history was opened.
@@ -55,35 +57,35 @@ pub struct OpenReport {
     /// Records there.
     pub records: usize,
     /// What was damaged, if anything. Printed, it is one line.
-    pub damage: Option<Damage>,
+    pub damage: Option<DamageReport>,
 }
 
-impl Local {
+impl LocalStorage {
     /// Opens the history in this directory, or begins one; the directory itself is made when only its
     /// last part is missing. Blocks while it reads: meant for start-up.
     ///
     /// A damaged file is repaired as far as its records are whole, and kept beside the new one.
     pub fn open(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
-        History::open(directory.as_ref()).map(Self::of)
+        HistoryFile::open(directory.as_ref()).map(Self::from_history)
     }
 
     /// Opens the history in this directory to read it, beside others who do, but not beside one who writes. Nothing is
     /// created, repaired or cut off; of a damaged file what is whole is read. Blocks like [`Local::open`].
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
-        History::open_read_only(directory.as_ref()).map(Self::of)
+        HistoryFile::open_read_only(directory.as_ref()).map(Self::from_history)
     }
 
-    fn of((history, damage): (History, Option<Damage>)) -> (Self, OpenReport) {
+    fn from_history((history, damage): (HistoryFile, Option<DamageReport>)) -> (Self, OpenReport) {
         let report = OpenReport { records: history.records(), damage };
-        let (place, is_read_only) = (history.place(), history.is_read_only());
-        let shared = Shared { place, is_read_only, history: Mutex::new(history) };
+        let (place, is_read_only) = (history.location(), history.is_read_only());
+        let shared = Shared { location: place, is_read_only, history: Mutex::new(history) };
         (Self { shared: Arc::new(shared) }, report)
     }
 
     /// Runs this on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut History) -> T + Send + 'static,
+        work: impl FnOnce(&mut HistoryFile) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let shared = Arc::clone(&self.shared);
         let done = tokio::task::spawn_blocking(move || work(&mut shared.history())).await;
@@ -91,31 +93,34 @@ impl Local {
     }
 
     fn stopped(&self) -> Error {
-        Error::Unavailable { place: self.shared.place.clone(), why: "the process is ending".into() }
+        Error::Unavailable {
+            place: self.shared.location.clone(),
+            why: "the process is ending".into(),
+        }
     }
 }
 
 impl Shared {
-    fn history(&self) -> MutexGuard<'_, History> {
+    fn history(&self) -> MutexGuard<'_, HistoryFile> {
         // A save that panicked has not changed what is remembered: that comes last.
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Storage for Local {
+impl Storage for LocalStorage {
     fn name(&self) -> &'static str {
         "local"
     }
 
-    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         let wanted = wanted.clone();
         let mut listing = self.blocking(move |history| history.listing(&wanted)).await?;
         let mut report =
             LoadReport { skipped: std::mem::take(&mut listing.lost), ..LoadReport::default() };
         loop {
             let read = tokio::task::spawn_blocking(move || {
-                let handful = listing.next(HANDFUL);
+                let handful = listing.next(LOAD_BATCH_SIZE);
                 (listing, handful)
             });
             let (rest, handful) = read.await.map_err(|_| self.stopped())?;
@@ -141,16 +146,16 @@ impl Storage for Local {
 }
 
 #[async_trait]
-impl Writer for Local {
+impl Writer for LocalStorage {
     /// One write: the batch is saved as a whole or not at all.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let (mut prepared, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
         for record in batch {
-            match Prepared::new(record) {
+            match EncodedRecord::new(record) {
                 Ok(ready) => prepared.push(ready),
                 Err(skipped) => refused.push(skipped),
             }
-            if prepared.len().is_multiple_of(HANDFUL) {
+            if prepared.len().is_multiple_of(LOAD_BATCH_SIZE) {
                 tokio::task::yield_now().await;
             }
         }
@@ -170,7 +175,7 @@ impl Writer for Local {
 
     async fn collect_garbage(
         &self,
-        orphaned: Orphaned<'_>,
+        orphaned: OrphanPredicate<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
         let keys = self.blocking(|history| history.keys()).await?;

@@ -8,50 +8,50 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer,
-    storage::Standing,
+    Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage, WritePermit, Writer,
+    store::SaveDecision,
 };
 use plimsoll_core::{
     history::{Record, Sink, Snapshot},
-    types::Key,
+    types::ContainerKey,
 };
 
 /// History in memory. A write is one record.
 #[derive(Debug, Default)]
-pub struct Memory {
-    records: Mutex<BTreeMap<Key, Snapshot>>,
+pub struct MemoryStorage {
+    records: Mutex<BTreeMap<ContainerKey, Snapshot>>,
 }
 
-impl Memory {
+impl MemoryStorage {
     /// An empty one.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<Key, Snapshot>> {
+    fn records(&self) -> MutexGuard<'_, BTreeMap<ContainerKey, Snapshot>> {
         // A panic elsewhere cannot leave the map half changed: each change is one insert or remove.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(records: &BTreeMap<Key, Snapshot>, record: &Record) -> Standing {
+    fn standing(records: &BTreeMap<ContainerKey, Snapshot>, record: &Record) -> SaveDecision {
         let stored = records.get(&record.key);
-        Standing::of(
-            record.snapshot.richness(),
+        SaveDecision::decide(
+            record.snapshot.sample_rank(),
             record.supersede,
-            stored.map(Snapshot::richness),
+            stored.map(Snapshot::sample_rank),
             stored == Some(&record.snapshot),
         )
     }
 }
 
 #[async_trait]
-impl Storage for Memory {
+impl Storage for MemoryStorage {
     fn name(&self) -> &'static str {
         "memory"
     }
 
-    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
-        let keys: Vec<Key> =
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        let keys: Vec<ContainerKey> =
             self.records().keys().filter(|key| wanted.includes(key)).cloned().collect();
         let mut report = LoadReport::default();
         for key in keys {
@@ -68,11 +68,11 @@ impl Storage for Memory {
 }
 
 #[async_trait]
-impl Writer for Memory {
+impl Writer for MemoryStorage {
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let mut report = SaveReport::default();
         for record in batch {
-            let asks = Self::standing(&self.records(), record) == Standing::Changes;
+            let asks = Self::standing(&self.records(), record) == SaveDecision::Write;
             if asks {
                 permit.acquire().await?;
             }
@@ -80,13 +80,13 @@ impl Writer for Memory {
             let mut records = self.records();
             match Self::standing(&records, record) {
                 // Without a permit nothing is written: the next save will.
-                Standing::Changes if !asks => {}
-                Standing::Changes => {
+                SaveDecision::Write if !asks => {}
+                SaveDecision::Write => {
                     records.insert(record.key.clone(), record.snapshot.clone());
                     report.written += 1;
                 }
-                Standing::Unchanged => report.unchanged += 1,
-                Standing::Poorer => report.kept_richer.push(record.key.clone()),
+                SaveDecision::Unchanged => report.unchanged += 1,
+                SaveDecision::StoredIsRicher => report.stored_richer.push(record.key.clone()),
             }
         }
         Ok(report)
@@ -94,10 +94,10 @@ impl Writer for Memory {
 
     async fn collect_garbage(
         &self,
-        orphaned: Orphaned<'_>,
+        orphaned: OrphanPredicate<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
-        let orphans: Vec<Key> =
+        let orphans: Vec<ContainerKey> =
             self.records().keys().filter(|key| orphaned(key)).cloned().collect();
         let mut removed = 0;
         for key in orphans {

@@ -5,9 +5,9 @@ use std::{
     fs,
 };
 
-use plimsoll_core::{recommender::Reason, watermark::Restriction};
+use plimsoll_core::{recommender::RecommendationReason, watermark::Restriction};
 use promql_parser::label::MatchOp;
-use xtask::boards::families::APPEAR;
+use xtask::boards::late_families::APPEARS_WHEN;
 
 use super::{boards, list, query, targets, text};
 
@@ -19,7 +19,7 @@ pub struct Documented {
 }
 
 /// What a scrape adds to every series.
-const OF_THE_SCRAPE: [&str; 3] = ["cluster", "instance", "job"];
+const SCRAPE_LABELS: [&str; 3] = ["cluster", "instance", "job"];
 
 /// All families, by name.
 pub fn documented() -> BTreeMap<String, Documented> {
@@ -69,7 +69,7 @@ fn boards_ask_for_families_and_labels_that_there_are() {
     for (name, board) in boards() {
         for text in queries(&board) {
             let expr = query::parse(&text).unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
-            let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
+            let mut labels: BTreeSet<&str> = SCRAPE_LABELS.into();
             for asked in query::selectors(&expr) {
                 let Some(family) = family_of(asked.name(), &known) else {
                     wrong.insert(format!("{name}: there is no family {}", asked.name()));
@@ -77,7 +77,7 @@ fn boards_ask_for_families_and_labels_that_there_are() {
                 };
                 let family_labels = known[family].labels.iter().map(String::as_str);
                 let own: BTreeSet<&str> =
-                    family_labels.chain(OF_THE_SCRAPE).chain(["le"]).collect();
+                    family_labels.chain(SCRAPE_LABELS).chain(["le"]).collect();
                 for matcher in &asked.selector.matchers.matchers {
                     if !own.contains(&*matcher.name) {
                         wrong.insert(format!("{name}: {family} has no label {}", matcher.name));
@@ -109,9 +109,9 @@ fn boards_ask_for_families_and_labels_that_there_are() {
 
 #[test]
 fn words_that_boards_ask_for_are_those_of_the_code() {
-    let of_vpas = Reason::RESTRICTIONS.map(Reason::name);
+    let of_vpas = RecommendationReason::RESTRICTIONS.map(RecommendationReason::name);
     let reasons: Vec<&str> =
-        of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::word)).collect();
+        of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::as_str)).collect();
     for (name, board) in boards() {
         for text in queries(&board) {
             let expr = query::parse(&text).expect("it was parsed before");
@@ -150,7 +150,7 @@ fn of_every_family_that_is_absent_at_first_it_is_known_what_makes_it_appear() {
     }
     let absent = used.iter().filter(|name| !known[*name].absent.is_empty());
     let absent: Vec<&str> = absent.map(String::as_str).collect();
-    let told: Vec<&str> = APPEAR.iter().map(|(name, _)| *name).collect();
+    let told: Vec<&str> = APPEARS_WHEN.iter().map(|(name, _)| *name).collect();
     assert!(told.is_sorted(), "the list is in alphabetical order");
     assert_eq!(told, absent, "left: what is told of, right: what is used and absent at first");
 }

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{exclusions, families, grafana::UNITS, list, panels, queried, query, targets, text};
+use super::{
+    families, grafana_units::UNITS, lint_exclusions, list, panels, queried, query, targets, text,
+};
 
 /// A rule, by the name that Grafana's linter has for it.
 pub type Rule = (&'static str, fn(&Value) -> Vec<String>);
@@ -157,7 +159,7 @@ fn counters(board: &Value) -> Vec<String> {
         let is_counted = matches!(asked.function, Some("rate" | "irate" | "increase"));
         // Some of upstream's counters do not end as counters do, and one of its gauges does.
         let grows = known.get(name).map_or_else(
-            || name.ends_with("_total") && !exclusions::is_gauge(name),
+            || name.ends_with("_total") && !lint_exclusions::is_gauge(name),
             |family| family.kind == "counter",
         );
         let wrong = grows && !is_counted;
@@ -185,7 +187,7 @@ pub fn each_query(board: &Value, check: impl Fn(&Value, Parsed) -> Vec<String>) 
 /// What is wrong with selectors. Of queries that cannot be parsed there are none: that is a rule of its own.
 pub fn each_selector(
     board: &Value,
-    check: impl Fn(&query::Asked) -> Option<String>,
+    check: impl Fn(&query::SelectorUse) -> Option<String>,
 ) -> Vec<String> {
     each_query(board, |_, parsed| {
         let selectors = parsed.map(|expr| query::selectors(&expr)).unwrap_or_default();

@@ -3,19 +3,20 @@
 use std::path::Path;
 
 use xtask::{
-    parts::Release,
     pictures::{self, Options, Picture},
+    test_programs::PrometheusRelease,
 };
 
-use super::world;
-use crate::support::prometheus::{History, Prometheus};
+use super::sample_data;
+use crate::support::prometheus_server::{History, PrometheusServer};
 
 /// All boards, as they are drawn with what this server knows.
-async fn drawn(server: &Prometheus) -> Vec<Picture> {
+async fn draw_boards(server: &PrometheusServer) -> Vec<Picture> {
     let url = server.url();
     let draw = move || -> anyhow::Result<Vec<Picture>> {
         let server = pictures::Prometheus::at(&url)?;
-        let options = Options { at: Some(world::END.to_owned()), range: None, set: Vec::new() };
+        let options =
+            Options { at: Some(sample_data::END.to_owned()), range: None, set: Vec::new() };
         let boards = pictures::boards(Path::new(env!("CARGO_MANIFEST_DIR")), &[])?;
         let drawn =
             boards.iter().map(|(name, board)| pictures::draw(name, board, &server, &options));
@@ -33,11 +34,12 @@ fn value(pictures: &[Picture], board: &str, panel: &str) -> f64 {
     value
 }
 
-async fn answers(release: Release, hours: i64) {
-    let Some(server) = Prometheus::with_history(release, world::history(hours)).await else {
+async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
+    let Some(server) = PrometheusServer::with_history(release, sample_data::history(hours)).await
+    else {
         return;
     };
-    let pictures = drawn(&server).await;
+    let pictures = draw_boards(&server).await;
     for picture in &pictures {
         let empty: Vec<_> = picture.empty().collect();
         assert!(empty.is_empty(), "{}: no data for {empty:?}", picture.board);
@@ -71,37 +73,39 @@ async fn answers(release: Release, hours: i64) {
         let of = |(name, _): &(String, f64)| name.contains("max_allowed") && name.contains("cpu");
         answers[place].latest().find(of).expect("it is held back").1
     };
-    let since = world::end().as_second() as f64 - capped(0) / 1000.0;
+    let since = sample_data::end().as_second() as f64 - capped(0) / 1000.0;
     assert!((since - 10_800.0).abs() <= 300.0, "since {since} s");
     assert!((capped(1) - 10_800.0).abs() <= 300.0, "for {} s", capped(1));
 }
 
 #[tokio::test]
 async fn every_query_of_every_board_has_data_where_every_family_has() {
-    answers(Release::Three, 6).await;
+    assert_every_query_answered(PrometheusRelease::V3, 6).await;
 }
 
 mod deep {
-    use super::{Release, answers};
+    use super::{PrometheusRelease, assert_every_query_answered};
 
     #[tokio::test]
     async fn every_query_of_every_board_has_data_where_every_family_has_through_a_day() {
-        answers(Release::Three, 24).await;
+        assert_every_query_answered(PrometheusRelease::V3, 24).await;
     }
 
     #[tokio::test]
     async fn an_older_prometheus_answers_the_same() {
-        answers(Release::Two, 24).await;
+        assert_every_query_answered(PrometheusRelease::V2, 24).await;
     }
 }
 
 #[tokio::test]
 async fn where_there_is_no_data_a_picture_says_so_and_makes_none_up() {
     let step = jiff::SignedDuration::from_mins(1);
-    let other = History::new(world::end() - step, world::end(), step);
+    let other = History::new(sample_data::end() - step, sample_data::end(), step);
     let other = other.series("up", &[("job", "other")], |_| Some(1.0));
-    let Some(server) = Prometheus::with_history(Release::Three, other).await else { return };
-    for picture in drawn(&server).await {
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, other).await else {
+        return;
+    };
+    for picture in draw_boards(&server).await {
         assert_eq!(picture.empty().count(), picture.answers.len(), "{}", picture.board);
         assert!(picture.svg.contains(">No data<"), "{}", picture.board);
     }

@@ -9,7 +9,7 @@ use promql_parser::{
 };
 
 /// Ranges that stand for Grafana's own, and for nothing that anybody would write.
-const OWN: [(&str, &str); 7] = [
+const GRAFANA_INTERVALS: [(&str, &str); 7] = [
     ("$__rate_interval", "677s"),
     ("$__range_ms", "21601000"),
     ("$__range_s", "21601"),
@@ -23,7 +23,7 @@ const OWN: [(&str, &str); 7] = [
 const RATE: u64 = 677;
 
 /// A selector, and the functions and ranges around it, from the nearest outwards.
-pub struct Asked {
+pub struct SelectorUse {
     pub selector: VectorSelector,
     /// In seconds, where it asks for a range.
     pub range: Option<u64>,
@@ -45,20 +45,22 @@ pub fn parse(text: &str) -> Result<Expr, String> {
 }
 
 fn read(text: &str) -> Result<Expr, String> {
-    let filled = OWN.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
+    let filled = GRAFANA_INTERVALS
+        .iter()
+        .fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
     parser::parse(&filled)
 }
 
 /// All selectors of a query.
-pub fn selectors(expr: &Expr) -> Vec<Asked> {
-    let mut found = Finder(Vec::new());
+pub fn selectors(expr: &Expr) -> Vec<SelectorUse> {
+    let mut found = SelectorCollector(Vec::new());
     let Ok(_) = walk_expr(&mut found, expr);
     found.0
 }
 
-struct Finder(Vec<Asked>);
+struct SelectorCollector(Vec<SelectorUse>);
 
-impl ExprVisitor for Finder {
+impl ExprVisitor for SelectorCollector {
     type Error = std::convert::Infallible;
 
     fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
@@ -67,7 +69,7 @@ impl ExprVisitor for Finder {
             Expr::Call(call) => {
                 for argument in &call.args.args {
                     if let Expr::MatrixSelector(matrix) = &**argument {
-                        self.0.push(Asked {
+                        self.0.push(SelectorUse {
                             selector: matrix.vs.clone(),
                             range: Some(matrix.range.as_secs()),
                             function: Some(call.func.name),
@@ -76,7 +78,11 @@ impl ExprVisitor for Finder {
                 }
             }
             Expr::VectorSelector(selector) => {
-                self.0.push(Asked { selector: selector.clone(), range: None, function: None });
+                self.0.push(SelectorUse {
+                    selector: selector.clone(),
+                    range: None,
+                    function: None,
+                });
             }
             _ => {}
         }
@@ -84,7 +90,7 @@ impl ExprVisitor for Finder {
     }
 }
 
-impl Asked {
+impl SelectorUse {
     /// The name of the series.
     pub fn name(&self) -> &str {
         self.selector.name.as_deref().unwrap_or_default()
@@ -110,14 +116,14 @@ impl Asked {
 
 /// The labels that a query groups or matches by, wherever in it.
 pub fn grouped_by(expr: &Expr) -> Vec<String> {
-    let mut labels = Grouping(Vec::new());
+    let mut labels = GroupingCollector(Vec::new());
     let Ok(_) = walk_expr(&mut labels, expr);
     labels.0
 }
 
-struct Grouping(Vec<String>);
+struct GroupingCollector(Vec<String>);
 
-impl ExprVisitor for Grouping {
+impl ExprVisitor for GroupingCollector {
     type Error = std::convert::Infallible;
 
     fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {

@@ -1,13 +1,13 @@
 //! Upstream's programs themselves: what they print, and which forms they take.
 
-use xtask::parts;
+use xtask::test_programs;
 
-use super::{FORMS, HELPS, said, start, takes};
-use crate::support::{golden, not_run::not_run};
+use super::{FORMS, HELPS, accepts, combined_output, start};
+use crate::support::{skipped::report_skipped, upstream_recording};
 
 #[test]
 fn upstreams_programs_print_the_help_that_was_recorded() {
-    let Ok(programs) = parts::autoscaler().map_err(not_run) else { return };
+    let Ok(programs) = test_programs::autoscaler().map_err(report_skipped) else { return };
     for (role, page) in HELPS {
         let program = match role {
             "recommender" => &programs.recommender,
@@ -15,18 +15,19 @@ fn upstreams_programs_print_the_help_that_was_recorded() {
             _ => &programs.admission_controller,
         };
         // Its first line has the path of the program.
-        let help = said(&start(program, &["--help"])).replace(&*program.to_string_lossy(), role);
-        page.keep(&help);
+        let help = combined_output(&start(program, &["--help"]))
+            .replace(&*program.to_string_lossy(), role);
+        page.write_or_compare(&help);
     }
 }
 
 #[test]
 fn upstreams_recommender_takes_and_refuses_the_forms_of_the_table() {
-    if golden::is_recording() {
+    if upstream_recording::is_recording() {
         return;
     }
-    let Ok(programs) = parts::autoscaler().map_err(not_run) else { return };
+    let Ok(programs) = test_programs::autoscaler().map_err(report_skipped) else { return };
     for (form, taken) in FORMS {
-        assert_eq!(takes(&programs.recommender, &[], form), taken, "{form:?}");
+        assert_eq!(accepts(&programs.recommender, &[], form), taken, "{form:?}");
     }
 }

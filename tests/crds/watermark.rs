@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Where ours says otherwise, and why. Anything else is a defect, and so is an entry that no longer applies.
-const OTHERWISE: [(&str, &str); 8] = [
+const EXPECTED_DIFFERENCES: [(&str, &str); 8] = [
     ("status.decision", "how the last decision came about, which only ours tells"),
     (
         "status",
@@ -198,12 +198,12 @@ fn the_definition_of_watermarks_lets_pass_what_upstreams_does() {
         paths.into_iter().filter(|&path| ours.get(path) != theirs.get(path)).collect();
     let surprises: Vec<String> = differ
         .iter()
-        .filter(|path| !OTHERWISE.iter().any(|(known, _)| *known == path.as_str()))
+        .filter(|path| !EXPECTED_DIFFERENCES.iter().any(|(known, _)| *known == path.as_str()))
         .filter(|path| !path.starts_with("status.decision."))
         .map(|path| format!("{path}: {:?} instead of {:?}", ours.get(*path), theirs.get(*path)))
         .collect();
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
-    for (path, why) in OTHERWISE {
+    for (path, why) in EXPECTED_DIFFERENCES {
         assert!(differ.iter().any(|found| *found == path), "{path} ({why}) is no difference");
     }
 }

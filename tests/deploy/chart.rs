@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     ROOT, documents,
-    rendered::{EVERYTHING, chart, helm, of_kind, templated, try_chart},
+    rendered_manifests::{EVERYTHING, chart, chart_template, helm, of_kind, try_chart},
 };
 
 #[test]
@@ -173,9 +173,9 @@ fn what_is_switched_off_is_not_there() {
         ("admissionController.register=false", "MutatingWebhookConfiguration"),
         ("admissionController.certificates.existingSecret=mine", "Secret"),
     ] {
-        let Some(usual) = templated(&[]) else { return };
+        let Some(usual) = chart_template(&[]) else { return };
         assert!(!of_kind(&usual, kind).is_empty(), "{kind}");
-        let Some(without) = templated(&[value]) else { return };
+        let Some(without) = chart_template(&[value]) else { return };
         assert!(of_kind(&without, kind).is_empty(), "{value}");
     }
     for (value, left) in [
@@ -184,11 +184,11 @@ fn what_is_switched_off_is_not_there() {
         ("admissionController.register=false", 1),
         ("allInOne.enabled=true", 2),
     ] {
-        let Some(objects) = templated(&[value]) else { return };
+        let Some(objects) = chart_template(&[value]) else { return };
         let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         assert_eq!(kinds.map(|kind| of_kind(&objects, kind).len()), [left; 2], "{value}");
     }
-    let Some(bare) = templated(&["rbac.create=false"]) else { return };
+    let Some(bare) = chart_template(&["rbac.create=false"]) else { return };
     for kind in ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"] {
         assert!(of_kind(&bare, kind).is_empty(), "{kind}");
     }
@@ -209,20 +209,20 @@ fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let config = admission_config(&own, |_| String::new()).expect("flags that there are");
         let wanted = config.registration.expect("it is registered");
-        (wanted.fail, wanted.timeout_seconds)
+        (wanted.fail_closed, wanted.timeout_seconds)
     };
     let base = Path::new(ROOT).join("deploy/admission-controller/deployment.yaml");
     assert_eq!(registered(&documents(&base)), (false, 5));
-    let Some(usual) = templated(&[]) else { return };
+    let Some(usual) = chart_template(&[]) else { return };
     assert_eq!(registered(&usual), (false, 5));
-    let Some(asked) = templated(&["admissionController.failurePolicy=Fail"]) else { return };
+    let Some(asked) = chart_template(&["admissionController.failurePolicy=Fail"]) else { return };
     assert_eq!(registered(&asked), (true, 5));
 }
 
 #[test]
 fn metrics_are_shown_to_those_who_may_ask() {
     let of = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring";
-    let Some(objects) = templated(&["watermark.enabled=true", of]) else { return };
+    let Some(objects) = chart_template(&["watermark.enabled=true", of]) else { return };
     let policies = of_kind(&objects, "NetworkPolicy");
     assert_eq!(policies.len(), 4);
     for policy in policies {
@@ -246,7 +246,7 @@ fn roles_in_one_process_have_their_flags_behind_their_names() {
         "watermark.args[0]=-workers=4",
         "allInOne.args[0]=--v=5",
     ];
-    let Some(objects) = templated(&values) else { return };
+    let Some(objects) = chart_template(&values) else { return };
     let deployments = of_kind(&objects, "Deployment");
     assert_eq!(deployments.len(), 1);
     let container = &deployments[0]["spec"]["template"]["spec"]["containers"][0];

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     ROOT, documents,
-    rendered::{self, templated},
+    rendered_manifests::{self, chart_template},
 };
 
 /// Scrapes pods.
@@ -171,9 +171,9 @@ fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
         let kind = format!("monitoring.kind={kind}");
         let values: Vec<&str> =
             [&*kind, "watermark.enabled=true"].into_iter().chain(extra).collect();
-        let Some(objects) = templated(&values) else { return };
+        let Some(objects) = chart_template(&values) else { return };
         for kind in ["PodMonitor", "ServiceMonitor"] {
-            for monitor in rendered::of_kind(&objects, kind) {
+            for monitor in rendered_manifests::of_kind(&objects, kind) {
                 let component = &monitor["metadata"]["labels"]["app.kubernetes.io/component"];
                 let has_watermark = component == "watermark" || component == "all-in-one";
                 look(&format!("chart, {component}"), monitor, has_watermark);
@@ -184,8 +184,8 @@ fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
     assert_eq!(seen, 4 + 4 + 1);
     // Without the watermark controller one process is scraped as rarely as the other roles.
     let values = ["monitoring.kind=PodMonitor", "allInOne.enabled=true"];
-    let Some(objects) = templated(&values) else { return };
-    let monitor = rendered::of_kind(&objects, "PodMonitor")[0];
+    let Some(objects) = chart_template(&values) else { return };
+    let monitor = rendered_manifests::of_kind(&objects, "PodMonitor")[0];
     assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["interval"], "60s");
 }
 

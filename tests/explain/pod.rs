@@ -16,32 +16,32 @@ use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
     updater::{
-        Ledger, Skip,
-        guard::{Charge, Health, Memory, Rollout, ledger, memory},
+        DisruptionBudget, SkipReason,
+        guard::{BudgetKind, Health, Rollout, WorkloadState, disruption_budget, workload_state},
     },
 };
 use serde_json::{Value, json};
 
 use super::{plimsoll, refused, text};
 use crate::{
-    recommender::upstream_rights::grant,
+    recommender::upstream_rbac::grant,
     schema::{faults, schema},
-    support::{Bed, clock::wall_now, objects, wait},
-    updater::stage::{self, deployment, place, pods, ready, vpa},
+    support::{Testbed, clock::wall_now, manifests, wait},
+    updater::fixture::{self, deployment, pods, testbed_and_namespace, vpa, wait_for_ready_pods},
 };
 
 const SAMPLE: &str = "tests/data/explain-pod.json";
 
 /// A namespace of a cluster, with how the program reaches it.
-struct Asker {
-    bed: Bed,
+struct Fixture {
+    bed: Testbed,
     namespace: String,
     kubeconfig: PathBuf,
 }
 
-impl Asker {
-    async fn set(name: &str) -> Option<Self> {
-        let (bed, namespace) = place(name).await?;
+impl Fixture {
+    async fn new(name: &str) -> Option<Self> {
+        let (bed, namespace) = testbed_and_namespace(name).await?;
         let kubeconfig = bed.kubeconfig_path();
         Some(Self { bed, namespace, kubeconfig })
     }
@@ -104,7 +104,7 @@ impl Asker {
     }
 
     /// Says on a VPA that its workload was changed just now.
-    async fn rest(&self, name: &str) {
+    async fn record_recent_change(&self, name: &str) {
         let now = Time::from(wall_now());
         let rollout = Rollout {
             began: now,
@@ -117,10 +117,10 @@ impl Asker {
             before: Health::default(),
             target: Vec::new(),
         };
-        let vpa = stage::read(&self.bed, &self.namespace, name).await;
-        let noted = Memory { rollout: Some(rollout), ..Memory::default() };
+        let vpa = fixture::read(&self.bed, &self.namespace, name).await;
+        let noted = WorkloadState { rollout: Some(rollout), ..WorkloadState::default() };
         let noted = noted.write(&vpa.spec.target_ref).expect("it fits");
-        self.annotate(name, memory::KEY, &noted).await;
+        self.annotate(name, workload_state::ANNOTATION, &noted).await;
     }
 }
 
@@ -132,13 +132,13 @@ fn read(output: &Output) -> PodReport {
     serde_json::from_value(value).expect("a report")
 }
 
-fn word(report: &PodReport) -> &str {
+fn verdict_word(report: &PodReport) -> &str {
     report.verdict.reason.as_deref().unwrap_or(&report.verdict.action)
 }
 
 #[tokio::test]
 async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written() {
-    let Some(asker) = Asker::set("explain-pod").await else { return };
+    let Some(asker) = Fixture::new("explain-pod").await else { return };
     let (bed, namespace) = (&asker.bed, &asker.namespace);
     deployment(bed, namespace, "web", 4).await;
     vpa(bed, namespace, "web", "Recreate", "250m").await;
@@ -146,7 +146,7 @@ async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written
     let versions = asker.versions().await;
 
     let (first, code) = asker.report(&names[0], &[]);
-    assert_eq!((word(&first), code), ("evict", Some(0)), "{first:#?}");
+    assert_eq!((verdict_word(&first), code), ("evict", Some(0)), "{first:#?}");
     let need = first.need.as_ref().expect("is recommended for");
     assert_eq!(need.word.as_deref(), Some("outside_range"));
     let cpu = first.containers[0].cpu.expect("is requested");
@@ -164,35 +164,35 @@ async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written
 
     // One pod goes first, and the others wait for what becomes of it: they are too young for the next one to follow.
     let (second, code) = asker.report(&names[1], &[]);
-    assert_eq!((word(&second), code), ("cool_down", Some(1)), "{second:#?}");
+    assert_eq!((verdict_word(&second), code), ("cool_down", Some(1)), "{second:#?}");
     assert_eq!(second.order.expect("has a place").before[0].pod, names[0]);
     let third = asker.report(&names[2], &["--cool-down=0"]).0;
     assert_eq!(
-        word(&third),
+        verdict_word(&third),
         "unproven",
         "no eviction was ever seen to have its effect: {third:#?}"
     );
     let hasty = ["--cool-down=0", "--max-unproven-evictions=0"];
     let third = asker.report(&names[2], &hasty).0;
-    assert_eq!(word(&third), "budget", "two of four may be down: {third:#?}");
+    assert_eq!(verdict_word(&third), "budget", "two of four may be down: {third:#?}");
     assert_eq!(third.order.expect("has a place").before.len(), 2);
     assert_eq!(asker.versions().await, versions);
 
-    asker.rest("web").await;
+    asker.record_recent_change("web").await;
     let versions = asker.versions().await;
     let (resting, code) = asker.report(&names[0], &[]);
-    assert_eq!((word(&resting), code), ("cool_down", Some(1)), "{resting:#?}");
+    assert_eq!((verdict_word(&resting), code), ("cool_down", Some(1)), "{resting:#?}");
     assert_eq!(resting.findings[0].code, "cool_down");
     assert_eq!(resting.need.as_ref().and_then(|need| need.word.as_deref()), Some("outside_range"));
     let rollout = resting.guards.as_ref().and_then(|guards| guards.rollout).expect("is remembered");
     assert_eq!((rollout.touched, rollout.evicted), (1, 0));
-    keep_sample(&asker, &resting);
-    reads_well(&asker, &names[0]);
+    update_sample(&asker, &resting);
+    assert_text_output(&asker, &names[0]);
 
-    let running = stage::start(bed.client(), namespace, &["--dry-run"]).await;
-    let same = format!("plimsoll_updater_skipped_pods{{reason=\"{}\"}} 4", word(&resting));
+    let running = fixture::start(bed.client(), namespace, &["--dry-run"]).await;
+    let same = format!("plimsoll_updater_skipped_pods{{reason=\"{}\"}} 4", verdict_word(&resting));
     wait::until("a running updater says the same word", || async {
-        stage::metrics(&running).await.contains(&same).then_some(())
+        fixture::metrics(&running).await.contains(&same).then_some(())
     })
     .await;
     running.stop().await;
@@ -200,7 +200,7 @@ async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written
 }
 
 /// `UPDATE=1` makes the sample in the repository anew.
-fn keep_sample(asker: &Asker, report: &PodReport) {
+fn update_sample(asker: &Fixture, report: &PodReport) {
     if std::env::var_os("UPDATE").is_some() {
         let sample = serde_json::to_string_pretty(report).expect("JSON") + "\n";
         let sample = sample.replace(&asker.namespace, "shop");
@@ -208,7 +208,7 @@ fn keep_sample(asker: &Asker, report: &PodReport) {
     }
 }
 
-fn reads_well(asker: &Asker, pod: &str) {
+fn assert_text_output(asker: &Fixture, pod: &str) {
     let output = asker.ask(pod, &[]);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -224,10 +224,10 @@ fn reads_well(asker: &Asker, pod: &str) {
 
 #[tokio::test]
 async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
-    let Some(asker) = Asker::set("explain-lonely").await else { return };
+    let Some(asker) = Fixture::new("explain-lonely").await else { return };
     let (bed, namespace) = (&asker.bed, &asker.namespace);
-    let lone = objects::pod("lone", "Always", "100m", "64Mi");
-    objects::create::<Pod>(bed.client(), namespace, &lone).await;
+    let lone = manifests::pod("lone", "Always", "100m", "64Mi");
+    manifests::create::<Pod>(bed.client(), namespace, &lone).await;
     deployment(bed, namespace, "web", 1).await;
     wait::until("it runs", || async {
         let pod = Api::<Pod>::namespaced(bed.client(), namespace).get("lone").await.ok()?;
@@ -237,13 +237,13 @@ async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
     let name = asker.names("web").await.remove(0);
 
     let (lone, code) = asker.report("lone", &[]);
-    assert_eq!((word(&lone), code), ("no_controller", Some(0)), "{lone:#?}");
+    assert_eq!((verdict_word(&lone), code), ("no_controller", Some(0)), "{lone:#?}");
     let (none, code) = asker.report(&name, &[]);
-    assert_eq!((word(&none), code), ("no_vpa", Some(0)), "{none:#?}");
+    assert_eq!((verdict_word(&none), code), ("no_vpa", Some(0)), "{none:#?}");
     assert!(none.verdict.message.contains("Deployment web"), "{none:#?}");
     vpa(bed, namespace, "web", "Off", "250m").await;
     let (off, code) = asker.report(&name, &[]);
-    assert_eq!((word(&off), code), ("vpa_off", Some(0)), "{off:#?}");
+    assert_eq!((verdict_word(&off), code), ("vpa_off", Some(0)), "{off:#?}");
     assert_eq!(off.vpa.expect("is for it").update_mode, "Off");
 
     let said = refused(&asker.ask("lon", &[]), 1);
@@ -254,7 +254,7 @@ async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
 
 #[tokio::test]
 async fn a_budget_of_disruptions_and_of_the_cluster_hold_a_pod_before_anybody_asks() {
-    let Some(asker) = Asker::set("explain-budgets").await else { return };
+    let Some(asker) = Fixture::new("explain-budgets").await else { return };
     let (bed, namespace) = (&asker.bed, &asker.namespace);
     deployment(bed, namespace, "web", 3).await;
     vpa(bed, namespace, "web", "Recreate", "250m").await;
@@ -263,7 +263,7 @@ async fn a_budget_of_disruptions_and_of_the_cluster_hold_a_pod_before_anybody_as
 metadata: {name: web}
 spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
 ";
-    objects::create::<PodDisruptionBudget>(bed.client(), namespace, budget).await;
+    manifests::create::<PodDisruptionBudget>(bed.client(), namespace, budget).await;
     wait::until("the budget is counted", || async {
         let api = Api::<PodDisruptionBudget>::namespaced(bed.client(), namespace);
         let status = api.get("web").await.ok()?.status?;
@@ -271,32 +271,32 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
     })
     .await;
     let (held, code) = asker.report(&name, &[]);
-    assert_eq!((word(&held), code), ("disruption_budget", Some(1)), "{held:#?}");
+    assert_eq!((verdict_word(&held), code), ("disruption_budget", Some(1)), "{held:#?}");
 
     // What other updaters wrote into the Lease counts.
-    let mut spent = Ledger::default();
+    let mut spent = DisruptionBudget::default();
     let now = Time::from(wall_now());
     for _ in 0..2 {
-        spent.book(namespace, Charge::Disruption, true, now);
+        spent.record(namespace, BudgetKind::Disruption, true, now);
     }
     let lease = json!({"metadata": {
-        "name": "vpa-updater", "annotations": {ledger::KEY: spent.write().expect("it fits")},
+        "name": "vpa-updater", "annotations": {disruption_budget::ANNOTATION: spent.write().expect("it fits")},
     }});
-    objects::create::<Lease>(bed.client(), namespace, &lease.to_string()).await;
+    manifests::create::<Lease>(bed.client(), namespace, &lease.to_string()).await;
     let (full, code) = asker.report(&name, &["--max-namespace-disruptions-per-hour=2"]);
-    assert_eq!((word(&full), code), ("namespace_budget", Some(1)), "{full:#?}");
+    assert_eq!((verdict_word(&full), code), ("namespace_budget", Some(1)), "{full:#?}");
     let changes = full.guards.expect("are told").changes;
     assert_eq!((changes[0].made, changes[0].allowed), (2, Some(2)), "{changes:?}");
 }
 
 #[tokio::test]
 async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named() {
-    let Some(mut asker) = Asker::set("explain-reader").await else { return };
+    let Some(mut asker) = Fixture::new("explain-reader").await else { return };
     let (bed, namespace) = (&asker.bed, &asker.namespace);
     deployment(bed, namespace, "web", 3).await;
     vpa(bed, namespace, "web", "InPlaceOrRecreate", "250m").await;
     let name = asker.names("web").await.remove(0);
-    let account = bed.account(namespace, "reader").await;
+    let account = bed.service_account(namespace, "reader").await;
     grant(&bed.client(), &reading(namespace)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("config");
@@ -305,7 +305,7 @@ async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named
 
     let output = asker.ask_with(&name, &["-o", "json"]);
     let report = read(&output);
-    assert_eq!((word(&report), output.status.code()), ("resize", Some(0)), "{report:#?}");
+    assert_eq!((verdict_word(&report), output.status.code()), ("resize", Some(0)), "{report:#?}");
     let guards = report.guards.expect("are told");
     assert_eq!(guards.recommender.state, "unreadable");
     assert_eq!(guards.admission_controller.state, "unreadable");
@@ -314,7 +314,10 @@ async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named
     {
         assert!(notes.contains(words), "{words} is not in {notes}");
     }
-    assert!(ready(&asker.bed, &asker.namespace, "web", 3).await.len() == 3, "nothing was changed");
+    assert!(
+        wait_for_ready_pods(&asker.bed, &asker.namespace, "web", 3).await.len() == 3,
+        "nothing was changed"
+    );
 }
 
 /// What is needed to ask about pods of a namespace.
@@ -355,7 +358,7 @@ fn the_sample_of_a_pod_follows_its_schema() {
     wrong["more"] = json!(1);
     assert_eq!(faults(&schema("explain-pod.v1.json"), &wrong).len(), 2);
     let reasons = &schema("explain-pod.v1.json")["properties"]["verdict"]["properties"]["reason"];
-    for word in Skip::WORDS {
+    for word in SkipReason::NAMES {
         let known = reasons["enum"].as_array().expect("a list");
         assert!(known.contains(&json!(word)), "{word} is not in the schema");
     }

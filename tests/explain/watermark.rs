@@ -2,7 +2,7 @@
 
 use plimsoll::{
     explain::{WpaReport, wpa::text},
-    look::{Glyphs, Look},
+    style::{Glyphs, Style},
 };
 use plimsoll_core::api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus};
 use plimsoll_core::types::Time;
@@ -57,7 +57,7 @@ fn a_decision_is_told_step_by_step_and_as_data() {
     assert_eq!(data["left"], json!([20, 260]));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let look =
-        Look { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
+        Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
     let text = text::render(&report, &look);
     for words in [
         "shop/web",

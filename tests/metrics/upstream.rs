@@ -7,11 +7,11 @@ mod deep;
 use std::fmt::Write as _;
 
 use super::{Exposition, registry, scrape};
-use crate::support::golden::Page;
+use crate::support::upstream_recording::UpstreamOutput;
 
 /// What upstream has and we have not: figures of Go's runtime, of its HTTP handler, and of the process that no
 /// dashboard for the autoscaler uses.
-const LEFT_OUT: [&str; 5] = [
+const EXCLUDED_FAMILIES: [&str; 5] = [
     "go_",
     "promhttp_",
     "process_network_receive_bytes_total",
@@ -28,8 +28,10 @@ const UPDATER: &str = "vpa_updater_";
 /// Of this family all series are known before anything has happened.
 const COUNTS: &str = "vpa_recommender_vpa_objects_count";
 
-const OF_ADMISSION: Page = Page { name: "metrics/admission-controller.txt", part: "metrics" };
-const OF_RECOMMENDER: Page = Page { name: "metrics/recommender.txt", part: "metrics" };
+const ADMISSION_ONLY: UpstreamOutput =
+    UpstreamOutput { name: "metrics/admission-controller.txt", part: "metrics" };
+const RECOMMENDER_ONLY: UpstreamOutput =
+    UpstreamOutput { name: "metrics/recommender.txt", part: "metrics" };
 
 fn is_of_recommender(name: &str) -> bool {
     name.starts_with("vpa_") && ![ADMISSION, UPDATER].iter().any(|other| name.starts_with(other))
@@ -88,19 +90,19 @@ fn recommender_differences(expected: &str) -> Vec<String> {
 
 #[test]
 fn every_family_of_upstreams_admission_controller_has_our_twin() {
-    assert_eq!(admission_differences(&OF_ADMISSION.read()), Vec::<String>::new());
+    assert_eq!(admission_differences(&ADMISSION_ONLY.read()), Vec::<String>::new());
 }
 
 #[test]
 fn every_family_of_upstreams_recommender_has_our_twin() {
-    let expected = OF_RECOMMENDER.read();
+    let expected = RECOMMENDER_ONLY.read();
     assert_eq!(recommender_differences(&expected), Vec::<String>::new());
     assert_eq!(expected.lines().filter(|line| line.starts_with(' ')).count(), 144);
 }
 
 #[test]
 fn a_bucket_or_a_series_that_ours_has_not_is_a_difference() {
-    let expected = OF_RECOMMENDER.read();
+    let expected = RECOMMENDER_ONLY.read();
     let bucket = expected.replacen(",+Inf", ",7,+Inf", 1);
     assert_eq!(recommender_differences(&bucket).len(), 1, "{bucket}");
     let series = expected.replacen("  ", "  other=\"label\",", 1);

@@ -1,25 +1,26 @@
 //! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and there.
 
-mod held;
+mod restrictions;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::metrics::{
-    Cardinality, LabelSet, LifecycleRow, ObjectMetrics, Registry, Restrictions, Returned,
-    SourceRow, WatermarkMetrics, WatermarkObjects, WatermarkRow, Watermarks, objects::PAGE,
+    Cardinality, LabelSet, MonitorGateRow, ObjectMetrics, ReconcileResultLabel, Registry,
+    Restrictions, SourceRow, WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
+    objects::PAGE_SIZE,
 };
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 use plimsoll_core::{
-    scaling::Unknown,
-    watermark::{Restriction, gate::Left},
+    scaling::MetricError,
+    watermark::{Restriction, cooldown::CooldownRemaining},
 };
 
-use super::{objects::Fleet, scrape};
+use super::{object_metrics::UniformObjects, scrape};
 
 /// What a role would remember of one object.
 #[derive(Clone)]
-pub struct Object {
-    key: VpaKey,
+pub struct WatermarkFixture {
+    key: ObjectKey,
     sources: Vec<SourceRow<'static>>,
     labels: Vec<(&'static str, &'static str)>,
     /// A metric has failed, so that little is known.
@@ -28,10 +29,10 @@ pub struct Object {
 }
 
 /// The objects of a role, in order of their keys.
-pub struct Herd(pub Vec<Object>);
+pub struct WatermarkFixtures(pub Vec<WatermarkFixture>);
 
 /// An object of which everything is known.
-pub fn web() -> Object {
+pub fn web() -> WatermarkFixture {
     let requests = SourceRow {
         metric_name: "requests",
         value_milli: Some(212_500.0),
@@ -39,8 +40,8 @@ pub fn web() -> Object {
         low_milli: Some(100_000.0),
         proposal: Some(15.0),
     };
-    Object {
-        key: VpaKey::new("shop", "web"),
+    WatermarkFixture {
+        key: ObjectKey::new("shop", "web"),
         sources: vec![requests],
         labels: vec![("team/name", "front")],
         failed: false,
@@ -48,7 +49,7 @@ pub fn web() -> Object {
     }
 }
 
-impl Object {
+impl WatermarkFixture {
     fn show(&self, visit: &mut dyn FnMut(WatermarkRow<'_>)) {
         let known = !self.failed;
         let label =
@@ -64,7 +65,7 @@ impl Object {
             min_replicas: 2,
             max_replicas: 40,
             tolerance: 0.05,
-            effective: known.then_some(13.0),
+            effective_replicas: known.then_some(13.0),
             scaling_active: Some(known),
             able_to_scale: Some(true),
             scaling_limited: known.then_some(true),
@@ -73,11 +74,11 @@ impl Object {
             upscale_capping: known.then_some(true),
             downscale_capping: known.then_some(false),
             restrictions: Some(Restrictions::from_iter(held)),
-            countdown: known.then_some(Left { up: 0.0, down: 287.5 }),
+            cooldown_remaining: known.then_some(CooldownRemaining { up: 0.0, down: 287.5 }),
             upscale_total: known.then_some(12),
             downscale_total: known.then_some(0),
             staleness_seconds: known.then_some(2.5),
-            lifecycle: known.then_some(LifecycleRow {
+            monitor_gate: known.then_some(MonitorGateRow {
                 monitor_name: "errors",
                 monitor_namespace: "watch",
                 is_blocked: false,
@@ -88,25 +89,35 @@ impl Object {
     }
 }
 
-impl Watermarks for Herd {
+impl WpaMetricsSource for WatermarkFixtures {
     fn visit(
         &self,
-        after: Option<&VpaKey>,
+        after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(WatermarkRow<'_>),
-    ) -> Option<VpaKey> {
+    ) -> Option<ObjectKey> {
         let rest = self.0.iter().filter(|object| after.is_none_or(|after| object.key > *after));
-        let page: Vec<&Object> = rest.take(PAGE).collect();
+        let page: Vec<&WatermarkFixture> = rest.take(PAGE_SIZE).collect();
         for object in &page {
             object.show(visit);
         }
-        page.last().filter(|_| page.len() == PAGE).map(|last| last.key.clone())
+        page.last().filter(|_| page.len() == PAGE_SIZE).map(|last| last.key.clone())
     }
 }
 
-fn shown(herd: Vec<Object>, cardinality: Cardinality, set: LabelSet, tags: &[&str]) -> String {
+fn scrape_text(
+    herd: Vec<WatermarkFixture>,
+    cardinality: Cardinality,
+    set: LabelSet,
+    tags: &[&str],
+) -> String {
     let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
     let mut registry = Registry::new();
-    registry.add_watermarks(WatermarkObjects::new(Arc::new(Herd(herd)), cardinality, set, &tags));
+    registry.add_watermarks(WpaObjectMetrics::new(
+        Arc::new(WatermarkFixtures(herd)),
+        cardinality,
+        set,
+        &tags,
+    ));
     scrape(registry)
 }
 
@@ -116,7 +127,7 @@ fn series(text: &str) -> Vec<&str> {
     text.lines().filter(is_of_objects).collect()
 }
 
-fn of_family<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
+fn lines_of_family<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     let begin = format!("{family}{{");
     text.lines().filter_map(|line| line.strip_prefix(&begin)).collect()
 }
@@ -185,7 +196,7 @@ fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
         Release { set: LabelSet::V12, dry_run: "dry_run=\"true\",", namespace, target },
     ];
     for release in releases {
-        let text = shown(vec![web()], Cardinality::Off, release.set, &["team/name"]);
+        let text = scrape_text(vec![web()], Cardinality::Off, release.set, &["team/name"]);
         let wanted = release.upstreams();
         assert_eq!(series(&text), wanted.lines().collect::<Vec<_>>(), "{:?}", release.set);
     }
@@ -193,8 +204,8 @@ fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
 
 #[test]
 fn a_family_is_explained_once_and_before_its_series() {
-    let other = Object { key: VpaKey::new("shop", "worker"), ..web() };
-    let text = shown(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
+    let other = WatermarkFixture { key: ObjectKey::new("shop", "worker"), ..web() };
+    let text = scrape_text(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
     let (_, text) = text.split_once("# HELP wpa_controller_value").expect("it is there");
     let wanted = concat!(
         " What is compared with the marks.\n",
@@ -209,7 +220,7 @@ fn a_family_is_explained_once_and_before_its_series() {
 
 #[test]
 fn our_own_series_tell_all_that_holds() {
-    let text = shown(vec![web()], Cardinality::All, LabelSet::V12, &[]);
+    let text = scrape_text(vec![web()], Cardinality::All, LabelSet::V12, &[]);
     let ours: Vec<_> =
         series(&text).into_iter().filter(|line| line.starts_with("plimsoll_")).collect();
     let wanted = r#"plimsoll_object_info{dry_run="true",kind="wpa",name="web",namespace="shop",target_kind="Deployment",target_name="web-server"} 1
@@ -228,7 +239,7 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
     let wanted: Vec<String> = wanted.lines().map(str::to_owned).collect();
     let restrictions = Restriction::ALL.map(|reason| {
         let holds = [Restriction::UpscaleCapping, Restriction::DryRun].contains(&reason);
-        let (reason, holds) = (reason.word(), u8::from(holds));
+        let (reason, holds) = (reason.as_str(), u8::from(holds));
         format!(
             "plimsoll_restricted_scaling{{kind=\"wpa\",name=\"web\",namespace=\"shop\",reason=\"{reason}\"}} {holds}"
         )
@@ -243,8 +254,8 @@ fn what_is_not_known_after_a_failure_has_no_series() {
         SourceRow { metric_name: "requests", value_milli: Some(f64::NAN), ..SourceRow::default() },
         SourceRow { metric_name: "errors", high_milli: Some(0.0), ..SourceRow::default() },
     ];
-    let failed = Object { failed: true, sources, ..web() };
-    let text = shown(vec![failed], Cardinality::All, LabelSet::V12, &[]);
+    let failed = WatermarkFixture { failed: true, sources, ..web() };
+    let text = scrape_text(vec![failed], Cardinality::All, LabelSet::V12, &[]);
     for absent in [
         "wpa_controller_value",
         "wpa_controller_restricted_scaling",
@@ -260,20 +271,30 @@ fn what_is_not_known_after_a_failure_has_no_series() {
     ] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }
-    let active = of_family(&text, "wpa_controller_scaling_active");
+    let active = lines_of_family(&text, "wpa_controller_scaling_active");
     assert!(active.len() == 1 && active[0].ends_with("} 0"), "{active:?}");
-    let marks = of_family(&text, "wpa_controller_high_watermak");
+    let marks = lines_of_family(&text, "wpa_controller_high_watermak");
     assert!(marks.len() == 1 && marks[0].ends_with("} 0"), "a mark of zero is known: {marks:?}");
     let unknown = "reason=\"metric_unknown\"} 1";
-    assert!(of_family(&text, "plimsoll_restricted_scaling").iter().any(|it| it.ends_with(unknown)));
+    assert!(
+        lines_of_family(&text, "plimsoll_restricted_scaling")
+            .iter()
+            .any(|it| it.ends_with(unknown))
+    );
 }
 
 #[test]
 fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
-    let live =
-        |dry_run| shown(vec![Object { dry_run, ..web() }], Cardinality::All, LabelSet::V12, &[]);
+    let live = |dry_run| {
+        scrape_text(
+            vec![WatermarkFixture { dry_run, ..web() }],
+            Cardinality::All,
+            LabelSet::V12,
+            &[],
+        )
+    };
     assert!(!live(true).contains("dry_run=\"false\"") && !live(false).contains("dry_run=\"true\""));
-    let gone = shown(Vec::new(), Cardinality::All, LabelSet::V12, &["team"]);
+    let gone = scrape_text(Vec::new(), Cardinality::All, LabelSet::V12, &["team"]);
     assert_eq!(series(&gone), [""; 0]);
     assert!(!gone.contains("wpa_controller"), "a family without series is not explained: {gone}");
 }
@@ -281,11 +302,11 @@ fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
 #[test]
 fn a_namesake_takes_the_place_of_a_metric_upstream_and_a_number_with_us() {
     let of = |value| SourceRow { value_milli: Some(value), ..web().sources[0] };
-    let twice = Object { sources: vec![of(1000.0), of(2000.0)], ..web() };
-    let text = shown(vec![twice], Cardinality::All, LabelSet::V10, &[]);
-    let upstreams = of_family(&text, "wpa_controller_value");
+    let twice = WatermarkFixture { sources: vec![of(1000.0), of(2000.0)], ..web() };
+    let text = scrape_text(vec![twice], Cardinality::All, LabelSet::V10, &[]);
+    let upstreams = lines_of_family(&text, "wpa_controller_value");
     assert!(upstreams.len() == 1 && upstreams[0].ends_with("} 2000"), "{upstreams:?}");
-    let ours = of_family(&text, "plimsoll_value");
+    let ours = lines_of_family(&text, "plimsoll_value");
     let wanted = [
         r#"kind="wpa",metric="requests",name="web",namespace="shop"} 1"#,
         r#"kind="wpa",metric="requests#2",name="web",namespace="shop"} 2"#,
@@ -298,22 +319,30 @@ fn labels_of_objects_have_names_that_prometheus_takes_and_each_its_own() {
     let labels =
         vec![("team/name", "front"), ("a.b", "dot"), ("a-b", "dash \"x\""), ("dry_run", "mine")];
     let keys = ["a.b", "dry_run", "team/name", "a-b", "missing"];
-    let text = shown(vec![Object { labels, ..web() }], Cardinality::Off, LabelSet::V12, &keys);
+    let text = scrape_text(
+        vec![WatermarkFixture { labels, ..web() }],
+        Cardinality::Off,
+        LabelSet::V12,
+        &keys,
+    );
     let wanted = concat!(
         r#"a_b="dash \"x\"",a_b_2="dot",dry_run="true",dry_run_2="mine",missing="",namespace="shop","#,
         r#"resource_namespace="shop",team_name="front",wpa_name="web",wpa_namespace="shop"} 1"#,
     );
-    assert_eq!(of_family(&text, "wpa_controller_labels_info"), [wanted]);
+    assert_eq!(lines_of_family(&text, "wpa_controller_labels_info"), [wanted]);
 }
 
 #[test]
 fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_kind() {
-    let named = |number| Object { key: VpaKey::new("shop", format!("web-{number:04}")), ..web() };
-    let count = 3 * PAGE + 1;
-    let herd = Herd((0..count).map(named).collect());
+    let named = |number| WatermarkFixture {
+        key: ObjectKey::new("shop", format!("web-{number:04}")),
+        ..web()
+    };
+    let count = 3 * PAGE_SIZE + 1;
+    let herd = WatermarkFixtures((0..count).map(named).collect());
     let mut registry = Registry::new();
-    registry.add_objects(ObjectMetrics::new(Arc::new(Fleet::of(count)), Cardinality::All));
-    let objects = WatermarkObjects::new(Arc::new(herd), Cardinality::All, LabelSet::V12, &[]);
+    registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(count)), Cardinality::All));
+    let objects = WpaObjectMetrics::new(Arc::new(herd), Cardinality::All, LabelSet::V12, &[]);
     registry.add_watermarks(objects);
     let registry = Arc::new(registry);
     let chunks: Vec<_> = registry.scrape().collect();
@@ -324,7 +353,7 @@ fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_k
     let read = super::Exposition::parse(&text);
     let mut seen = HashSet::new();
     assert!(series(&text).into_iter().all(|line| seen.insert(line)), "a series comes twice");
-    let of_wpas = of_family(&text, "plimsoll_high");
+    let of_wpas = lines_of_family(&text, "plimsoll_high");
     assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"wpa\"")).count(), count);
     assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"vpa\"")).count(), 2 * count);
     assert_eq!(read.family("wpa_controller_value").series.len(), count);
@@ -336,13 +365,13 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
     let metrics = WatermarkMetrics::new(&mut registry);
     let registry = Arc::new(registry);
     let text = || String::from_utf8(registry.scrape().flatten().collect()).expect("UTF-8");
-    let call = metrics.call("https://user:secret@one/scale?token=secret");
+    let call = metrics.begin_recommender_call("https://user:secret@one/scale?token=secret");
     assert!(text().contains("http_client_requests_inflight{client=\"https://one/scale\"} 1\n"));
-    call.answered("POST", 307, Duration::from_millis(50));
-    call.answered("POST", 200, Duration::from_millis(350));
-    call.failed();
+    call.on_response("POST", 307, Duration::from_millis(50));
+    call.on_response("POST", 200, Duration::from_millis(350));
+    call.on_failure();
     drop(call);
-    metrics.call("http://two").answered("POST", 200, Duration::from_secs(2));
+    metrics.begin_recommender_call("http://two").on_response("POST", 200, Duration::from_secs(2));
     let told = text();
     for wanted in [
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.3"} 0"#,
@@ -355,7 +384,7 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
         assert!(told.lines().any(|line| line == wanted), "{wanted} is not in {told}");
     }
     assert!(!told.contains("secret"), "{told}");
-    metrics.keep_clients(&HashSet::from(["http://two".to_owned()]));
+    metrics.retain_clients(&HashSet::from(["http://two".to_owned()]));
     let told = text();
     assert!(!told.contains("https://one") && told.contains("http://two"), "{told}");
 }
@@ -368,11 +397,11 @@ fn looks_at_objects_are_counted_as_upstreams_framework_does() {
     metrics.set_queue_depth(7);
     metrics.begin_reconcile(Duration::from_secs(3));
     metrics.begin_reconcile(Duration::ZERO);
-    metrics.end_reconcile("held", Returned::RequeueAfter, Duration::from_millis(30));
-    metrics.end_reconcile("failed", Returned::Error, Duration::from_secs(61));
+    metrics.end_reconcile("held", ReconcileResultLabel::RequeueAfter, Duration::from_millis(30));
+    metrics.end_reconcile("failed", ReconcileResultLabel::Error, Duration::from_secs(61));
     metrics.begin_reconcile(Duration::ZERO);
-    metrics.count_answer("external", Ok(()));
-    metrics.count_answer("prometheus", Err(&Unknown::NotANumber));
+    metrics.count_metric_result("external", Ok(()));
+    metrics.count_metric_result("prometheus", Err(&MetricError::NotANumber));
     let text = scrape(registry);
     for wanted in [
         r#"controller_runtime_active_workers{controller="watermarkpodautoscaler"} 1"#,

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::answer::Ignore;
-use plimsoll_storage::prometheus::client::{Grid, Limits, Outcome};
-use plimsoll_storage::prometheus::failure::Failure;
-use plimsoll_storage::prometheus::query::{Over, Query};
-use plimsoll_storage::prometheus::selector::{Matchers, Pattern, Selector};
+use plimsoll_storage::prometheus::client::{QueryLimits, QueryRange, ScalarResult};
+use plimsoll_storage::prometheus::decode::IgnoreSeries;
+use plimsoll_storage::prometheus::promql::{Query, RangeFunction};
+use plimsoll_storage::prometheus::query_error::QueryError;
+use plimsoll_storage::prometheus::selector::{LabelMatchers, Pattern, Selector};
 
-use super::gather::{Gather, Gathered, client, hasty};
-use super::way::{Fault, Way};
+use super::proxy::{Fault, FaultyProxy};
+use super::series_collector::{SeriesByLabels, SeriesCollector, client, short_limits};
 use crate::support::clock::wall_now;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const DAYS: i64 = 8;
@@ -36,20 +36,20 @@ fn history(end: Timestamp, hours: i64) -> History {
 
 /// What a user would write.
 fn query(text: &str) -> Query {
-    Query::of_user(text, &Matchers::default()).expect("a query")
+    Query::from_user(text, &LabelMatchers::default()).expect("a query")
 }
 
 #[tokio::test]
 async fn a_number_is_told_from_all_that_is_none_on_release_2() {
-    numbers(Release::Two).await;
+    numbers(PrometheusRelease::V2).await;
 }
 
 #[tokio::test]
 async fn a_number_is_told_from_all_that_is_none_on_release_3() {
-    numbers(Release::Three).await;
+    numbers(PrometheusRelease::V3).await;
 }
 
-async fn numbers(release: Release) {
+async fn numbers(release: PrometheusRelease) {
     let end = full_hour();
     let before = move |now: Timestamp| end.duration_since(now).as_secs() / 60;
     let history = history(end, 1)
@@ -66,110 +66,110 @@ async fn numbers(release: Release) {
         })
         .series("two", &[("a", "1")], |_| Some(1.0))
         .series("two", &[("a", "2")], |_| Some(2.0));
-    let Some(server) = Prometheus::with_history(release, history).await else { return };
-    let client = client(&server.url(), hasty());
+    let Some(server) = PrometheusServer::with_history(release, history).await else { return };
+    let client = client(&server.url(), short_limits());
     let now = Time::from(end);
     let ago = |minutes: u32| now.earlier(minutes * MINUTE);
     for (text, expected) in [
-        ("fine", Outcome::Value { value: 42.0, at: now }),
-        ("nothing", Outcome::Value { value: 0.0, at: now }),
-        ("sum(two)", Outcome::Value { value: 3.0, at: now }),
-        ("scalar(fine)", Outcome::Value { value: 42.0, at: now }),
-        ("fine offset 10m", Outcome::Value { value: 42.0, at: now }),
-        ("fine[5m]", Outcome::Value { value: 42.0, at: now }),
-        ("missing", Outcome::Empty),
-        ("fine > 50", Outcome::Empty),
-        ("gone", Outcome::Empty),
-        ("old", Outcome::Stale { value: 7.0, at: ago(3) }),
-        ("old[5m]", Outcome::Stale { value: 7.0, at: ago(3) }),
+        ("fine", ScalarResult::Value { value: 42.0, at: now }),
+        ("nothing", ScalarResult::Value { value: 0.0, at: now }),
+        ("sum(two)", ScalarResult::Value { value: 3.0, at: now }),
+        ("scalar(fine)", ScalarResult::Value { value: 42.0, at: now }),
+        ("fine offset 10m", ScalarResult::Value { value: 42.0, at: now }),
+        ("fine[5m]", ScalarResult::Value { value: 42.0, at: now }),
+        ("missing", ScalarResult::Empty),
+        ("fine > 50", ScalarResult::Empty),
+        ("gone", ScalarResult::Empty),
+        ("old", ScalarResult::Stale { value: 7.0, at: ago(3) }),
+        ("old[5m]", ScalarResult::Stale { value: 7.0, at: ago(3) }),
         // Worked out now, from whatever the server takes for fresh.
-        ("old + 1", Outcome::Value { value: 8.0, at: now }),
-        ("nan", Outcome::NotANumber { at: now }),
-        ("scalar(missing)", Outcome::NotANumber { at: now }),
-        ("infinite", Outcome::NotANumber { at: now }),
-        ("nothing / 0", Outcome::NotANumber { at: now }),
-        ("two", Outcome::Several(2)),
+        ("old + 1", ScalarResult::Value { value: 8.0, at: now }),
+        ("nan", ScalarResult::NotANumber { at: now }),
+        ("scalar(missing)", ScalarResult::NotANumber { at: now }),
+        ("infinite", ScalarResult::NotANumber { at: now }),
+        ("nothing / 0", ScalarResult::NotANumber { at: now }),
+        ("two", ScalarResult::MultipleSeries(2)),
     ] {
-        let outcome = client.value(&query(text), now, 2 * MINUTE).await;
+        let outcome = client.scalar(&query(text), now, 2 * MINUTE).await;
         assert_eq!(outcome, expected, "{text}");
     }
-    let still = client.value(&query("old"), now, 3 * MINUTE).await;
-    assert_eq!(still, Outcome::Value { value: 7.0, at: ago(3) });
+    let still = client.scalar(&query("old"), now, 3 * MINUTE).await;
+    assert_eq!(still, ScalarResult::Value { value: 7.0, at: ago(3) });
     for text in ["no_such_function(fine)", "\"a text\"", "two + on () two"] {
-        let outcome = client.value(&query(text), now, MINUTE).await;
-        let Outcome::Error(failure @ Failure::BadQuery(_)) = outcome else {
+        let outcome = client.scalar(&query(text), now, MINUTE).await;
+        let ScalarResult::Error(failure @ QueryError::BadQuery(_)) = outcome else {
             panic!("{text}: {outcome:?}")
         };
         assert!(!failure.to_string().contains('\n'));
     }
-    let build: Build = client.document("/api/v1/status/buildinfo", &[]).await.expect("a version");
+    let build: Build = client.get_data("/api/v1/status/buildinfo", &[]).await.expect("a version");
     assert!(build.version.starts_with(['2', '3']), "{}", build.version);
 }
 
 #[tokio::test]
 async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_2() {
-    eight_days(Release::Two).await;
+    eight_days(PrometheusRelease::V2).await;
 }
 
 #[tokio::test]
 async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_3() {
-    eight_days(Release::Three).await;
+    eight_days(PrometheusRelease::V3).await;
 }
 
-async fn eight_days(release: Release) {
+async fn eight_days(release: PrometheusRelease) {
     let end = full_hour();
     let start = end - SignedDuration::from_hours(24 * DAYS);
     let steps = move |now: Timestamp| now.duration_since(start).as_secs() / 60;
     let history = history(end, 24 * DAYS)
         .series("x", &[("c", "main")], move |now| Some(steps(now) as f64))
         .series("x", &[("c", "gaps")], move |now| (steps(now) % 100 < 50).then_some(1.0));
-    let Some(server) = Prometheus::with_history(release, history).await else { return };
-    let client = client(&server.url(), hasty());
+    let Some(server) = PrometheusServer::with_history(release, history).await else { return };
+    let client = client(&server.url(), short_limits());
     let (start, end) = (Time::from(start), Time::from(end));
-    let fine = Grid::new(start, end, MINUTE).expect("a grid");
-    assert_eq!(fine.moments(), 11_521);
-    let coarse = Grid::new(start, end, 7 * MINUTE).expect("a grid");
+    let fine = QueryRange::new(start, end, MINUTE).expect("a grid");
+    assert_eq!(fine.step_count(), 11_521);
+    let coarse = QueryRange::new(start, end, 7 * MINUTE).expect("a grid");
 
-    let selector = Selector::metric("x").lacks("c", Pattern::literal("."));
+    let selector = Selector::metric("x").not_matches("c", Pattern::literal("."));
     for (query, main) in [
         (Query::from(selector.clone()), 11_521),
         // The edges of windows are not those of parts: ten samples on release 3, eleven on release 2, all along.
-        (Query::over(Over::Count, &selector, 10 * MINUTE), 11_521),
-        (Query::over(Over::Max, &selector, 10 * MINUTE), 11_521),
+        (Query::range_function(RangeFunction::Count, &selector, 10 * MINUTE), 11_521),
+        (Query::range_function(RangeFunction::Max, &selector, 10 * MINUTE), 11_521),
     ] {
-        let mut by_minute = Gather::default();
+        let mut by_minute = SeriesCollector::default();
         let tally = client.range(&query, fine, &mut by_minute).await.expect("answered");
         assert_eq!((tally.queries, tally.retries, tally.halvings), (2, 0, 0));
         assert_eq!(by_minute.finishes, 2);
-        let count: usize = by_minute.whole.values().map(Vec::len).sum();
+        let count: usize = by_minute.complete.values().map(Vec::len).sum();
         assert_eq!(tally.points, count as u64);
         let points = by_minute
-            .whole
+            .complete
             .iter()
             .find_map(|(labels, points)| labels.contains("main").then_some(points))
             .expect("the series");
         assert_eq!(points.len(), main);
         for (step, (at, value)) in points.iter().enumerate() {
-            assert_eq!(*at, fine.moment(step as u64), "none is lost, none is doubled");
+            assert_eq!(*at, fine.step_time(step as u64), "none is lost, none is doubled");
             let expected = match (query.as_str().get(..5), release) {
-                (Some("count"), Release::Two) => (step + 1).min(11),
-                (Some("count"), Release::Three) => (step + 1).min(10),
+                (Some("count"), PrometheusRelease::V2) => (step + 1).min(11),
+                (Some("count"), PrometheusRelease::V3) => (step + 1).min(10),
                 _ => step,
             };
             assert_eq!(f64::from_bits(*value), expected as f64, "{query} at step {step}");
         }
         // One query, which has no seams.
-        let mut at_once = Gather::default();
+        let mut at_once = SeriesCollector::default();
         let tally = client.range(&query, coarse, &mut at_once).await.expect("answered");
         assert_eq!(tally.queries, 1);
-        assert_eq!(thinned(by_minute.whole, coarse), at_once.whole, "{query}");
+        assert_eq!(thinned(by_minute.complete, coarse), at_once.complete, "{query}");
     }
 }
 
 /// The points at these moments.
-fn thinned(gathered: Gathered, grid: Grid) -> Gathered {
+fn thinned(gathered: SeriesByLabels, grid: QueryRange) -> SeriesByLabels {
     let moments: std::collections::HashSet<_> =
-        (0..grid.moments()).map(|i| grid.moment(i)).collect();
+        (0..grid.step_count()).map(|i| grid.step_time(i)).collect();
     gathered
         .into_iter()
         .map(|(labels, points)| {
@@ -188,57 +188,60 @@ async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_par
         history = history.series("x", &[("s", &series.to_string())], value);
     }
     let flags = ["--query.max-samples=5000"];
-    let Some(server) = Prometheus::with_flags(Release::Three, history, &flags).await else {
+    let Some(server) = PrometheusServer::with_flags(PrometheusRelease::V3, history, &flags).await
+    else {
         return;
     };
-    let grid = Grid::new(start.into(), end.into(), MINUTE).expect("a grid");
+    let grid = QueryRange::new(start.into(), end.into(), MINUTE).expect("a grid");
     let query = Query::from(Selector::metric("x"));
-    let plain = client(&server.url(), hasty());
-    let mut gather = Gather::default();
+    let plain = client(&server.url(), short_limits());
+    let mut gather = SeriesCollector::default();
     let tally = plain.range(&query, grid, &mut gather).await.expect("in parts");
     assert!(tally.halvings > 0 && tally.retries == 0, "{tally:?}");
     assert_eq!(tally.points, 14_410);
-    assert!(gather.whole.values().all(|points| points.len() == 1441));
+    assert!(gather.complete.values().all(|points| points.len() == 1441));
 
     for limits in [
-        Limits { answer_points: Some(3000), ..hasty() },
-        Limits { answer_bytes: Some(50_000), ..hasty() },
+        QueryLimits { max_response_points: Some(3000), ..short_limits() },
+        QueryLimits { max_response_bytes: Some(50_000), ..short_limits() },
     ] {
-        let mut again = Gather::default();
+        let mut again = SeriesCollector::default();
         let thrifty = client(&server.url(), limits).range(&query, grid, &mut again).await;
         let thrifty = thrifty.expect("in smaller parts");
         assert!(thrifty.halvings > tally.halvings, "{thrifty:?}");
-        assert_eq!(again.whole, gather.whole);
+        assert_eq!(again.complete, gather.complete);
     }
 
     // What cannot be cut is refused, at once and in words that say what to do.
-    let huge = query.then_over(Over::Max, 24 * 60 * MINUTE, MINUTE / 6);
+    let huge = query.subquery(RangeFunction::Max, 24 * 60 * MINUTE, MINUTE / 6);
     let failure = plain
-        .instant(&huge, end.into(), &mut Ignore)
+        .instant(&huge, end.into(), &mut IgnoreSeries)
         .await
         .expect_err("8,640 samples of a series at once");
-    assert!(matches!(failure, Failure::TooLarge(_)), "{failure}");
+    assert!(matches!(failure, QueryError::TooLarge(_)), "{failure}");
     assert!(failure.to_string().contains("too many samples"), "{failure}");
-    let interrupted = plain.range(&huge, grid, &mut Ignore).await.expect_err("nor so");
-    assert!(matches!(interrupted.failure, Failure::TooLarge(_)), "{interrupted}");
+    let interrupted = plain.range(&huge, grid, &mut IgnoreSeries).await.expect_err("nor so");
+    assert!(matches!(interrupted.failure, QueryError::TooLarge(_)), "{interrupted}");
 }
 
 #[tokio::test]
 async fn no_more_queries_are_under_way_than_allowed() {
     let end = full_hour();
     let history = history(end, 1).series("fine", &[], |_| Some(42.0));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let way = Way::to(&server.url()).await;
-    let few = Limits { in_flight: 2, ..hasty() };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
+    let way = FaultyProxy::start(&server.url()).await;
+    let few = QueryLimits { max_in_flight: 2, ..short_limits() };
     let client = client(way.url(), few);
-    way.then(vec![Fault::Slow(32, Duration::from_millis(5)); 10]);
+    way.fail_next(vec![Fault::Slow(32, Duration::from_millis(5)); 10]);
     let query = query("sum(fine)");
     let each = (0..10).map(|_| {
         let (client, query) = (client.clone(), query.clone());
-        async move { client.value(&query, end.into(), MINUTE).await }
+        async move { client.scalar(&query, end.into(), MINUTE).await }
     });
     for outcome in futures::future::join_all(each).await {
-        assert_eq!(outcome, Outcome::Value { value: 42.0, at: end.into() });
+        assert_eq!(outcome, ScalarResult::Value { value: 42.0, at: end.into() });
     }
-    assert_eq!((way.seen(), way.most()), (10, 2));
+    assert_eq!((way.request_count(), way.max_in_flight()), (10, 2));
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::clock::Clock;
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::detect::{Known, Unknown, detect};
-use plimsoll_storage::prometheus::door::Wall;
-use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
-use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY, Origin, Schema};
+use plimsoll_storage::prometheus::detect::{DetectError, SchemaOverrides, detect};
+use plimsoll_storage::prometheus::history::{HistorySettings, PrometheusHistory};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, Dialect, MEMORY_METRIC, Origin, Schema};
+use plimsoll_storage::prometheus::transport::WallClock;
 
-use super::flavors::{ALL, Flavor, MANAGED, OLD, OPERATOR};
-use super::gather::{client, hasty};
+use super::label_flavors::{ALL, LabelFlavor, MANAGED, OLD, OPERATOR};
+use super::proxy::{Fault, FaultyProxy};
 use super::releases::by_turns;
-use super::way::{Fault, Way};
+use super::series_collector::{client, short_limits};
+use crate::support::captured_log;
 use crate::support::clock::wall_now;
-use crate::support::log;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
@@ -27,8 +27,8 @@ fn hour(every: SignedDuration) -> (History, Timestamp) {
 }
 
 /// A web server, the sandbox around it, and what kube-state-metrics says of it.
-fn web(flavor: &Flavor, mut history: History) -> History {
-    for metric in [CPU, MEMORY] {
+fn web(flavor: &LabelFlavor, mut history: History) -> History {
+    for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = flavor.usage(history, metric, ["shop", POD, "app"], |_| Some(1e6));
         history = flavor.usage(history, metric, ["shop", POD, ""], |_| Some(1e9));
         history = flavor.usage(history, metric, ["shop", POD, "POD"], |_| Some(1e9));
@@ -44,23 +44,26 @@ fn web(flavor: &Flavor, mut history: History) -> History {
     flavor.state(history, "kube_replicaset_owner", &[set, owner].concat(), |_| Some(1.0))
 }
 
-async fn found(url: &str, known: &Known, end: Timestamp) -> Result<Schema, Unknown> {
-    detect(&client(url, hasty()), known, &["shop"], Time::from(end)).await
+async fn found(url: &str, known: &SchemaOverrides, end: Timestamp) -> Result<Schema, DetectError> {
+    detect(&client(url, short_limits()), known, &["shop"], Time::from(end)).await
 }
 
 #[tokio::test]
 async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_after_the_other() {
     let (history, end) = hour(SignedDuration::from_secs(30));
-    let Some(server) = Prometheus::with_history(Release::Three, web(&MANAGED, history)).await
+    let Some(server) =
+        PrometheusServer::with_history(PrometheusRelease::V3, web(&MANAGED, history)).await
     else {
         return;
     };
-    let at_once = found(&server.url(), &Known::default(), end).await.expect("found");
-    let way = Way::to(&server.url()).await;
-    way.refuse("__name__%3D%7E");
-    let one_by_one = found(way.url(), &Known::default(), end).await.expect("found");
+    let at_once = found(&server.url(), &SchemaOverrides::default(), end).await.expect("found");
+    let way = FaultyProxy::start(&server.url()).await;
+    way.reject_queries_with("__name__%3D%7E");
+    let one_by_one = found(way.url(), &SchemaOverrides::default(), end).await.expect("found");
     assert_eq!(one_by_one, at_once);
-    assert!(one_by_one.states.is_some_and(|states| states.has("kube_pod_owner")));
+    assert!(
+        one_by_one.kube_state_metrics.is_some_and(|states| states.has_family("kube_pod_owner"))
+    );
 }
 
 #[tokio::test]
@@ -68,26 +71,30 @@ async fn names_are_found_however_an_installation_labels_its_series() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hour(SignedDuration::from_secs(30));
         let history = web(&flavor, history);
-        let Some(server) = Prometheus::with_history(release, history).await else { return };
-        let schema = found(&server.url(), &Known::default(), end).await.expect(flavor.name);
+        let Some(server) = PrometheusServer::with_history(release, history).await else { return };
+        let schema =
+            found(&server.url(), &SchemaOverrides::default(), end).await.expect(flavor.name);
         let usage = &schema.usage;
-        assert_eq!(usage.identity(), flavor.identity, "{}", flavor.name);
+        assert_eq!(usage.container_labels(), flavor.identity, "{}", flavor.name);
         assert_eq!(usage.job.value.as_deref(), Some(flavor.usage[0].1), "{}", flavor.name);
-        assert_eq!(usage.job.origin, Origin::Found);
+        assert_eq!(usage.job.origin, Origin::Detected);
         assert_eq!(usage.containers, 1, "{}: copies count once, sandboxes not at all", flavor.name);
-        let pace = schema.pace.value;
-        assert_eq!((pace.interval, pace.longest), (SECONDS_30, SECONDS_30), "{}", flavor.name);
+        let pace = schema.scrape_interval.value;
+        assert_eq!((pace.interval, pace.longest_gap), (SECONDS_30, SECONDS_30), "{}", flavor.name);
         assert_eq!(schema.dialect, Dialect::PromQl);
-        assert_eq!(schema.states.is_some(), flavor.states.is_some(), "{}", flavor.name);
-        if let Some(states) = &schema.states {
+        assert_eq!(schema.kube_state_metrics.is_some(), flavor.states.is_some(), "{}", flavor.name);
+        if let Some(states) = &schema.kube_state_metrics {
             let exported = flavor.identity.map(|label| format!("{}{label}", flavor.exported));
-            assert_eq!(states.identity().map(str::to_owned), exported, "{}", flavor.name);
-            assert!(states.has("kube_pod_owner") && states.has("kube_replicaset_owner"));
+            assert_eq!(states.container_labels().map(str::to_owned), exported, "{}", flavor.name);
+            assert!(
+                states.has_family("kube_pod_owner") && states.has_family("kube_replicaset_owner")
+            );
         }
-        let replicas: Vec<_> = schema.replicas.iter().map(|label| label.label.as_str()).collect();
+        let replicas: Vec<_> =
+            schema.replica_labels.iter().map(|label| label.label.as_str()).collect();
         assert_eq!(replicas, Vec::from_iter(flavor.copies.map(|copies| copies.0)));
         let has_cluster = flavor.usage.contains(&("cluster", "prod"));
-        assert_eq!(!schema.clusters.is_empty(), has_cluster && !schema.mixes_clusters());
+        assert_eq!(!schema.cluster_labels.is_empty(), has_cluster && !schema.mixes_clusters());
         assert!(!schema.to_string().contains('\n'), "{schema}");
     }
 }
@@ -100,7 +107,7 @@ async fn what_is_set_means_what_it_says() {
     let mut history = web(&OPERATOR, history);
     // The kubelet shows the same numbers in a second place, and another job has them a third time.
     for extra in [("kubelet", "/metrics/resource"), ("again", "")] {
-        for metric in [CPU, MEMORY] {
+        for metric in [CPU_METRIC, MEMORY_METRIC] {
             let labels = [
                 ("job", extra.0),
                 ("metrics_path", extra.1),
@@ -112,35 +119,37 @@ async fn what_is_set_means_what_it_says() {
         }
     }
     let history = web(&OLD, history);
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let url = server.url();
 
-    let schema = found(&url, &Known::default(), end).await.expect("found");
+    let schema = found(&url, &SchemaOverrides::default(), end).await.expect("found");
     assert_eq!(schema.usage.job.value.as_deref(), Some("kubelet"));
-    assert_eq!(schema.usage.path.as_deref(), Some("/metrics/cadvisor"));
-    assert_eq!(schema.usage.sources.len(), 3, "{:?}", schema.usage.sources);
+    assert_eq!(schema.usage.metrics_path.as_deref(), Some("/metrics/cadvisor"));
+    assert_eq!(schema.usage.jobs.len(), 3, "{:?}", schema.usage.jobs);
 
     let some = |text: &str| Some(text.to_owned());
     for (job, path) in [("kubelet", Some("/metrics/cadvisor")), ("again", None), ("", None)] {
-        let known = Known { job: some(job), ..Known::default() };
+        let known = SchemaOverrides { job: some(job), ..SchemaOverrides::default() };
         let schema = found(&url, &known, end).await.expect("found");
         assert_eq!(schema.usage.job.value.as_deref().unwrap_or_default(), job);
-        assert_eq!(schema.usage.path.as_deref(), path, "{job}: one of its places is read");
+        assert_eq!(schema.usage.metrics_path.as_deref(), path, "{job}: one of its places is read");
     }
-    let known = Known {
+    let known = SchemaOverrides {
         job: some("kubernetes-cadvisor"),
         pod: some("pod_name"),
         container: some("container_name"),
-        interval: Some(SECONDS_30),
-        ..Known::default()
+        scrape_interval: Some(SECONDS_30),
+        ..SchemaOverrides::default()
     };
     let schema = found(&url, &known, end).await.expect("found");
-    assert_eq!(schema.usage.job.origin, Origin::Set);
-    assert_eq!(schema.usage.identity(), ["namespace", "pod_name", "container_name"]);
-    assert_eq!((schema.usage.containers, schema.pace.value.interval), (1, SECONDS_30));
+    assert_eq!(schema.usage.job.origin, Origin::Configured);
+    assert_eq!(schema.usage.container_labels(), ["namespace", "pod_name", "container_name"]);
+    assert_eq!((schema.usage.containers, schema.scrape_interval.value.interval), (1, SECONDS_30));
 
     let matchers = [r#"cluster="none""#.parse().expect("a matcher")].into_iter().collect();
-    let lost = Known { matchers, ..Known::default() };
+    let lost = SchemaOverrides { matchers, ..SchemaOverrides::default() };
     let line = found(&url, &lost, end).await.expect_err("nothing there").to_string();
     assert!(line.contains(r#"cluster="none""#) && !line.contains('\n'), "{line}");
 }
@@ -148,23 +157,24 @@ async fn what_is_set_means_what_it_says() {
 #[tokio::test]
 async fn what_was_there_an_hour_ago_is_found_with_what_owned_it() {
     let (history, end) = hour(SignedDuration::from_secs(30));
-    let Some(server) = Prometheus::with_history(Release::Three, web(&OPERATOR, history)).await
+    let Some(server) =
+        PrometheusServer::with_history(PrometheusRelease::V3, web(&OPERATOR, history)).await
     else {
         return;
     };
-    let now = found(&server.url(), &Known::default(), end).await.expect("found");
+    let now = found(&server.url(), &SchemaOverrides::default(), end).await.expect("found");
     let later = end + SignedDuration::from_hours(1);
-    let then = found(&server.url(), &Known::default(), later).await.expect("found");
-    assert!(now.states.is_some());
-    assert_eq!((then.usage, then.states), (now.usage, now.states));
+    let then = found(&server.url(), &SchemaOverrides::default(), later).await.expect("found");
+    assert!(now.kube_state_metrics.is_some());
+    assert_eq!((then.usage, then.kube_state_metrics), (now.usage, now.kube_state_metrics));
 }
 
 #[tokio::test]
 async fn what_was_not_there_at_first_is_looked_for_again() {
-    let (log, _guard) = log::keep();
+    let (log, _guard) = captured_log::capture();
     let (mut history, end) = hour(SignedDuration::from_secs(30));
     let ago = |minutes: i64| end - SignedDuration::from_mins(minutes);
-    for metric in [CPU, MEMORY] {
+    for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = OPERATOR.usage(history, metric, ["shop", POD, "app"], |_| Some(1e6));
     }
     let owner = [("owner_kind", "ReplicaSet"), ("owner_name", "web-7d5f9c4b6d")];
@@ -172,18 +182,20 @@ async fn what_was_not_there_at_first_is_looked_for_again() {
     let since = ago(20);
     history =
         OPERATOR.state(history, "kube_pod_owner", &labels, move |at| (at >= since).then_some(1.0));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let clock = Clock::stepped(ago(25).into());
-    let way = Way::to(&server.url()).await;
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
+    let clock = Clock::fake(ago(25).into());
+    let way = FaultyProxy::start(&server.url()).await;
     let own = clock.clone();
-    let (client, now) = (client(way.url(), hasty()), Wall::new(move || own.now()));
-    let storage = PrometheusHistory::new(way.url(), client, Settings::default(), now);
+    let (client, now) = (client(way.url(), short_limits()), WallClock::new(move || own.now()));
+    let storage = PrometheusHistory::new(way.url(), client, HistorySettings::default(), now);
     let mut asked = Vec::new();
     for (minutes, is_there) in [(0, false), (8, false), (3, true), (14, true)] {
         clock.step(Duration::from_mins(minutes));
         let schema = storage.schema(&["shop"]).await.expect("found");
-        assert_eq!(schema.states.is_some(), is_there, "{minutes} minutes later");
-        asked.push(way.asked().len());
+        assert_eq!(schema.kube_state_metrics.is_some(), is_there, "{minutes} minutes later");
+        asked.push(way.take_requests().len());
     }
     assert!(asked[1] == 0 && asked[2] > 0 && asked[3] == 0, "only when it is due: {asked:?}");
     let told = log.lines(&["the server's series"]);
@@ -197,7 +209,7 @@ async fn what_was_not_there_at_first_is_looked_for_again() {
 fn renamed(mut history: History, end: Timestamp) -> History {
     let renamed = end - SignedDuration::from_mins(40);
     for (job, is_new) in [("kubelet", false), ("node-agent", true)] {
-        for metric in [CPU, MEMORY] {
+        for metric in [CPU_METRIC, MEMORY_METRIC] {
             let labels = [("job", job), ("namespace", "shop"), ("pod", POD), ("container", "app")];
             history = history
                 .series(metric, &labels, move |at| ((at >= renamed) == is_new).then_some(1e6));
@@ -213,13 +225,15 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     let begin = end - SignedDuration::from_hours(4);
     let history = renamed(History::new(begin, end, SignedDuration::from_secs(30)), end);
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let way = Way::to(&server.url()).await;
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
+    let way = FaultyProxy::start(&server.url()).await;
     let from = |minutes: i64| {
-        let clock = Clock::stepped((end - SignedDuration::from_mins(minutes)).into());
-        let (own, client) = (clock.clone(), client(way.url(), hasty()));
-        let now = Wall::new(move || own.now());
-        (clock, PrometheusHistory::new(way.url(), client, Settings::default(), now))
+        let clock = Clock::fake((end - SignedDuration::from_mins(minutes)).into());
+        let (own, client) = (clock.clone(), client(way.url(), short_limits()));
+        let now = WallClock::new(move || own.now());
+        (clock, PrometheusHistory::new(way.url(), client, HistorySettings::default(), now))
     };
     let job = async |storage: &PrometheusHistory| {
         let schema = storage.schema(&["shop"]).await.expect("found before");
@@ -229,29 +243,33 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     let (clock, storage) = from(45);
     assert_eq!(job(&storage).await, "kubelet");
     clock.step(Duration::from_mins(15));
-    way.asked();
+    way.take_requests();
     for containers in [0, 0, 1, 0, 0] {
-        storage.note_reading(containers);
+        storage.record_read(containers);
         assert_eq!(job(&storage).await, "kubelet");
     }
-    assert!(way.asked().is_empty(), "two empty readings in a row may be chance");
-    storage.note_reading(0);
+    assert!(way.take_requests().is_empty(), "two empty readings in a row may be chance");
+    storage.record_read(0);
     assert_eq!(job(&storage).await, "node-agent");
-    way.asked();
+    way.take_requests();
     for _ in 0..3 {
-        storage.note_reading(0);
+        storage.record_read(0);
     }
-    assert_eq!((job(&storage).await, way.asked().len()), ("node-agent".to_owned(), 0), "too soon");
+    assert_eq!(
+        (job(&storage).await, way.take_requests().len()),
+        ("node-agent".to_owned(), 0),
+        "too soon"
+    );
 
     let (clock, storage) = from(170);
     assert_eq!(job(&storage).await, "kubelet");
     clock.step(Duration::from_mins(59));
-    way.asked();
-    assert_eq!((job(&storage).await, way.asked().len()), ("kubelet".to_owned(), 0));
+    way.take_requests();
+    assert_eq!((job(&storage).await, way.take_requests().len()), ("kubelet".to_owned(), 0));
     clock.step(Duration::from_mins(11));
-    way.always(Fault::Instead(400, "text/plain", "no"));
+    way.fail_all(Fault::Replaced(400, "text/plain", "no"));
     assert_eq!(job(&storage).await, "kubelet", "a server that refuses changes nothing");
-    way.always(Fault::None);
+    way.fail_all(Fault::None);
     clock.step(Duration::from_mins(70));
     assert_eq!(job(&storage).await, "node-agent");
 }

@@ -1,7 +1,7 @@
 //! `plimsoll doctor` on real servers of both releases: what it says of them is so, and what it prints can be used.
 
-mod recorded;
-mod refused;
+mod recording_rules;
+mod server_errors;
 
 use std::{
     path::Path,
@@ -11,16 +11,16 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use plimsoll_core::api::VerticalPodAutoscaler;
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
 use serde_json::{Value, json};
 
-use super::flavors::{AGENT, CHART, Flavor, OLD, OPERATOR};
+use super::label_flavors::{AGENT, CHART, LabelFlavor, OLD, OPERATOR};
 use crate::schema::{faults, schema};
-use crate::storage::objects::defined;
+use crate::storage::checkpoint_objects::create_definitions;
 use crate::support::clock::wall_now;
-use crate::support::nodes::is_ready;
-use crate::support::prometheus::{History, Prometheus, Release};
-use crate::support::{Bed, objects};
+use crate::support::hollow_nodes::is_ready;
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
+use crate::support::{Testbed, manifests};
 
 const SAMPLE: &str = "tests/data/doctor-prometheus.json";
 
@@ -70,12 +70,12 @@ fn days(days: i64, every: SignedDuration) -> History {
 }
 
 /// Pods with one container each.
-fn workload(flavor: &Flavor, mut history: History, namespace: &str, pods: &[&str]) -> History {
+fn workload(flavor: &LabelFlavor, mut history: History, namespace: &str, pods: &[&str]) -> History {
     for pod in pods {
         let container = [namespace, pod, "main"];
         let seconds = |at: Timestamp| Some(at.as_second() as f64 / 10.0);
-        history = flavor.usage(history, CPU, container, seconds);
-        history = flavor.usage(history, MEMORY, container, |_| Some(2e8));
+        history = flavor.usage(history, CPU_METRIC, container, seconds);
+        history = flavor.usage(history, MEMORY_METRIC, container, |_| Some(2e8));
         let object = [("namespace", namespace), ("pod", *pod)];
         for family in ["kube_pod_owner", "kube_pod_labels"] {
             let more = [("label_app", "web"), ("owner_name", "web")];
@@ -91,7 +91,7 @@ fn workload(flavor: &Flavor, mut history: History, namespace: &str, pods: &[&str
     history
 }
 
-fn shop(flavor: &Flavor, history: History) -> History {
+fn shop(flavor: &LabelFlavor, history: History) -> History {
     let history = workload(flavor, history, "shop", &["web-0", "web-1", "web-2"]);
     workload(flavor, history, "bank", &["ledger-0"])
 }
@@ -99,13 +99,13 @@ fn shop(flavor: &Flavor, history: History) -> History {
 #[tokio::test]
 async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_the_same() {
     for (flavor, release, version, code) in [
-        (OPERATOR, Release::Three, "3.", 0),
-        (CHART, Release::Two, "2.", 0),
-        (AGENT, Release::Two, "2.", 0),
-        (OLD, Release::Three, "3.", 1),
+        (OPERATOR, PrometheusRelease::V3, "3.", 0),
+        (CHART, PrometheusRelease::V2, "2.", 0),
+        (AGENT, PrometheusRelease::V2, "2.", 0),
+        (OLD, PrometheusRelease::V3, "3.", 1),
     ] {
         let history = shop(&flavor, days(9, SignedDuration::from_mins(2)));
-        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let url = server.url();
         let (report, exit) = examine(&url, &[]).await;
         let name = flavor.name;
@@ -169,7 +169,9 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
 #[tokio::test]
 async fn the_text_fits_eighty_columns_and_has_every_query_when_asked() {
     let history = shop(&OPERATOR, days(3, SignedDuration::from_mins(5)));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let address = format!("--prometheus-address={}", server.url());
     let mut lengths = Vec::new();
     for more in [&[][..], &["--queries"]] {
@@ -202,11 +204,13 @@ async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
         } else {
             &[("job", "kubelet"), ("cluster", "prod")]
         };
-        Flavor { usage, states: None, ..CHART }
+        LabelFlavor { usage, states: None, ..CHART }
     };
     let history = shop(&of("qa"), days(1, SignedDuration::from_mins(1)));
     let history = shop(&of("prod"), history);
-    let Some(server) = Prometheus::with_history(Release::Two, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V2, history).await else {
+        return;
+    };
     let (mixed, exit) = examine(&server.url(), &["--history-length=1h"]).await;
     let (level, words) = finding(&mixed, "clusters").expect("clusters");
     assert!(level == "problem" && words.contains("cluster (prod, qa)"), "{words}");
@@ -227,7 +231,9 @@ async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
 async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
     let up = |_| Some(1.0);
     let history = days(1, SignedDuration::from_mins(1)).series("up", &[("job", "node")], up);
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let (report, exit) = examine(&server.url(), &[]).await;
     assert_eq!((codes(&report), exit), (vec!["usage_missing"], Some(1)));
     let (_, words) = finding(&report, "usage_missing").expect("it is told");
@@ -251,9 +257,11 @@ async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_
         let place = [("job", "kubelet"), ("metrics_path", "/metrics/resource")];
         let names = [("namespace", "shop"), ("pod", pod), ("container", "main")];
         let labels = [&place[..], &names].concat();
-        history = history.series(MEMORY, &labels, |_| Some(1e8));
+        history = history.series(MEMORY_METRIC, &labels, |_| Some(1e8));
     }
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let (report, _) = examine(&server.url(), &["--history-length=20h"]).await;
     let job = "--prometheus-cadvisor-job-name=kubelet".to_owned();
     assert!(flags(&report).contains(&job), "{:?}", flags(&report));
@@ -270,17 +278,17 @@ async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_
 
 #[tokio::test]
 async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
-    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    create_definitions(&bed).await;
     let namespace = bed.namespace("doctor").await;
     for name in ["web", "ledger"] {
         let vpa = format!(
             "metadata: {{name: {name}}}\n\
              spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}\n"
         );
-        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &vpa).await;
-        let deployment = objects::deployment(name, 2, "100m", "64Mi");
-        objects::create::<Deployment>(bed.client(), &namespace, &deployment).await;
+        manifests::create::<VerticalPodAutoscaler>(bed.client(), &namespace, &vpa).await;
+        let deployment = manifests::deployment(name, 2, "100m", "64Mi");
+        manifests::create::<Deployment>(bed.client(), &namespace, &deployment).await;
     }
     let mut web = Vec::new();
     for name in ["web-", "ledger-"] {
@@ -292,7 +300,9 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
     let names: Vec<&str> = web.iter().map(String::as_str).collect();
     let history = days(1, SignedDuration::from_mins(1));
     let history = workload(&OPERATOR, history, &namespace, &names);
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let config = format!("--kubeconfig={}", bed.kubeconfig_path().display());
     let wanted = "--history-length=20h";
     let (report, exit) = examine(&server.url(), &[&config, "-n", &namespace, wanted]).await;
@@ -327,12 +337,14 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
 #[tokio::test]
 async fn families_that_are_dropped_are_told_with_what_is_lost() {
     let mut history = days(1, SignedDuration::from_mins(2));
-    for metric in [CPU, MEMORY] {
+    for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = CHART.usage(history, metric, ["shop", "web-0", "main"], |_| Some(2e8));
     }
     let pod = [("namespace", "shop"), ("pod", "web-0")];
     history = CHART.state(history, "kube_pod_labels", &pod, |_| Some(1.0));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let (report, _) = examine(&server.url(), &[]).await;
     let findings = report["findings"].as_array().expect("findings");
     let told = findings.iter().filter(|finding| finding["code"] == "states_family");

@@ -1,17 +1,17 @@
 //! History is read from a Prometheus: of the workloads that are asked for, all of it, once, in order.
 
+pub mod collecting_sink;
 mod conformance;
+mod cpu_throttling;
 mod dialect;
-mod disorder;
-mod guarded;
-mod killed;
-mod labelled;
+mod gaps;
+mod interrupted_reads;
 mod live_pods;
 mod matchers;
-mod on_the_way;
+mod mixed_up_names;
+mod oom_kills;
 mod owners;
-mod recorded;
-mod recorder;
-pub mod remember;
-mod throttled;
-mod upstream;
+mod pod_labels;
+mod recording_rules;
+mod recording_transport;
+mod upstream_queries;

@@ -1,18 +1,18 @@
 //! Servers that speak Prometheus' API: how they let us in, what they are asked, and how answers are read.
 
+mod auth;
 mod client;
 mod detect;
 mod doctor;
-mod doors;
 mod faults;
-mod flavors;
-mod gather;
 mod history;
-mod live;
-mod lived;
-mod memory;
+mod label_flavors;
+mod live_usage;
+mod memory_bound;
+mod proxy;
+mod recommender;
 mod releases;
-mod role;
+mod replayed_history;
+mod response_decoding;
 mod selector;
-mod stream;
-mod way;
+mod series_collector;

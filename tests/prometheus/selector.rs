@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_storage::prometheus::answer::Ignore;
-use plimsoll_storage::prometheus::query::{Along, Fold, Over, Query};
-use plimsoll_storage::prometheus::selector::{Match, Matcher, Matchers, Pattern, Selector};
+use plimsoll_storage::prometheus::decode::IgnoreSeries;
+use plimsoll_storage::prometheus::promql::{Aggregation, Grouping, Query, RangeFunction};
+use plimsoll_storage::prometheus::selector::{
+    LabelMatcher, LabelMatchers, MatchOperator, Pattern, Selector,
+};
 use promql_parser::label::MatchOp;
 use promql_parser::parser::{self, Expr, VectorSelector};
 use promql_parser::util::{ExprVisitor, walk_expr};
 use proptest::prelude::*;
 
-use super::gather::{client, hasty};
 use super::releases::releases;
+use super::series_collector::{client, short_limits};
 use crate::support::clock::wall_now;
-use crate::support::prometheus::{History, Prometheus};
+use crate::support::prometheus_server::{History, PrometheusServer};
 use crate::support::tier;
 
 /// All selectors of a query.
@@ -67,10 +69,10 @@ proptest! {
         others in proptest::collection::vec(hostile(), 1..5),
         label in "[a-z_][a-z0-9_]{3,6}",
     ) {
-        let pattern = Pattern::one_of(others.iter().map(String::as_str));
+        let pattern = Pattern::any_literal(others.iter().map(String::as_str));
         let selector = Selector::metric(&metric)
             .equals("first", &value)
-            .differs(&label, &value)
+            .not_equals(&label, &value)
             .matches("third", pattern.clone());
         let read = selectors(&selector.to_string());
         prop_assert_eq!(read.len(), 1);
@@ -86,8 +88,8 @@ proptest! {
         }
         prop_assert_eq!(matchers[2].is_match(&value), others.contains(&value));
         // Read back as a user's, it is the same.
-        let printed = Matcher::new(&label, Match::Differs, &value).to_string();
-        prop_assert_eq!(printed.parse::<Matcher>(), Ok(Matcher::new(&label, Match::Differs, &value)));
+        let printed = LabelMatcher::new(&label, MatchOperator::NotEquals, &value).to_string();
+        prop_assert_eq!(printed.parse::<LabelMatcher>(), Ok(LabelMatcher::new(&label, MatchOperator::NotEquals, &value)));
     }
 
     #[test]
@@ -106,9 +108,9 @@ proptest! {
             "count_values without (a) (\"version\", build_info) == bool 1e3",
         ]),
     ) {
-        let matchers: Matchers = [Matcher::new("cluster", Match::Equals, &value)].into_iter().collect();
+        let matchers: LabelMatchers = [LabelMatcher::new("cluster", MatchOperator::Equals, &value)].into_iter().collect();
         let before = selectors(which);
-        let query = Query::of_user(which, &matchers).expect(which);
+        let query = Query::from_user(which, &matchers).expect(which);
         let after = selectors(query.as_str());
         prop_assert_eq!(before.len(), after.len());
         for (before, mut after) in before.into_iter().zip(after) {
@@ -117,7 +119,7 @@ proptest! {
             prop_assert_eq!((own.op, own.value), (MatchOp::Equal, value.clone()));
             prop_assert_eq!(after, before, "nothing else has changed");
         }
-        let unchanged = Query::of_user(which, &Matchers::default()).expect(which);
+        let unchanged = Query::from_user(which, &LabelMatchers::default()).expect(which);
         prop_assert_eq!(unchanged.as_str(), which);
     }
 }
@@ -217,8 +219,10 @@ fn expression() -> impl Strategy<Value = String> {
 /// All selectors of a tenant's query that is taken have the matcher, by a parser of PromQL by others; answers whether
 /// there were any.
 fn is_confined(text: &str) -> bool {
-    let tenant = Matcher::new("namespace", Match::Equals, "shop");
-    let Ok(query) = Query::of_tenant(text, &Matchers::default(), &tenant) else { return false };
+    let tenant = LabelMatcher::new("namespace", MatchOperator::Equals, "shop");
+    let Ok(query) = Query::from_tenant(text, &LabelMatchers::default(), &tenant) else {
+        return false;
+    };
     let Ok(expr) = parser::parse(query.as_str()) else { return false };
     let mut found = Selectors::default();
     let Ok(_) = walk_expr(&mut found, &expr);
@@ -274,33 +278,37 @@ async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
         for value in worst.into_iter().chain(["aXb", "azzz", "d"]) {
             history = history.series("x", &[("l", value)], |_| Some(1.0));
         }
-        let Some(server) = Prometheus::with_history(release, history).await else { return };
-        let client = client(&server.url(), hasty());
+        let Some(server) = PrometheusServer::with_history(release, history).await else { return };
+        let client = client(&server.url(), short_limits());
         for value in worst {
             for selector in [
                 Selector::metric("x").equals("l", value),
-                Selector::metric("x").matches("l", Pattern::one_of([value, "not there"])),
-                Selector::any().equals("l", value),
+                Selector::metric("x").matches("l", Pattern::any_literal([value, "not there"])),
+                Selector::any_metric().equals("l", value),
             ] {
-                let tally = client.instant(&selector.clone().into(), end.into(), &mut Ignore).await;
+                let tally =
+                    client.instant(&selector.clone().into(), end.into(), &mut IgnoreSeries).await;
                 assert_eq!(tally.expect("a query").series, 1, "{selector}");
             }
         }
         let minutes = Duration::from_mins;
-        let all = Selector::metric("x").matches("l", Pattern::one_of(worst));
+        let all = Selector::metric("x").matches("l", Pattern::any_literal(worst));
         let none = Selector::metric("x").matches("l", Pattern::any_of([]));
-        let count = Query::over(Over::Count, &all, minutes(5));
+        let count = Query::range_function(RangeFunction::Count, &all, minutes(5));
         for (query, series) in [
             (all.clone().into(), worst.len()),
             (none.into(), 0),
-            (count.then_over(Over::Max, minutes(30), minutes(1)), worst.len()),
-            (Query::from(all.clone()).then_over(Over::Max, minutes(30), minutes(1)), worst.len()),
-            (count.fold(Fold::Sum, Along::By(&[])), 1),
-            (count.fold(Fold::Max, Along::Without(&["l"])), 1),
-            (Query::from(all.clone()).or_last_within(minutes(60)), worst.len()),
-            (Query::from(all).times(), worst.len()),
+            (count.subquery(RangeFunction::Max, minutes(30), minutes(1)), worst.len()),
+            (
+                Query::from(all.clone()).subquery(RangeFunction::Max, minutes(30), minutes(1)),
+                worst.len(),
+            ),
+            (count.aggregate(Aggregation::Sum, Grouping::By(&[])), 1),
+            (count.aggregate(Aggregation::Max, Grouping::Without(&["l"])), 1),
+            (Query::from(all.clone()).last_within(minutes(60)), worst.len()),
+            (Query::from(all).timestamps(), worst.len()),
         ] {
-            let tally = client.instant(&query, end.into(), &mut Ignore).await;
+            let tally = client.instant(&query, end.into(), &mut IgnoreSeries).await;
             assert_eq!(tally.expect("a query").series, series as u64, "{query}");
         }
     }

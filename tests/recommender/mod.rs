@@ -1,14 +1,14 @@
 //! The recommender as a process, on a real control plane.
 
-pub mod clients;
 mod day;
-mod empty;
+mod empty_recommendation;
 mod faults;
-mod feeds;
-mod golden;
-mod life;
-mod scraped;
+pub mod in_process;
+mod inputs;
+mod prometheus_scrape;
+pub mod recorded_writes;
+mod reference_model;
+mod scenario;
 mod shards;
-pub mod start;
-mod startup;
-pub mod upstream_rights;
+mod startup_boost;
+pub mod upstream_rbac;

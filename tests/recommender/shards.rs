@@ -10,32 +10,32 @@ use kube::api::{Api, ListParams};
 use plimsoll::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-use super::clients::{start_with, watched, writes};
-use super::start::{passed, step};
-use crate::storage::objects::defined;
+use super::in_process::{step, wait_for_passes};
+use super::recorded_writes::{start_with, with_recorded_writes, writes};
+use crate::storage::checkpoint_objects::create_definitions;
 use crate::support::clock::wall_now;
-use crate::support::nodes::is_ready;
-use crate::support::{Bed, objects, wait};
+use crate::support::hollow_nodes::is_ready;
+use crate::support::{Testbed, manifests, wait};
 
 const NAMESPACES: usize = 12;
 
 /// No metrics API is needed: the containers were killed before anybody looked, which makes a history as well.
 #[tokio::test]
 async fn two_shards_never_write_the_same_object_and_together_miss_none() {
-    let Some(bed) = Bed::shared().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    create_definitions(&bed).await;
     let mut namespaces = Vec::new();
     for _ in 0..NAMESPACES {
         let namespace = bed.namespace("shared").await;
-        let web = objects::deployment("web", 1, "10m", "64Mi");
-        objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+        let web = manifests::deployment("web", 1, "10m", "64Mi");
+        manifests::create::<Deployment>(bed.client(), &namespace, &web).await;
         let vpa = "
 metadata: {name: web}
 spec:
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
   recommenders: [{name: sharded}]
 ";
-        objects::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
+        manifests::create::<VerticalPodAutoscaler>(bed.client(), &namespace, vpa).await;
         namespaces.push(namespace);
     }
     for namespace in &namespaces {
@@ -44,9 +44,9 @@ spec:
     }
 
     let leases = bed.namespace("leases").await;
-    let clock = Clock::stepped(wall_now().into());
+    let clock = Clock::fake(wall_now().into());
     let mut shards = Vec::new();
-    let ways = [watched(bed.client()).await, watched(bed.client()).await];
+    let ways = [with_recorded_writes(bed.client()).await, with_recorded_writes(bed.client()).await];
     for (index, way) in ways.iter().enumerate() {
         let flags = [
             &*format!("--shard={}/2", index + 1),
@@ -62,7 +62,7 @@ spec:
     }
     let mut vpas = 0;
     for shard in &shards {
-        passed(shard, 1).await;
+        wait_for_passes(shard, 1).await;
         vpas += step(shard, &clock, Duration::from_mins(1)).await.vpas;
     }
     assert_eq!(vpas, NAMESPACES, "each VPA is one shard's");

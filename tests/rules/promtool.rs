@@ -9,10 +9,10 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::Value;
-use xtask::parts::{self, Release};
+use xtask::test_programs::{self, PrometheusRelease};
 
-use super::{FILES, ROOT, alerts, folder, groups, rules, stems, text, vocabulary::Vocabulary};
-use crate::support::not_run::not_run;
+use super::{FILES, ROOT, alerts, folder, groups, known_metrics::KnownMetrics, rules, stems, text};
+use crate::support::skipped::report_skipped;
 
 /// Where the tests of promtool are.
 const TESTS: &str = "tests/rules";
@@ -23,7 +23,7 @@ const RECORDED: &str = "recorded";
 
 /// As much of a file of promtool's as is looked at here.
 #[derive(Deserialize)]
-struct Trial {
+struct RuleTestFile {
     rule_files: Vec<String>,
     group_eval_order: Vec<String>,
     tests: Vec<Test>,
@@ -56,16 +56,16 @@ struct ExprTest {
     expr: String,
 }
 
-fn trial(stem: &str) -> Trial {
+fn read_rule_test(stem: &str) -> RuleTestFile {
     let path = Path::new(ROOT).join(TESTS).join(format!("{stem}.yaml"));
     let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{stem}: {why}"))
 }
 
-fn run(release: Release, arguments: &[&str], files: &[PathBuf]) {
-    let tool = match parts::prometheus(release) {
+fn run(release: PrometheusRelease, arguments: &[&str], files: &[PathBuf]) {
+    let tool = match test_programs::prometheus(release) {
         Ok(programs) => programs.tool,
-        Err(why) => return not_run(why),
+        Err(why) => return report_skipped(why),
     };
     let output = Command::new(tool).args(arguments).args(files).output().expect("promtool starts");
     let said = [output.stdout, output.stderr].concat();
@@ -74,7 +74,7 @@ fn run(release: Release, arguments: &[&str], files: &[PathBuf]) {
     assert!(said.contains("SUCCESS"), "{release:?}: nothing was looked at: {said}");
 }
 
-fn trials() -> Vec<PathBuf> {
+fn rule_tests() -> Vec<PathBuf> {
     let stems = stems(TESTS, "yaml");
     stems.into_iter().map(|stem| Path::new(ROOT).join(TESTS).join(format!("{stem}.yaml"))).collect()
 }
@@ -83,7 +83,7 @@ fn trials() -> Vec<PathBuf> {
 fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
     let mut files: Vec<PathBuf> = FILES.map(|file| folder().join(file)).into();
     files.push(Path::new(ROOT).join("deploy/recommender/rules.yaml"));
-    for release in [Release::Two, Release::Three] {
+    for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         run(release, &["check", "rules"], &files);
     }
 }
@@ -94,9 +94,11 @@ fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
 fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3() {
     let scratch = tempfile::tempdir().expect("a folder");
     let alerts: Value = serde_saphyr::from_str(&text("alerts.yaml")).expect("YAML");
-    let files: Vec<PathBuf> =
-        trials().iter().map(|trial| with_its_alert_only(trial, &alerts, scratch.path())).collect();
-    run(Release::Three, &["test", "rules"], &files);
+    let files: Vec<PathBuf> = rule_tests()
+        .iter()
+        .map(|trial| with_its_alert_only(trial, &alerts, scratch.path()))
+        .collect();
+    run(PrometheusRelease::V3, &["test", "rules"], &files);
 }
 
 /// Copies a test file of promtool's, with rules that have no alert but the one that the file is named after.
@@ -120,16 +122,16 @@ fn with_its_alert_only(trial: &Path, alerts: &Value, scratch: &Path) -> PathBuf 
 }
 
 mod deep {
-    use super::{Release, run, trials};
+    use super::{PrometheusRelease, rule_tests, run};
 
     #[test]
     fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3_with_all_rules() {
-        run(Release::Three, &["test", "rules"], &trials());
+        run(PrometheusRelease::V3, &["test", "rules"], &rule_tests());
     }
 
     #[test]
     fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_2() {
-        run(Release::Two, &["test", "rules"], &trials());
+        run(PrometheusRelease::V2, &["test", "rules"], &rule_tests());
     }
 }
 
@@ -140,7 +142,7 @@ fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
     assert!(files.remove(HEALTHY) && files.remove(RECORDED), "{files:?}");
     assert!(files.iter().eq(alerts.keys()), "{files:?} are not {:?}", alerts.keys());
     for name in alerts.keys() {
-        let tests = trial(name).tests;
+        let tests = read_rule_test(name).tests;
         let about = |start: &str| -> Vec<&Test> {
             let start = format!("{name} {start}");
             tests.iter().filter(|test| test.name.starts_with(&start)).collect()
@@ -162,7 +164,7 @@ fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
 
 #[test]
 fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_value() {
-    let healthy = trial(HEALTHY);
+    let healthy = read_rule_test(HEALTHY);
     let asks = healthy.tests.iter().all(|test| {
         !test.queries.is_empty() && test.queries.iter().all(|one| one.expr == "ALERTS")
     });
@@ -170,7 +172,7 @@ fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_
     let within = "reason=\"within_bounds\"";
     let series = healthy.tests.iter().flat_map(|test| &test.input_series);
     assert!(series.filter(|one| one.series.contains(within)).count() > 1, "both kinds of series");
-    let recorded = trial(RECORDED);
+    let recorded = read_rule_test(RECORDED);
     let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
     for one in recorded.tests.iter().flat_map(|test| &test.queries) {
         *asked.entry(one.expr.as_str()).or_default() += 1;
@@ -183,13 +185,13 @@ fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_
 /// A test that is fed series which nobody tells proves nothing.
 #[test]
 fn the_series_in_the_tests_are_those_that_are_told() {
-    let known = Vocabulary::read();
+    let known = KnownMetrics::read();
     let mut found = Vec::new();
     let mut seen = 0;
     for stem in stems(TESTS, "yaml") {
-        for series in trial(&stem).tests.iter().flat_map(|test| &test.input_series) {
+        for series in read_rule_test(&stem).tests.iter().flat_map(|test| &test.input_series) {
             seen += 1;
-            let strangers = known.strangers(&series.series);
+            let strangers = known.unknown_names(&series.series);
             found.extend(strangers.into_iter().map(|stranger| format!("{stem}: {stranger}")));
         }
     }
@@ -202,7 +204,7 @@ fn the_series_in_the_tests_are_those_that_are_told() {
 fn what_is_recorded_comes_before_the_alerts_that_ask_for_it() {
     let order: Vec<String> = groups().into_iter().map(|group| group.name).collect();
     for stem in stems(TESTS, "yaml") {
-        let trial = trial(&stem);
+        let trial = read_rule_test(&stem);
         assert_eq!(trial.group_eval_order, order, "{stem}");
         let files = FILES.map(|file| format!("../../deploy/monitoring/{file}"));
         assert_eq!(trial.rule_files, files, "{stem}");

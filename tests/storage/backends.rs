@@ -4,38 +4,39 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use plimsoll_storage::{
-    Local, Memory, Storage,
+    LocalStorage, MemoryStorage, Storage,
     conformance::{
-        Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, not_applicable, table,
+        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
+        format_table, not_applicable_cases, run_suite,
     },
-    local::tamper,
+    local::corruption,
 };
 use tempfile::TempDir;
 
-use super::place::place;
+use super::temp_store::temp_directory;
 
 struct LocalSubject {
-    local: Local,
+    local: LocalStorage,
     directory: Arc<TempDir>,
 }
 
 struct LocalMaker;
 
 #[async_trait]
-impl Maker for LocalMaker {
-    async fn subject(&self) -> Result<Arc<dyn Subject>, String> {
-        let directory = Arc::new(place());
-        let (local, _) = Local::open(directory.path()).map_err(|e| e.to_string())?;
+impl BackendFactory for LocalMaker {
+    async fn create(&self) -> Result<Arc<dyn TestBackend>, String> {
+        let directory = Arc::new(temp_directory());
+        let (local, _) = LocalStorage::open(directory.path()).map_err(|e| e.to_string())?;
         Ok(Arc::new(LocalSubject { local, directory }))
     }
 }
 
-fn reopened(directory: &Path) -> Result<Local, String> {
-    Local::open(directory).map(|(local, _)| local).map_err(|e| e.to_string())
+fn reopened(directory: &Path) -> Result<LocalStorage, String> {
+    LocalStorage::open(directory).map(|(local, _)| local).map_err(|e| e.to_string())
 }
 
 #[async_trait]
-impl Subject for LocalSubject {
+impl TestBackend for LocalSubject {
     fn storage(&self) -> &dyn Storage {
         &self.local
     }
@@ -53,11 +54,11 @@ impl Subject for LocalSubject {
             Tampering::None => {}
             Tampering::Corrupt(key) => {
                 let flipped =
-                    tamper::flip_bit(directory.path(), &key).map_err(|e| e.to_string())?;
+                    corruption::flip_bit(directory.path(), &key).map_err(|e| e.to_string())?;
                 assert!(flipped, "the record to corrupt is stored");
             }
             Tampering::Foreign(key) => {
-                tamper::place(directory.path(), &key, 200, b"of another version")
+                corruption::write_raw_record(directory.path(), &key, 200, b"of another version")
                     .map_err(|e| e.to_string())?;
             }
         }
@@ -66,19 +67,19 @@ impl Subject for LocalSubject {
     }
 }
 
-struct MemorySubject(Memory);
+struct MemorySubject(MemoryStorage);
 
 struct MemoryMaker;
 
 #[async_trait]
-impl Maker for MemoryMaker {
-    async fn subject(&self) -> Result<Arc<dyn Subject>, String> {
-        Ok(Arc::new(MemorySubject(Memory::new())))
+impl BackendFactory for MemoryMaker {
+    async fn create(&self) -> Result<Arc<dyn TestBackend>, String> {
+        Ok(Arc::new(MemorySubject(MemoryStorage::new())))
     }
 }
 
 #[async_trait]
-impl Subject for MemorySubject {
+impl TestBackend for MemorySubject {
     fn storage(&self) -> &dyn Storage {
         &self.0
     }
@@ -88,29 +89,29 @@ impl Subject for MemorySubject {
     }
 
     async fn reopen(self: Arc<Self>, _: Tampering) -> Result<Reopened, String> {
-        Ok(Reopened::Unable(self))
+        Ok(Reopened::Unsupported(self))
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn local_passes_every_case_and_none_is_left_out() {
-    let outcomes = check(&LocalMaker).await;
+    let outcomes = run_suite(&LocalMaker).await;
     assert_eq!(
-        (failed(&outcomes), not_applicable(&outcomes)),
+        (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
         (vec![], vec![]),
         "{}",
-        table(&outcomes)
+        format_table(&outcomes)
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn memory_passes_every_case_that_applies_to_what_ends_with_the_process() {
-    let outcomes = check(&MemoryMaker).await;
+    let outcomes = run_suite(&MemoryMaker).await;
     let gone = vec![Case::SurvivesReopen, Case::MalformedIsSkipped, Case::ForeignIsLeftAlone];
     assert_eq!(
-        (failed(&outcomes), not_applicable(&outcomes)),
+        (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
         (vec![], gone),
         "{}",
-        table(&outcomes)
+        format_table(&outcomes)
     );
 }

@@ -14,49 +14,54 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use plimsoll_core::{
     api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint,
     history::{
-        Record, Sample, Scheme, Sink, Snapshot,
+        BucketScheme, Record, Sample, Sink, Snapshot,
         checkpoint::{snapshot_from_status, status_from_snapshot},
     },
-    types::{Key, VpaKey},
+    types::{ContainerKey, ObjectKey},
 };
 use plimsoll_storage::{
-    Checkpoints, Error, LoadReport, Orphaned, SaveReport, Storage, Wanted, WritePermit, Writer,
-    checkpoint::Options,
+    CheckpointStorage, Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage,
+    WritePermit, Writer,
+    checkpoint::CheckpointOptions,
     conformance::{
-        Case, Maker, Reopened, Subject, Tampering, WriteUnit, check, failed, not_applicable, table,
+        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
+        format_table, not_applicable_cases, run_suite,
     },
 };
 use serde_json::json;
 
-use super::objects::{NOW, at_now, defined};
-use crate::support::Bed;
+use super::checkpoint_objects::{NOW, at_now, create_definitions};
+use crate::support::Testbed;
 
 /// The suite names namespaces as it likes; each subject has its own, which all begin alike.
-struct Cluster {
-    bed: Bed,
+struct ClusterNamespaces {
+    bed: Testbed,
     prefix: String,
     /// Namespaces that exist.
-    made: Mutex<BTreeSet<String>>,
+    created: Mutex<BTreeSet<String>>,
     extras: bool,
 }
 
-impl Cluster {
-    fn key(&self, key: &Key) -> Key {
-        Key::new(self.vpa(&key.vpa), key.container.clone())
+impl ClusterNamespaces {
+    fn key(&self, key: &ContainerKey) -> ContainerKey {
+        ContainerKey::new(self.vpa(&key.vpa), key.container.clone())
     }
 
-    fn vpa(&self, vpa: &VpaKey) -> VpaKey {
-        VpaKey::new(format!("{}{}", self.prefix, vpa.namespace), vpa.name.clone())
+    fn vpa(&self, vpa: &ObjectKey) -> ObjectKey {
+        ObjectKey::new(format!("{}{}", self.prefix, vpa.namespace), vpa.name.clone())
     }
 
     /// The key as the suite knows it, if it is of this subject.
-    fn own(&self, key: &Key) -> Option<Key> {
+    fn unprefixed(&self, key: &ContainerKey) -> Option<ContainerKey> {
         let namespace = key.vpa.namespace.strip_prefix(&self.prefix)?;
-        Some(Key::new(VpaKey::new(namespace, key.vpa.name.clone()), key.container.clone()))
+        Some(ContainerKey::new(
+            ObjectKey::new(namespace, key.vpa.name.clone()),
+            key.container.clone(),
+        ))
     }
 
-    async fn make(&self, namespace: &str) {
-        let known = self.made.lock().expect("nobody panics with it").contains(namespace);
+    async fn create_namespace(&self, namespace: &str) {
+        let known = self.created.lock().expect("nobody panics with it").contains(namespace);
         if known || !namespace.is_ascii() {
             return;
         }
@@ -71,61 +76,65 @@ impl Cluster {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => panic!("{error}"),
         }
-        self.made.lock().expect("nobody panics with it").insert(namespace.into());
+        self.created.lock().expect("nobody panics with it").insert(namespace.into());
     }
 
-    fn checkpoints(&self) -> Checkpoints {
-        let options =
-            Options { extras: self.extras, concurrency: 3, page: 50, ..Options::default() };
-        Checkpoints::new(self.bed.client(), at_now, options)
+    fn checkpoints(&self) -> CheckpointStorage {
+        let options = CheckpointOptions {
+            write_annotations: self.extras,
+            concurrency: 3,
+            page_size: 50,
+            ..CheckpointOptions::default()
+        };
+        CheckpointStorage::new(self.bed.client(), at_now, options)
     }
 }
 
 /// A subject's view of the backend.
-struct View {
-    cluster: Arc<Cluster>,
-    checkpoints: Checkpoints,
+struct PrefixedCheckpoints {
+    cluster: Arc<ClusterNamespaces>,
+    checkpoints: CheckpointStorage,
 }
 
-struct OwnOnly<'a> {
-    cluster: &'a Cluster,
+struct PrefixFilter<'a> {
+    cluster: &'a ClusterNamespaces,
     sink: &'a mut dyn Sink,
     taken: usize,
 }
 
-impl Sink for OwnOnly<'_> {
-    fn snapshot(&mut self, key: Key, snapshot: Snapshot) {
-        if let Some(key) = self.cluster.own(&key) {
+impl Sink for PrefixFilter<'_> {
+    fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
+        if let Some(key) = self.cluster.unprefixed(&key) {
             self.taken += 1;
             self.sink.snapshot(key, snapshot);
         }
     }
 
-    fn sample(&mut self, _: &Key, _: Sample) {
+    fn sample(&mut self, _: &ContainerKey, _: Sample) {
         panic!("checkpoints hold no samples");
     }
 }
 
 #[async_trait]
-impl Storage for View {
+impl Storage for PrefixedCheckpoints {
     fn name(&self) -> &'static str {
         self.checkpoints.name()
     }
 
-    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         let wanted = match wanted {
-            Wanted::Everything => Wanted::Everything,
-            Wanted::Vpas(vpas) => Wanted::Vpas(
+            LoadRequest::All => LoadRequest::All,
+            LoadRequest::Vpas(vpas) => LoadRequest::Vpas(
                 vpas.iter().map(|(vpa, owner)| (self.cluster.vpa(vpa), owner.clone())).collect(),
             ),
         };
-        let mut own = OwnOnly { cluster: &self.cluster, sink, taken: 0 };
+        let mut own = PrefixFilter { cluster: &self.cluster, sink, taken: 0 };
         let report = self.checkpoints.load(&wanted, &mut own).await?;
         let skipped = report.skipped.into_iter();
         Ok(LoadReport {
             snapshots: own.taken,
             samples: 0,
-            skipped: skipped.filter(|one| one.what.starts_with(&self.cluster.prefix)).collect(),
+            skipped: skipped.filter(|one| one.record.starts_with(&self.cluster.prefix)).collect(),
         })
     }
 
@@ -135,32 +144,33 @@ impl Storage for View {
 }
 
 #[async_trait]
-impl Writer for View {
+impl Writer for PrefixedCheckpoints {
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let mut renamed = batch.to_vec();
         for record in &mut renamed {
             record.key = self.cluster.key(&record.key);
-            self.cluster.make(&record.key.vpa.namespace).await;
+            self.cluster.create_namespace(&record.key.vpa.namespace).await;
         }
         let mut report = self.checkpoints.save(&renamed, permit).await?;
-        for key in &mut report.kept_richer {
-            *key = self.cluster.own(key).expect("it was saved by this subject");
+        for key in &mut report.stored_richer {
+            *key = self.cluster.unprefixed(key).expect("it was saved by this subject");
         }
         Ok(report)
     }
 
     async fn collect_garbage(
         &self,
-        orphaned: Orphaned<'_>,
+        orphaned: OrphanPredicate<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
-        let own = |key: &Key| self.cluster.own(key).is_some_and(|key| orphaned(&key));
+        let own =
+            |key: &ContainerKey| self.cluster.unprefixed(key).is_some_and(|key| orphaned(&key));
         self.checkpoints.collect_garbage(&own, permit).await
     }
 }
 
 #[async_trait]
-impl Subject for View {
+impl TestBackend for PrefixedCheckpoints {
     fn storage(&self) -> &dyn Storage {
         self
     }
@@ -172,10 +182,10 @@ impl Subject for View {
     fn has_room(&self, record: &Record) -> bool {
         let key = &record.key;
         let ascii = key.to_string().is_ascii();
-        ascii && record.snapshot.cpu.scheme == Scheme::Standard
+        ascii && record.snapshot.cpu.scheme == BucketScheme::Standard
     }
 
-    fn kept(&self, record: &Record) -> Snapshot {
+    fn expected_snapshot(&self, record: &Record) -> Snapshot {
         if self.cluster.extras {
             return record.snapshot.clone();
         }
@@ -214,34 +224,34 @@ impl Subject for View {
 }
 
 struct ClusterMaker {
-    bed: Bed,
+    bed: Testbed,
     extras: bool,
 }
 
 #[async_trait]
-impl Maker for ClusterMaker {
-    async fn subject(&self) -> Result<Arc<dyn Subject>, String> {
+impl BackendFactory for ClusterMaker {
+    async fn create(&self) -> Result<Arc<dyn TestBackend>, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let cluster = Arc::new(Cluster {
+        let cluster = Arc::new(ClusterNamespaces {
             bed: self.bed.clone(),
             prefix: format!("suite-{}-", NEXT.fetch_add(1, Relaxed)),
-            made: Mutex::default(),
+            created: Mutex::default(),
             extras: self.extras,
         });
         let checkpoints = cluster.checkpoints();
-        Ok(Arc::new(View { cluster, checkpoints }))
+        Ok(Arc::new(PrefixedCheckpoints { cluster, checkpoints }))
     }
 }
 
 async fn passes(extras: bool) {
-    let Some(bed) = Bed::shared().await else { return };
-    defined(&bed).await;
-    let outcomes = check(&ClusterMaker { bed, extras }).await;
+    let Some(bed) = Testbed::shared().await else { return };
+    create_definitions(&bed).await;
+    let outcomes = run_suite(&ClusterMaker { bed, extras }).await;
     assert_eq!(
-        (failed(&outcomes), not_applicable(&outcomes)),
+        (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
         (Vec::<Case>::new(), vec![]),
         "{}",
-        table(&outcomes)
+        format_table(&outcomes)
     );
 }
 

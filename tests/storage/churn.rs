@@ -7,22 +7,25 @@ use kube::{
 use plimsoll_core::{
     api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint, history::Record, types::Time,
 };
-use plimsoll_storage::{Checkpoints, Writer};
+use plimsoll_storage::{CheckpointStorage, Writer};
 
-use super::place::{Granted, records};
-use crate::support::memory_api::MemoryApi;
+use super::temp_store::{AlwaysPermitted, records};
+use crate::support::in_memory_api::InMemoryApiServer;
 
 const VPAS: usize = 50;
 
 #[tokio::test]
 async fn what_is_known_of_objects_of_vpas_that_are_gone_is_forgotten() {
-    let api = MemoryApi::new();
+    let api = InMemoryApiServer::new();
     let now = || Time::from_secs(1_790_100_000);
-    let store =
-        Checkpoints::new(api.client(), now, plimsoll_storage::checkpoint::Options::default());
+    let store = CheckpointStorage::new(
+        api.client(),
+        now,
+        plimsoll_storage::checkpoint::CheckpointOptions::default(),
+    );
     let save = async |batch: &[Record]| {
         let before = api.requests().len();
-        let report = store.save(batch, &Granted).await.expect("the server is there");
+        let report = store.save(batch, &AlwaysPermitted).await.expect("the server is there");
         assert_eq!(report.written, batch.len());
         let methods = api.requests().into_iter().skip(before).map(|request| request.method);
         methods.filter(|method| *method == http::Method::POST).count()
@@ -35,10 +38,10 @@ async fn what_is_known_of_objects_of_vpas_that_are_gone_is_forgotten() {
         objects.delete(&object.name_any(), &DeleteParams::default()).await.expect("is there");
     }
     let of_none = |_: &_| true;
-    store.collect_garbage(&of_none, &Granted).await.expect("the server is there");
-    assert_eq!(store.known(), 0);
+    store.collect_garbage(&of_none, &AlwaysPermitted).await.expect("the server is there");
+    assert_eq!(store.cached_objects(), 0);
     assert_eq!(save(&records(VPAS, 2)).await, VPAS, "each is created, and at once");
     // Those of others stay known.
-    store.collect_garbage(&|_: &_| false, &Granted).await.expect("the server is there");
-    assert_eq!(store.known(), VPAS);
+    store.collect_garbage(&|_: &_| false, &AlwaysPermitted).await.expect("the server is there");
+    assert_eq!(store.cached_objects(), VPAS);
 }

@@ -1,11 +1,14 @@
 //! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
 
 use plimsoll_core::{
-    history::{Bump, HalfLives, Observed, Replica, Scheme, Snapshot, Throttling, Weights},
-    types::{Key, Time, VpaKey},
+    history::{
+        BucketScheme, HalfLives, HistogramWeights, OomBump, ReplicaState, SampleStats, Snapshot,
+        Throttling,
+    },
+    types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_storage::codec::{
-    FORMAT, Malformed, decode_key, decode_snapshot, encode_key, encode_snapshot,
+    CodecError, FORMAT, decode_key, decode_snapshot, encode_key, encode_snapshot,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -27,17 +30,17 @@ prop_compose! {
         total in float(),
         buckets in vec((any::<u8>(), float()), 0..40),
         span in any::<Option<(u8, u8)>>(),
-    ) -> Weights {
-        let scheme = if fine { Scheme::Fine } else { Scheme::Standard };
-        Weights { scheme, reference, total, buckets, span }
+    ) -> HistogramWeights {
+        let scheme = if fine { BucketScheme::Fine } else { BucketScheme::Standard };
+        HistogramWeights { scheme, reference, total, buckets, span }
     }
 }
 
 prop_compose! {
     fn observed()(
         count in any::<u64>(), first in option::of(time()), last in option::of(time()),
-    ) -> Observed {
-        Observed { count, first, last }
+    ) -> SampleStats {
+        SampleStats { count, first, last }
     }
 }
 
@@ -47,10 +50,10 @@ prop_compose! {
         times in [option::of(time()), option::of(time()), option::of(time()), option::of(time())],
         usage_peak in any::<Option<i64>>(),
         bump_peak in any::<Option<i64>>(),
-    ) -> Replica {
+    ) -> ReplicaState {
         let [last_cpu, last_memory, window_end, last_kill] = times;
         let name = name.into();
-        Replica { name, last_cpu, last_memory, window_end, usage_peak, bump_peak, last_kill }
+        ReplicaState { name, last_cpu, last_memory, window_end, usage_peak, bump_peak, last_kill }
     }
 }
 
@@ -76,7 +79,7 @@ prop_compose! {
         bootstrapped in any::<bool>(),
     ) -> Snapshot {
         let owner = owner.map(Into::into);
-        let bump = bump.map(|(at, base, counted)| Bump { at, base, counted });
+        let bump = bump.map(|(at, base, counted)| OomBump { at, base, counted });
         let half_lives = half_lives.map(|(cpu, memory)| HalfLives { cpu, memory });
         Snapshot {
             owner, cpu, memory, cpu_standard, half_lives, created, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
@@ -129,7 +132,7 @@ proptest! {
 
     #[test]
     fn a_key_survives_encoding(namespace in any::<String>(), name in any::<String>(), container in any::<String>()) {
-        let key = Key::new(VpaKey::new(namespace, name), container);
+        let key = ContainerKey::new(ObjectKey::new(namespace, name), container);
         prop_assert_eq!(decode_key(&encode_key(&key)), Ok(key));
     }
 
@@ -164,7 +167,7 @@ fn bytes_after_the_end_of_a_record_are_refused() {
 
 #[test]
 fn another_format_is_named_in_the_refusal() {
-    assert_eq!(decode_snapshot(7, &[]), Err(Malformed::Format(7)));
-    let line = Malformed::Format(7).to_string();
+    assert_eq!(decode_snapshot(7, &[]), Err(CodecError::UnsupportedFormat(7)));
+    let line = CodecError::UnsupportedFormat(7).to_string();
     assert_eq!(line, "it is in record format 7, this version reads format 1");
 }

@@ -8,16 +8,18 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use plimsoll_storage::{Local, Writer, local::tamper};
+use plimsoll_storage::{LocalStorage, Writer, local::corruption};
 
-use super::place::{Granted, assert_same, by_key, load, open, place, records, run, save};
-use crate::support::not_run::not_run;
+use super::temp_store::{
+    AlwaysPermitted, assert_same, by_key, load, open, records, run, save, temp_directory,
+};
+use crate::support::skipped::report_skipped;
 
 /// Set for a test that another run of itself started on a stage: where it is to try.
 const DIRECTORY: &str = "PLIMSOLL_TEST_FAULTS_IN";
 
 fn refusal(directory: &Path) -> String {
-    let error = Local::open(directory).expect_err("this cannot work").to_string();
+    let error = LocalStorage::open(directory).expect_err("this cannot work").to_string();
     assert!(!error.contains('\n'), "one line: {error}");
     let at = directory.display().to_string();
     error.strip_prefix(&at).unwrap_or_else(|| panic!("{error} names {at}")).to_string()
@@ -25,7 +27,7 @@ fn refusal(directory: &Path) -> String {
 
 #[test]
 fn a_missing_directory_is_made_but_not_the_one_above_it() {
-    let above = place();
+    let above = temp_directory();
     let directory = above.path().join("history");
     save(&open(&directory), &records(1, 1));
     assert_same(&load(&open(&directory)).0, &by_key(&records(1, 1)));
@@ -37,7 +39,7 @@ fn a_missing_directory_is_made_but_not_the_one_above_it() {
 
 #[test]
 fn a_file_in_place_of_the_directory_is_refused_and_left_alone() {
-    let above = place();
+    let above = temp_directory();
     let file = above.path().join("history");
     fs::write(&file, "precious").expect("the directory is writable");
     assert_eq!(refusal(&file), ": it is not a directory: name a directory for the history");
@@ -46,7 +48,7 @@ fn a_file_in_place_of_the_directory_is_refused_and_left_alone() {
 
 #[test]
 fn a_directory_in_place_of_the_history_file_is_refused() {
-    let directory = place();
+    let directory = temp_directory();
     fs::create_dir(directory.path().join("history.plimsoll")).expect("the directory is writable");
     assert_eq!(
         refusal(directory.path()),
@@ -56,7 +58,7 @@ fn a_directory_in_place_of_the_history_file_is_refused() {
 
 #[test]
 fn a_directory_that_another_process_uses_is_refused_and_that_one_is_not_disturbed() {
-    let directory = place();
+    let directory = temp_directory();
     let first = open(directory.path());
     save(&first, &records(2, 1));
     assert_eq!(
@@ -71,9 +73,9 @@ fn a_directory_that_another_process_uses_is_refused_and_that_one_is_not_disturbe
 
 #[test]
 fn a_history_of_a_later_layout_is_refused_and_left_untouched() {
-    let directory = place();
+    let directory = temp_directory();
     save(&open(directory.path()), &records(2, 1));
-    tamper::claim_layout(directory.path(), 2).expect("the history can be written");
+    corruption::set_layout_version(directory.path(), 2).expect("the history can be written");
     let path = directory.path().join("history.plimsoll");
     let before = fs::read(&path).expect("the history is there");
     assert_eq!(
@@ -86,17 +88,17 @@ fn a_history_of_a_later_layout_is_refused_and_left_untouched() {
 
 #[test]
 fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
-    let directory = place();
+    let directory = temp_directory();
     let local = open(directory.path());
     save(&local, &records(2, 1));
     let mut batch = records(2, 2);
     let mut long = batch[0].clone();
     long.key.container = "c".repeat(100_000).into();
     batch.insert(1, long);
-    let report = run(local.save(&batch, &Granted)).expect("the others are saved");
+    let report = run(local.save(&batch, &AlwaysPermitted)).expect("the others are saved");
     let [refused] = &*report.refused else { panic!("{report:?}") };
-    assert_eq!(refused.why, "its name or its content is too long to be kept");
-    assert!(refused.what.len() < 200, "{}", refused.what);
+    assert_eq!(refused.reason, "its name or its content is too long to be kept");
+    assert!(refused.record.len() < 200, "{}", refused.record);
     assert_same(&load(&local).0, &by_key(&records(2, 2)));
 }
 
@@ -110,9 +112,9 @@ fn a_directory_without_permission_to_write_is_refused() {
     let plain = ["setpriv", BOUND, INHERITED, "sh"];
     let shell = if is_root { &plain[..] } else { &plain[3..] };
     if is_root && !succeeds(&["setpriv", BOUND, INHERITED, "true"]) {
-        return not_run("root cannot give up its right to write everywhere here (setpriv)");
+        return report_skipped("root cannot give up its right to write everywhere here (setpriv)");
     }
-    let directory = place();
+    let directory = temp_directory();
     save(&open(directory.path()), &records(1, 1));
     let allow = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
@@ -157,7 +159,7 @@ fn on_stage(shell: &[&str], stage: &str, test: &str, directory: &Path) -> Output
 fn may_mount() -> bool {
     let may = succeeds(&["unshare", "-rm", "true"]);
     if !may {
-        not_run("this user may not mount, not even in a namespace of its own (unshare -rm)");
+        report_skipped("this user may not mount, not even in a namespace of its own (unshare -rm)");
     }
     may
 }
@@ -175,7 +177,7 @@ fn save_until_nothing_fits(directory: &Path) {
     let mut size = 1;
     let error = loop {
         assert!(size < 100_000, "the disk never filled up");
-        match run(local.save(&records(size, size as u64), &Granted)) {
+        match run(local.save(&records(size, size as u64), &AlwaysPermitted)) {
             Ok(_) => size += 1,
             Err(error) => break error.to_string(),
         }
@@ -202,7 +204,7 @@ fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() 
     if let Some(directory) = env::var_os(DIRECTORY) {
         return save_until_nothing_fits(Path::new(&directory));
     }
-    let directory = place();
+    let directory = temp_directory();
     let stage = "trap '' XFSZ; ulimit -f 200";
     let test = "storage::faults::a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else";
     let output = on_stage(&["sh"], stage, test, directory.path());
@@ -226,7 +228,7 @@ fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on
     if !may_mount() {
         return;
     }
-    let directory = place();
+    let directory = temp_directory();
     let stage = "mount -t tmpfs -o size=400k tmpfs {} && head -c 100000 /dev/zero > {}/filler";
     let test = "storage::faults::a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on";
     let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
@@ -249,7 +251,7 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
     if !may_mount() {
         return;
     }
-    let directory = place();
+    let directory = temp_directory();
     save(&open(directory.path()), &records(2, 1));
     let before = fs::read(directory.path().join("history.plimsoll")).expect("it is there");
     let stage = "mount --bind {} {} && mount -o remount,bind,ro {}";
@@ -272,7 +274,7 @@ fn a_disk_without_space_for_even_the_beginning_is_refused() {
     if !may_mount() {
         return;
     }
-    let directory = place();
+    let directory = temp_directory();
     let stage = "mount -t tmpfs -o size=4k tmpfs {} && head -c 4096 /dev/zero > {}/filler";
     let test = "storage::faults::a_disk_without_space_for_even_the_beginning_is_refused";
     let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());

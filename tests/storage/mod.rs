@@ -1,18 +1,18 @@
 //! The storage backends: the suite that all must pass, what `local` makes of damage, kills and full disks, and
 //! `checkpoint` of other writers.
 
-mod annotated;
 mod backends;
-mod broken;
+mod checkpoint_annotation;
+pub mod checkpoint_objects;
 mod checkpoints;
 mod churn;
 mod codec;
-mod contended;
-mod damage;
+mod defective_backend;
+mod defective_reader;
 mod faults;
-mod growth;
-pub mod kill;
-pub mod objects;
-pub mod place;
+mod file_damage;
+mod file_growth;
+pub mod process_kill;
 mod read_only;
-mod readers;
+pub mod temp_store;
+mod write_conflicts;

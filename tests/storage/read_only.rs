@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
 
-use plimsoll_storage::{Local, Storage, Writer, local::tamper};
+use plimsoll_storage::{LocalStorage, Storage, Writer, local::corruption};
 
-use super::place::{Granted, assert_same, by_key, load, open, place, record, records, run, save};
+use super::temp_store::{
+    AlwaysPermitted, assert_same, by_key, load, open, record, records, run, save, temp_directory,
+};
 
 /// The files of a directory, with what is in them and when they were changed.
 fn files(directory: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
@@ -19,10 +21,10 @@ fn files(directory: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
 
 #[test]
 fn a_history_that_is_opened_to_be_read_is_left_as_it_is() {
-    let directory = place();
+    let directory = temp_directory();
     let damaged = record(1, 1);
     save(&open(directory.path()), &records(3, 1));
-    assert!(tamper::flip_bit(directory.path(), &damaged.key).expect("is readable"));
+    assert!(corruption::flip_bit(directory.path(), &damaged.key).expect("is readable"));
     // A save that was cut short, and a compaction too.
     let path = directory.path().join("history.plimsoll");
     let mut bytes = fs::read(&path).expect("is there");
@@ -31,36 +33,39 @@ fn a_history_that_is_opened_to_be_read_is_left_as_it_is() {
     fs::write(directory.path().join("history.plimsoll.new"), "half").expect("it is writable");
 
     let before = files(directory.path());
-    let (local, report) = Local::open_read_only(directory.path()).expect("it opens");
+    let (local, report) = LocalStorage::open_read_only(directory.path()).expect("it opens");
     let damage = report.damage.expect("is noticed");
-    assert_eq!((report.records, damage.lost.len(), damage.kept_as), (2, 1, None));
+    assert_eq!((report.records, damage.lost.len(), damage.damaged_copy), (2, 1, None));
     let (found, loaded) = load(&local);
     assert_same(&found, &by_key(&[record(0, 1), record(2, 1)]));
     assert_eq!(loaded.skipped.len(), 1, "{:?}", loaded.skipped);
     assert!(local.writer().is_none());
-    let (other, _) = Local::open_read_only(directory.path()).expect("readers do not mind readers");
+    let (other, _) =
+        LocalStorage::open_read_only(directory.path()).expect("readers do not mind readers");
     for _ in 0..2 {
-        let refused = run(other.save(&records(3, 2), &Granted)).expect_err("it cannot be written");
+        let refused =
+            run(other.save(&records(3, 2), &AlwaysPermitted)).expect_err("it cannot be written");
         assert!(refused.to_string().contains("opened to be read"), "{refused}");
     }
     assert_eq!(files(directory.path()), before);
     drop((local, other));
 
     // Whoever may write repairs it.
-    let (local, report) = Local::open(directory.path()).expect("it opens");
-    assert!(report.damage.is_some_and(|damage| damage.kept_as.is_some()));
-    let refused = Local::open_read_only(directory.path()).expect_err("somebody writes there");
+    let (local, report) = LocalStorage::open(directory.path()).expect("it opens");
+    assert!(report.damage.is_some_and(|damage| damage.damaged_copy.is_some()));
+    let refused =
+        LocalStorage::open_read_only(directory.path()).expect_err("somebody writes there");
     assert!(refused.to_string().contains("another process uses it"), "{refused}");
     drop(local);
 }
 
 #[test]
 fn a_directory_without_a_history_is_read_as_an_empty_one_and_stays_empty() {
-    let directory = place();
-    let (local, report) = Local::open_read_only(directory.path()).expect("it opens");
+    let directory = temp_directory();
+    let (local, report) = LocalStorage::open_read_only(directory.path()).expect("it opens");
     assert_eq!((report.records, load(&local).0.len()), (0, 0));
     assert!(files(directory.path()).is_empty());
     let missing = directory.path().join("missing");
-    Local::open_read_only(&missing).expect_err("it is not there");
+    LocalStorage::open_read_only(&missing).expect_err("it is not there");
     assert!(!missing.exists());
 }

@@ -17,7 +17,7 @@ impl Clock {
     }
 
     /// Time that stands still until it is stepped.
-    pub fn standing_at(start: Timestamp) -> Self {
+    pub fn frozen_at(start: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(Some(start))))
     }
 

@@ -5,29 +5,29 @@ use std::path::PathBuf;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use xtask::parts::{self, Program};
+use xtask::test_programs::{self, Program};
 
-use super::keeper::{Keeper, State};
-use super::keys::{Authority, new_key};
+use super::certificates::{CertificateAuthority, new_key};
 use super::ports::Port;
+use super::process_guard::{ProcessGuard, ProcessState};
 use super::wait;
 
 /// What the API server takes for the administrator; it listens on loopback and lives for minutes.
 pub const ADMIN_TOKEN: &str = "administrator";
 /// A server that is still starting may take a connection and not answer on it.
-const LONGEST_ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
+const REQUEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Go's own choice is memory for time. A bed has memory, and shares its cores with everything else.
-const COLLECT_RARELY: &[(&str, &str)] = &[("GOGC", "400"), ("GOMEMLIMIT", "800MiB")];
+const GO_GC_SETTINGS: &[(&str, &str)] = &[("GOGC", "400"), ("GOMEMLIMIT", "800MiB")];
 
 /// A control plane that runs.
 #[derive(Debug)]
 pub struct ControlPlane {
-    keeper: Keeper,
+    keeper: ProcessGuard,
     ports: Ports,
     api_server: (Program, Vec<String>),
     /// False when there is only etcd and an API server: on a bare bed, or where `KUBEBUILDER_ASSETS` has no more.
-    pub complete: bool,
+    pub has_controllers: bool,
 }
 
 #[derive(Debug)]
@@ -41,33 +41,33 @@ struct Ports {
 
 impl ControlPlane {
     /// Starts etcd and an API server with these flags too, and waits until it answers.
-    pub async fn start(programs: &parts::ControlPlane, extra: &[&str]) -> Self {
-        let keeper = Keeper::new("bed");
+    pub async fn start(programs: &test_programs::ControlPlane, extra: &[&str]) -> Self {
+        let keeper = ProcessGuard::new("bed");
         let ports = Ports { etcd: Port::claim(), peer: Port::claim(), api: Port::claim() };
         write_keys(&keeper, &ports);
 
         start(&keeper, "etcd", &programs.etcd, &etcd_arguments(&ports));
         let mut arguments = api_server_arguments(&ports);
         arguments.extend(extra.iter().map(ToString::to_string));
-        let api_server = (programs.api_server.clone(), in_folder(&keeper, &arguments));
+        let api_server = (programs.api_server.clone(), resolve_paths(&keeper, &arguments));
         start(&keeper, "kube-apiserver", &api_server.0, &api_server.1);
-        let plane = Self { keeper, ports, api_server, complete: false };
+        let plane = Self { keeper, ports, api_server, has_controllers: false };
         plane.ready().await;
         plane
     }
 
     /// Starts controller manager and scheduler, if there are such.
-    pub fn start_controllers(&mut self, programs: &parts::ControlPlane) {
+    pub fn start_controllers(&mut self, programs: &test_programs::ControlPlane) {
         let Some((manager, scheduler)) = &programs.others else { return };
         let mut arguments: Vec<_> = MANAGER_ARGUMENTS.iter().map(ToString::to_string).collect();
         arguments.push(format!("--controllers={}", CONTROLLERS.join(",")));
         start(&self.keeper, "kube-controller-manager", manager, &arguments);
         start(&self.keeper, "kube-scheduler", scheduler, SCHEDULER_ARGUMENTS);
-        self.complete = true;
+        self.has_controllers = true;
     }
 
     /// The keeper of its processes, for what else runs beside it.
-    pub fn keeper(&self) -> &Keeper {
+    pub fn process_guard(&self) -> &ProcessGuard {
         &self.keeper
     }
 
@@ -97,12 +97,12 @@ impl ControlPlane {
         let start = std::time::Instant::now();
         loop {
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
-            let answer = tokio::time::timeout(LONGEST_ANSWER, client.request_text(request)).await;
+            let answer = tokio::time::timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
             if matches!(answer, Ok(Ok(text)) if text == "ok") {
                 return;
             }
             for name in ["etcd", "kube-apiserver"] {
-                if let Some(State::Exited(code)) = self.keeper.state(name) {
+                if let Some(ProcessState::Exited(code)) = self.keeper.state(name) {
                     panic!("{name} ended with {code}\n{}", logs());
                 }
             }
@@ -115,7 +115,8 @@ impl ControlPlane {
     pub async fn kill_api_server(&self) {
         self.keeper.signal("kube-apiserver", "KILL");
         wait::until("the API server is gone", || async {
-            matches!(self.keeper.state("kube-apiserver"), Some(State::Exited(_))).then_some(())
+            matches!(self.keeper.state("kube-apiserver"), Some(ProcessState::Exited(_)))
+                .then_some(())
         })
         .await;
     }
@@ -139,30 +140,30 @@ pub async fn client(kubeconfig: &str) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-fn start<A: AsRef<str>>(keeper: &Keeper, name: &str, program: &Program, arguments: &[A]) {
+fn start<A: AsRef<str>>(keeper: &ProcessGuard, name: &str, program: &Program, arguments: &[A]) {
     let first = program.first.iter().map(|word| word.to_str().expect("text").to_owned());
     let rest = arguments.iter().map(|word| word.as_ref().to_owned());
-    let words: Vec<_> = first.chain(in_folder(keeper, &rest.collect::<Vec<_>>())).collect();
-    keeper.start(name, &program.path, &words, COLLECT_RARELY);
+    let words: Vec<_> = first.chain(resolve_paths(keeper, &rest.collect::<Vec<_>>())).collect();
+    keeper.start(name, &program.path, &words, GO_GC_SETTINGS);
 }
 
 /// Arguments name files as `@name`: those are in the keeper's folder.
-fn in_folder(keeper: &Keeper, arguments: &[String]) -> Vec<String> {
+fn resolve_paths(keeper: &ProcessGuard, arguments: &[String]) -> Vec<String> {
     let folder = format!("={}/", keeper.folder().display());
     arguments.iter().map(|argument| argument.replace("=@", &folder)).collect()
 }
 
-fn write_keys(keeper: &Keeper, ports: &Ports) {
+fn write_keys(keeper: &ProcessGuard, ports: &Ports) {
     let write = |name: &str, content: String| {
         fs::write(keeper.folder().join(name), content).expect("the bed's folder is writable");
     };
-    let authority = Authority::new("plimsoll-bed");
+    let authority = CertificateAuthority::new("plimsoll-bed");
     let server = authority.sign("kube-apiserver");
     write("ca.crt", authority.certificate());
     write("server.crt", server.certificate);
     write("server.key", server.key);
     // Aggregated API servers know the API server by this one.
-    let front = Authority::new("plimsoll-front");
+    let front = CertificateAuthority::new("plimsoll-front");
     let proxy = front.sign("front-proxy");
     write("front-ca.crt", front.certificate());
     write("front.crt", proxy.certificate);
@@ -174,7 +175,7 @@ fn write_keys(keeper: &Keeper, ports: &Ports) {
     write("kubeconfig", kubeconfig(keeper, ports, ADMIN_TOKEN));
 }
 
-fn kubeconfig(keeper: &Keeper, ports: &Ports, token: &str) -> String {
+fn kubeconfig(keeper: &ProcessGuard, ports: &Ports, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: bed\n\
          clusters: [{{name: bed, cluster: {{server: 'https://127.0.0.1:{}', certificate-authority: '{}'}}}}]\n\

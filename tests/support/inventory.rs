@@ -13,14 +13,14 @@ const TRANSIENT: [&str; 4] = ["Event", "EndpointSlice", "Endpoints", "ComponentS
 
 /// An object, by what is needed to delete it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ClusterObject {
     pub resource: ApiResource,
     pub namespace: Option<String>,
     pub name: String,
 }
 
 /// All objects of all kinds, by title, but for events, endpoints and metrics. Only metadata is read.
-pub async fn everything(client: &Client) -> BTreeMap<String, Found> {
+pub async fn all_objects(client: &Client) -> BTreeMap<String, ClusterObject> {
     // Groups come and go while definitions do.
     let discovered = wait::until("the kinds of the cluster are known", || async {
         Discovery::new(client.clone()).run().await.ok()
@@ -45,7 +45,7 @@ pub async fn everything(client: &Client) -> BTreeMap<String, Found> {
             .await;
             for object in list {
                 let (namespace, name) = (object.namespace(), object.name_any());
-                let found = Found { resource: resource.clone(), namespace, name };
+                let found = ClusterObject { resource: resource.clone(), namespace, name };
                 all.insert(found.title(), found);
             }
         }
@@ -55,7 +55,7 @@ pub async fn everything(client: &Client) -> BTreeMap<String, Found> {
 
 // === impl Found ===
 
-impl Found {
+impl ClusterObject {
     /// `Kind namespace/name`.
     pub fn title(&self) -> String {
         let namespace = self.namespace.as_deref().unwrap_or_default();

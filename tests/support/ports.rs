@@ -11,7 +11,7 @@ const BLOCK: u16 = 100;
 const BLOCKS: u16 = 120;
 
 /// The blocks of this process. The locks are given back by the kernel, whatever becomes of the process.
-static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+static OWN_BLOCKS: Mutex<Vec<PortBlock>> = Mutex::new(Vec::new());
 
 /// A port that nobody else takes while this lives.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Port {
 }
 
 #[derive(Debug)]
-struct Block {
+struct PortBlock {
     first: u16,
     taken: [bool; BLOCK as usize],
     /// Where to look next: a port that was given back rests until the others have had their turn.
@@ -34,12 +34,12 @@ struct Block {
 impl Port {
     /// Claims a free one.
     pub fn claim() -> Self {
-        let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ours = OWN_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(number) = ours.iter_mut().find_map(Block::take) {
+            if let Some(number) = ours.iter_mut().find_map(PortBlock::take) {
                 return Self { number };
             }
-            ours.push(Block::claim());
+            ours.push(PortBlock::claim());
         }
     }
 
@@ -51,7 +51,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ours = OWN_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         for block in ours.iter_mut() {
             if let Some(taken) =
                 block.taken.get_mut(usize::from(self.number.wrapping_sub(block.first)))
@@ -70,7 +70,7 @@ impl std::fmt::Display for Port {
 
 // === impl Block ===
 
-impl Block {
+impl PortBlock {
     /// One that neither another process nor this one has.
     fn claim() -> Self {
         let claims = xtask::cache::folder().expect("there is a cache folder").join("locks/ports");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// How long a condition may take before the test fails; generous, because other tests use the same cores.
 pub const PATIENCE: Duration = Duration::from_mins(3);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Looks until there is an answer. Panics with `what` when there is none in time.
 pub async fn until<T, F>(what: &str, look: impl FnMut() -> F) -> T
@@ -27,7 +27,7 @@ where
             return answer;
         }
         assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -36,7 +36,7 @@ pub async fn until_ok<T, F>(what: &str, look: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
-    often(BETWEEN_LOOKS, PATIENCE, what, look).await
+    often(POLL_INTERVAL, PATIENCE, what, look).await
 }
 
 /// As [`until_ok`], with a pause between looks and a patience of its own.

@@ -5,28 +5,28 @@
 //! had, as it was recorded. In deep ([`deep`]) both live: `PLIMSOLL_SEED=n` replays a run, `PLIMSOLL_PEER=upstream` puts a
 //! second process of upstream's in the place of ours: what then differs is the fault of this test.
 
+mod assertions;
 mod compare;
 mod deep;
-mod pods;
+mod dry_run_proxy;
+mod exported_metrics;
+mod generated_pods;
+mod generated_restrictions;
+mod generated_vpas;
 mod recording;
-mod rehearsal;
 mod replay;
 mod scenario;
-mod surroundings;
-mod told;
-mod verdict;
-mod vpas;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::assertions::ComparedPair;
 use self::compare::Urgencies;
-use self::recording::{Deeds, Recording, golden};
-use self::rehearsal::{Asked, Passes};
+use self::dry_run_proxy::{PassCounts, RecordedWrite};
+use self::recording::{ActionNames, Recording, golden};
 use self::scenario::Scenario;
-use self::verdict::Against;
 
 const NAMESPACES: [&str; 8] =
     ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5", "team-6", "team-7"];
@@ -36,21 +36,21 @@ const SEED: u64 = 6;
 
 /// What both are told, beside what every run needs, and how long they go on.
 #[derive(Debug)]
-struct Part {
+struct DifferentialPart {
     flags: &'static [&'static str],
-    passes: Passes,
+    passes: PassCounts,
     /// Whether boosts are taken back.
     unboosts: bool,
 }
 
-static PARTS: [Part; 2] = [
-    Part {
+static PARTS: [DifferentialPart; 2] = [
+    DifferentialPart {
         flags: &["--feature-gates=CPUStartupBoost=true,InPlace=true"],
         // The second one knows which resizes were impossible in the first.
-        passes: Passes { idle: 1, made: 2 },
+        passes: PassCounts { idle: 1, made: 2 },
         unboosts: true,
     },
-    Part {
+    DifferentialPart {
         flags: &[
             "--feature-gates=PerVPAConfig=true",
             "--eviction-tolerance=1",
@@ -60,16 +60,16 @@ static PARTS: [Part; 2] = [
             "--in-recommendation-bounds-eviction-lifetime-threshold=1h",
             "--evict-after-oom-threshold=30m",
         ],
-        passes: Passes { idle: 0, made: 1 },
+        passes: PassCounts { idle: 0, made: 1 },
         unboosts: false,
     },
 ];
 
 /// What one updater did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Did {
+struct UpdaterActions {
     /// What it asked about pods, in order.
-    asked: Vec<Asked>,
+    asked: Vec<RecordedWrite>,
     /// What it wanted to write beside pods and events.
     elsewhere: Vec<String>,
     /// Its own metrics.
@@ -82,13 +82,13 @@ struct Did {
 async fn ours_touches_the_pods_that_upstreams_updater_touched_and_tells_prometheus_the_same() {
     let recording: Arc<Recording> = Arc::new(golden(SEED).read());
     let scenario = Scenario::draw(SEED, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
-    let deeds = Arc::new(Deeds::of(&scenario));
+    let deeds = Arc::new(ActionNames::of(&scenario));
     let mut done = Vec::new();
     for part in PARTS.iter().enumerate() {
-        done.push(replay::play(&recording, &deeds, part).await);
+        done.push(replay::replay_recording(&recording, &deeds, part).await);
     }
     let sides = recording.parts.iter().zip(&done);
     let sides: Vec<_> = sides.map(|(recorded, ours)| [&recorded.theirs, ours]).collect();
-    let against = Against { who: "recorded", is_ours: true, is_usual: true };
+    let against = ComparedPair { who: "recorded", is_ours: true, is_usual: true };
     against.assert_same(&scenario, &sides);
 }

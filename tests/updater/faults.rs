@@ -3,8 +3,8 @@
 //! Pods that go come back sized, by the webhook of their namespace, so that each has a reason to go once and none to go
 //! twice. What dies or freezes is the real binary; where it dies is chosen on its way to the API server.
 
-mod clocks;
-mod kill;
-mod lead;
-mod outage;
-mod pair;
+mod api_server_outage;
+mod clock_skew;
+mod leader_failover;
+mod process_kill;
+mod two_leaders;

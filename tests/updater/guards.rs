@@ -7,20 +7,20 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use plimsoll::{clock::Clock, run::updater::Running};
+use plimsoll::{clock::Clock, run::updater::UpdaterHandle};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::{
-    referee::Referee,
-    stage::{self, deployment, held, metrics, of_metrics, recommend, vpa},
-    webhook::Webhook,
+    availability_watch::AvailabilityWatch,
+    fixture::{self, blocked_condition, deployment, metric_sum, metrics, recommend, vpa},
+    sizing_webhook::SizingWebhook,
 };
-use crate::day::births::by_the_clock;
+use crate::scripted_day::creation_timestamps::with_clock_timestamps;
 use crate::support::{
-    Bed,
-    nodes::{Behaviour, Start},
+    Testbed,
+    hollow_nodes::{Behaviour, StartBehaviour},
     wait,
 };
 
@@ -28,27 +28,27 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// An updater whose time a test steps, one pass a step, and the workload `web` that it looks after.
-struct Scene {
-    bed: Bed,
+struct Fixture {
+    bed: Testbed,
     namespace: String,
     clock: Clock,
-    running: Running,
-    referee: Referee,
+    running: UpdaterHandle,
+    availability: AvailabilityWatch,
 }
 
-impl Scene {
+impl Fixture {
     /// Its pods are some minutes old.
-    async fn set(name: &str, replicas: u32, window: Option<&str>, flags: &[&str]) -> Option<Self> {
-        let (bed, namespace) = stage::place(name).await?;
+    async fn new(name: &str, replicas: u32, window: Option<&str>, flags: &[&str]) -> Option<Self> {
+        let (bed, namespace) = fixture::testbed_and_namespace(name).await?;
         deployment(&bed, &namespace, "web", replicas).await;
-        let referee = Referee::watch(bed.client(), &namespace, "web").await;
+        let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
         vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
         annotate(&bed, &namespace, window).await;
-        let clock = Clock::stepped(Clock::wall().now().later(MINUTE * 5));
+        let clock = Clock::fake(Clock::wall().now().later(MINUTE * 5));
         let flags = [flags, &["--updater-interval=1s", "--leader-elect=false"]].concat();
         let (client, its) = (bed.client(), clock.clone());
-        let running = stage::start_with(client, &namespace, &flags, its, |_| {}).await;
-        Some(Self { bed, namespace, clock, running, referee })
+        let running = fixture::start_with(client, &namespace, &flags, its, |_| {}).await;
+        Some(Self { bed, namespace, clock, running, availability: referee })
     }
 
     /// Lets time go by, and waits for the pass that this leads to.
@@ -61,41 +61,41 @@ impl Scene {
     }
 
     /// Lets seconds go by until so many pods have that much.
-    async fn until(&self, count: usize, cpu: &str) {
+    async fn step_until(&self, count: usize, cpu: &str) {
         wait::until_ok(&format!("{count} have {cpu}"), || async {
             self.step(SECOND).await;
-            let found = self.referee.with(cpu);
+            let found = self.availability.count_with_cpu(cpu);
             if found == count { Ok(()) } else { Err(format!("{found}")) }
         })
         .await;
     }
 
     /// Waits until the condition says this reason, and looks whether the series do.
-    async fn is_held_by(&self, reason: &str, word: &str) {
+    async fn wait_until_blocked_by(&self, reason: &str, word: &str) {
         let looks = Cell::new(0_u32);
         wait::until_ok(&format!("updates are held back: {reason}"), || async {
             // It is written without another pass, and what holds them back is over some time.
             if looks.replace(looks.get() + 1).is_multiple_of(20) {
                 self.step(SECOND).await;
             }
-            let vpa = stage::read(&self.bed, &self.namespace, "web").await;
-            let found = held(&vpa);
+            let vpa = fixture::read(&self.bed, &self.namespace, "web").await;
+            let found = blocked_condition(&vpa);
             let is_so =
                 found.as_ref().is_some_and(|(status, found)| status == "True" && found == reason);
             if is_so { Ok(()) } else { Err(format!("{found:?}")) }
         })
         .await;
-        assert_eq!(restricted(&self.running, word).await, 1.0, "{word}");
+        assert_eq!(restricted_count(&self.running, word).await, 1.0, "{word}");
     }
 }
 
-async fn restricted(running: &Running, word: &str) -> f64 {
+async fn restricted_count(running: &UpdaterHandle, word: &str) -> f64 {
     let labels = [r#"name="web""#.to_owned(), format!(r#"reason="{word}""#)];
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    of_metrics(&metrics(running).await, "plimsoll_restricted_scaling", &labels)
+    metric_sum(&metrics(running).await, "plimsoll_restricted_scaling", &labels)
 }
 
-async fn annotate(bed: &Bed, namespace: &str, window: Option<&str>) {
+async fn annotate(bed: &Testbed, namespace: &str, window: Option<&str>) {
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let patch = json!({"metadata": {"annotations": {"plimsoll.dev/change-window": window}}});
     vpas.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("annotated");
@@ -104,32 +104,35 @@ async fn annotate(bed: &Bed, namespace: &str, window: Option<&str>) {
 #[tokio::test]
 async fn a_window_a_canary_and_a_rest_hold_a_workload_one_after_the_other_and_say_so() {
     let window = "0 0 29 2 * for 1m";
-    let Some(scene) = Scene::set("guards", 4, Some(window), &[]).await else { return };
-    scene.is_held_by("OutsideWindow", "outside_window").await;
-    assert_eq!(scene.referee.with("100m"), 4);
+    let Some(scene) = Fixture::new("guards", 4, Some(window), &[]).await else { return };
+    scene.wait_until_blocked_by("OutsideWindow", "outside_window").await;
+    assert_eq!(scene.availability.count_with_cpu("100m"), 4);
 
     annotate(&scene.bed, &scene.namespace, None).await;
-    scene.until(1, "250m").await;
-    scene.is_held_by("Canary", "canary").await;
-    assert_eq!(restricted(&scene.running, "outside_window").await, 0.0);
+    scene.step_until(1, "250m").await;
+    scene.wait_until_blocked_by("Canary", "canary").await;
+    assert_eq!(restricted_count(&scene.running, "outside_window").await, 0.0);
     for _ in 0..4 {
         scene.step(SECOND * 10).await;
     }
-    assert_eq!(scene.referee.with("250m"), 1, "two minutes are not over");
+    assert_eq!(scene.availability.count_with_cpu("250m"), 1, "two minutes are not over");
     scene.step(MINUTE * 2).await;
-    scene.until(4, "250m").await;
+    scene.step_until(4, "250m").await;
 
     // Another wish right after it: the workload rests first, and then one goes first again.
     recommend(&scene.bed, &scene.namespace, "web", "400m").await;
-    scene.is_held_by("CoolDown", "cool_down").await;
+    scene.wait_until_blocked_by("CoolDown", "cool_down").await;
     for _ in 0..5 {
         scene.step(MINUTE).await;
     }
-    assert_eq!(scene.referee.with("250m"), 4, "ten minutes are not over");
+    assert_eq!(scene.availability.count_with_cpu("250m"), 4, "ten minutes are not over");
     scene.step(MINUTE * 6).await;
-    scene.until(1, "400m").await;
-    scene.is_held_by("Canary", "canary").await;
-    assert_eq!((scene.referee.with("250m"), scene.referee.with("400m")), (3, 1));
+    scene.step_until(1, "400m").await;
+    scene.wait_until_blocked_by("Canary", "canary").await;
+    assert_eq!(
+        (scene.availability.count_with_cpu("250m"), scene.availability.count_with_cpu("400m")),
+        (3, 1)
+    );
     scene.running.stop().await;
 }
 
@@ -142,26 +145,27 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
         // Kubelets are on another clock here.
         "--resize-timeout=48h",
     ];
-    let Some(scene) = Scene::set("guards-budget", 6, None, &flags).await else { return };
-    scene.until(3, "250m").await;
-    scene.is_held_by("NamespaceBudget", "namespace_budget").await;
+    let Some(scene) = Fixture::new("guards-budget", 6, None, &flags).await else { return };
+    scene.step_until(3, "250m").await;
+    scene.wait_until_blocked_by("NamespaceBudget", "namespace_budget").await;
     for _ in 0..5 {
         scene.step(MINUTE * 10).await;
     }
-    assert_eq!(scene.referee.with("250m"), 3, "an hour is not over");
+    assert_eq!(scene.availability.count_with_cpu("250m"), 3, "an hour is not over");
     // Changes are counted by five minutes.
     for _ in 0..2 {
         scene.step(MINUTE * 10).await;
     }
-    scene.until(6, "250m").await;
+    scene.step_until(6, "250m").await;
     wait::until("nothing holds it back any more", || async {
         scene.step(SECOND).await;
-        let vpa = stage::read(&scene.bed, &scene.namespace, "web").await;
-        held(&vpa).filter(|(status, reason)| status == "False" && reason == "NothingHoldsBack")
+        let vpa = fixture::read(&scene.bed, &scene.namespace, "web").await;
+        blocked_condition(&vpa)
+            .filter(|(status, reason)| status == "False" && reason == "NothingHoldsBack")
     })
     .await;
-    assert_eq!(restricted(&scene.running, "namespace_budget").await, 0.0);
-    assert_eq!(scene.referee.ever(), 6);
+    assert_eq!(restricted_count(&scene.running, "namespace_budget").await, 0.0);
+    assert_eq!(scene.availability.total_pods(), 6);
     scene.running.stop().await;
 }
 
@@ -169,44 +173,53 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
 /// clock that the updater goes by, and it steps over that minute.
 #[tokio::test]
 async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {
-    let Some((bed, namespace)) = stage::place("canary").await else { return };
+    let Some((bed, namespace)) = fixture::testbed_and_namespace("canary").await else { return };
     deployment(&bed, &namespace, "web", 4).await;
-    let referee = Referee::watch(bed.client(), &namespace, "web").await;
+    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     vpa(&bed, &namespace, "web", "Initial", "250m").await;
-    let _webhook = Webhook::start(&bed, &namespace, "web", "250m").await;
-    let held = Behaviour { start: Start::Held, ..Behaviour::default() };
-    bed.nodes().behave(&namespace, "web-", held);
-    let clock = Clock::stepped(Clock::wall().now());
+    let _webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
+    let held = Behaviour { start: StartBehaviour::Held, ..Behaviour::default() };
+    bed.nodes().set_behaviour(&namespace, "web-", held);
+    let clock = Clock::fake(Clock::wall().now());
     let (_advice, at_once) = watch::channel(false);
-    let client = by_the_clock(bed.client(), clock.clone(), at_once);
+    let client = with_clock_timestamps(bed.client(), clock.clone(), at_once);
     let flags = ["--updater-interval=1s", "--canary-watch=1s", "--leader-elect=false"];
     let its = clock.clone();
-    let running = stage::start_with(client, &namespace, &flags, its, |_| {}).await;
-    let scene = Scene { bed, namespace, clock, running, referee };
+    let running = fixture::start_with(client, &namespace, &flags, its, |_| {}).await;
+    let scene = Fixture { bed, namespace, clock, running, availability: referee };
     wait::until_ok("it has seen the pods", || async {
         scene.step(SECOND).await;
         let page = metrics(&scene.running).await;
-        let synced = of_metrics(&page, "plimsoll_feed_synced", &["feed=\"pods\""]);
+        let synced = metric_sum(&page, "plimsoll_feed_synced", &["feed=\"pods\""]);
         if synced >= 1.0 { Ok(()) } else { Err(page) }
     })
     .await;
     scene.step(MINUTE + SECOND * 2).await;
-    stage::set_mode(&scene.bed, &scene.namespace, "web", "Recreate").await;
-    scene.is_held_by("Canary", "canary").await;
-    let is_replaced = || (scene.referee.ever(), scene.referee.up()) == (5, 3);
+    fixture::set_mode(&scene.bed, &scene.namespace, "web", "Recreate").await;
+    scene.wait_until_blocked_by("Canary", "canary").await;
+    let is_replaced = || (scene.availability.total_pods(), scene.availability.up()) == (5, 3);
     wait::until("another one came", || async { is_replaced().then_some(()) }).await;
     // The second that it is watched for is over, and more.
     for _ in 0..10 {
         scene.step(SECOND).await;
     }
-    assert!(is_replaced(), "{:?}", scene.referee.lives());
-    scene.bed.nodes().behave(&scene.namespace, "web-", Behaviour::default());
-    scene.until(4, "250m").await;
-    scene.referee.settled(4).await;
+    assert!(is_replaced(), "{:?}", scene.availability.requests_over_time());
+    scene.bed.nodes().set_behaviour(&scene.namespace, "web-", Behaviour::default());
+    scene.step_until(4, "250m").await;
+    scene.availability.wait_until_available(4).await;
     for _ in 0..3 {
         scene.step(SECOND).await;
     }
-    assert_eq!(scene.referee.ever(), 8, "each went once: {:?}", scene.referee.lives());
-    assert!(scene.referee.least() >= 2, "{} of 4 were up", scene.referee.least());
+    assert_eq!(
+        scene.availability.total_pods(),
+        8,
+        "each went once: {:?}",
+        scene.availability.requests_over_time()
+    );
+    assert!(
+        scene.availability.min_available() >= 2,
+        "{} of 4 were up",
+        scene.availability.min_available()
+    );
     scene.running.stop().await;
 }

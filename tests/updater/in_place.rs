@@ -2,17 +2,17 @@
 
 use kube::ResourceExt as _;
 
-use super::stage::{self, cpu, deployment, pods, uids, vpa};
+use super::fixture::{self, cpu, deployment, pods, uids, vpa};
 use crate::support::wait;
 
 #[tokio::test]
 async fn pods_get_more_where_they_run_and_say_so() {
-    let Some((bed, namespace)) = stage::place("resize").await else { return };
+    let Some((bed, namespace)) = fixture::testbed_and_namespace("resize").await else { return };
     deployment(&bed, &namespace, "web", 3).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     let flags = ["--canary-watch=1s", "--cool-down=1s", "--cool-down-urgent=1s"];
-    let running = stage::start(bed.client(), &namespace, &flags).await;
+    let running = fixture::start(bed.client(), &namespace, &flags).await;
     let after = wait::until("all have more", || async {
         let now = pods(&bed.client(), &namespace, "web").await;
         now.iter().all(|pod| cpu(pod) == Some("250m")).then_some(now)
@@ -28,7 +28,7 @@ async fn pods_get_more_where_they_run_and_say_so() {
             .then_some(())
     })
     .await;
-    let told = stage::metrics(&running).await;
+    let told = fixture::metrics(&running).await;
     let counted =
         told.lines().find(|line| line.starts_with("vpa_updater_in_place_updated_pods_total{"));
     assert!(counted.is_some_and(|line| line.ends_with(" 3")), "{counted:?}");

@@ -1,18 +1,18 @@
 //! The updater as a role on a real control plane.
 
-mod conditions;
+mod availability_watch;
+mod concurrent_conditions;
 mod differential;
+mod eviction_storm;
 mod evictions;
 mod faults;
+pub mod fixture;
 mod guards;
 mod in_place;
-mod kinds;
-mod logged;
-pub mod process;
-mod referee;
+mod log_deduplication;
+pub mod proxy;
+mod rbac;
 mod resizes;
-mod rights;
-pub mod stage;
-mod storm;
-pub mod way;
-mod webhook;
+pub mod role_process;
+mod sizing_webhook;
+mod workload_kinds;

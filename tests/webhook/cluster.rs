@@ -13,25 +13,25 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use plimsoll::{
-    certificate::Bundle,
+    certificate::CaBundle,
     cli::admission_config,
     clock::Clock,
     run::{
         AdmissionConfig,
-        admission::{self, Running},
+        admission::{self, AdmissionHandle},
     },
-    serve::webhook::reach,
+    serve::webhook::check_webhook,
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
-use crate::support::{Bed, objects, ports::Port, wait};
+use crate::support::{Testbed, manifests, ports::Port, wait};
 
 /// An admission controller that the API server of a bed calls at a port of this machine.
-pub struct Served {
+pub struct RunningWebhook {
     /// What runs.
-    pub running: Running,
+    pub running: AdmissionHandle,
     _port: Port,
 }
 
@@ -40,7 +40,7 @@ pub async fn start(
     client: Client,
     flags: &[&str],
     adjust: impl FnOnce(&mut AdmissionConfig),
-) -> Served {
+) -> RunningWebhook {
     let port = Port::claim();
     let (listen, called) = (format!("--port={port}"), format!("--webhook-port={port}"));
     let mut all = vec![
@@ -56,25 +56,25 @@ pub async fn start(
     let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
     "127.0.0.1".clone_into(&mut config.listen.host);
     config.certificates.interval = Duration::from_millis(300);
-    config.certificates.settle = Duration::from_secs(2);
+    config.certificates.ca_propagation_delay = Duration::from_secs(2);
     adjust(&mut config);
     let running = admission::start(config, client, Clock::wall()).await.expect("starts");
-    Served { running, _port: port }
+    RunningWebhook { running, _port: port }
 }
 
-pub async fn ready(served: &Served) {
+pub async fn wait_until_ready(served: &RunningWebhook) {
     wait::until_ok("it is ready", || async {
         served.running.ready().map_err(|missing| missing.join("; "))
     })
     .await;
 }
 
-pub fn configurations(bed: &Bed) -> Api<MutatingWebhookConfiguration> {
+pub fn configurations(bed: &Testbed) -> Api<MutatingWebhookConfiguration> {
     Api::all(bed.client())
 }
 
 /// Waits until the API server calls the webhook: it hears of registrations a moment later.
-pub async fn called(bed: &Bed, namespace: &str) {
+pub async fn wait_until_called(bed: &Testbed, namespace: &str) {
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let target = json!({"kind": "Deployment", "name": "probe", "apiVersion": "apps/v1"});
     let probe = serde_json::from_value::<VerticalPodAutoscaler>(json!({
@@ -91,27 +91,27 @@ pub async fn called(bed: &Bed, namespace: &str) {
 }
 
 /// A workload without pods of its own, and a VPA with a recommendation for it.
-pub async fn workload(bed: &Bed, namespace: &str) -> Deployment {
-    let web = objects::deployment("web", 0, "100m", "64Mi");
+pub async fn workload(bed: &Testbed, namespace: &str) -> Deployment {
+    let web = manifests::deployment("web", 0, "100m", "64Mi");
     recommended(bed, namespace, &web, "", &["main"]).await
 }
 
 /// The same of this Deployment, called `web`, with more about the VPA, for these containers.
 pub async fn recommended(
-    bed: &Bed,
+    bed: &Testbed,
     namespace: &str,
     web: &str,
     more: &str,
     containers: &[&str],
 ) -> Deployment {
-    let web = objects::create::<Deployment>(bed.client(), namespace, web).await;
+    let web = manifests::create::<Deployment>(bed.client(), namespace, web).await;
     let vpa = format!(
         "
 metadata: {{name: web}}
 spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}{more}}}
 "
     );
-    objects::create::<VerticalPodAutoscaler>(bed.client(), namespace, &vpa).await;
+    manifests::create::<VerticalPodAutoscaler>(bed.client(), namespace, &vpa).await;
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
     let said = containers.iter().map(|name| {
@@ -152,8 +152,8 @@ pub fn cpu(pod: &Pod) -> Option<&str> {
 }
 
 /// Waits until a pod would be created like this, and answers how; watches tell of what is new a moment later.
-pub async fn until_made(
-    bed: &Bed,
+pub async fn wait_until_created(
+    bed: &Testbed,
     namespace: &str,
     pod: &Pod,
     what: &str,
@@ -172,19 +172,20 @@ pub async fn until_made(
 /// How many pods are created while something happens: in so many lanes, in each of them one after the other, with this time
 /// from one to the next, or none.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct PodCreationLoad {
     lanes: usize,
     pace: Option<Duration>,
 }
 
 /// Twenty a second, which leaves the machine to others.
-pub const PACED: Load = Load { lanes: 1, pace: Some(Duration::from_millis(50)) };
+pub const PACED_LOAD: PodCreationLoad =
+    PodCreationLoad { lanes: 1, pace: Some(Duration::from_millis(50)) };
 /// As many as the machine can.
-pub const FULL: Load = Load { lanes: 4, pace: None };
+pub const FULL_LOAD: PodCreationLoad = PodCreationLoad { lanes: 4, pace: None };
 
 /// Creates pods until it is over; answers the first that was refused.
 async fn lane(
-    bed: &Bed,
+    bed: &Testbed,
     namespace: &str,
     web: &Deployment,
     over: &AtomicBool,
@@ -213,10 +214,10 @@ async fn lane(
 
 /// Lets pods be created all the time while something happens; none may be refused or left as it is.
 pub async fn under_load(
-    bed: &Bed,
+    bed: &Testbed,
     namespace: &str,
     web: &Deployment,
-    load: Load,
+    load: PodCreationLoad,
     meanwhile: impl Future<Output = ()>,
 ) {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
@@ -245,10 +246,10 @@ pub async fn under_load(
 }
 
 /// Waits until the webhook shows what these stand for.
-pub async fn shown(served: &Served, trusts: &Bundle) {
+pub async fn shown(served: &RunningWebhook, trusts: &CaBundle) {
     let (address, limit) = (served.running.webhook(), Duration::from_secs(5));
     wait::until_ok("another certificate is shown", || async {
-        let found = reach(address, "127.0.0.1", trusts.roots(), limit).await;
+        let found = check_webhook(address, "127.0.0.1", trusts.root_store(), limit).await;
         found.map_err(|why| why.to_string())
     })
     .await;

@@ -17,87 +17,88 @@ use kube::{Client, Config};
 use plimsoll::{
     cli::admission_config,
     clock::Clock,
-    run::admission::{self, Running},
+    run::admission::{self, AdmissionHandle},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::compare::{Answer, Tally};
-use self::recorded::Cluster;
+use self::compare::{ComparisonCounts, WebhookResponse};
+use self::recorded::RecordedCluster;
 use self::scenario::Scenario;
-use crate::support::golden::Golden;
-use crate::support::keys::Authority;
+use crate::support::certificates::CertificateAuthority;
 use crate::support::ports::Port;
+use crate::support::upstream_recording::UpstreamRecording;
 use crate::support::wait;
 
 const WORKLOADS: usize = 320;
 const PODS_OF_EACH: u64 = 3;
 
 /// The flags and seeds that are recorded.
-const PLAYS: [Play; 3] = [
-    Play { seed: 6, flags: &[BOOSTS] },
-    Play { seed: 66, flags: &[BOOSTS, "--max-allowed-cpu-boost=1500m"] },
-    Play { seed: 67, flags: &[] },
+const RUNS: [DifferentialRun; 3] = [
+    DifferentialRun { seed: 6, flags: &[BOOSTS] },
+    DifferentialRun { seed: 66, flags: &[BOOSTS, "--max-allowed-cpu-boost=1500m"] },
+    DifferentialRun { seed: 67, flags: &[] },
 ];
 const BOOSTS: &str = "--feature-gates=CPUStartupBoost=true";
 
 /// What is asked, and of which webhooks.
 #[derive(Clone, Copy)]
-struct Play {
+struct DifferentialRun {
     seed: u64,
     flags: &'static [&'static str],
 }
 
 /// What was recorded of one play.
 #[derive(Serialize, Deserialize)]
-struct Played {
+struct RecordedRun {
     /// What a real API server answered, by path.
     objects: BTreeMap<String, Value>,
     /// Upstream's answer to each question, in order.
-    answers: Vec<Answer>,
+    answers: Vec<WebhookResponse>,
 }
 
 /// One webhook, as the API server would reach it.
-struct Webhook {
+struct WebhookUnderTest {
     name: &'static str,
     client: Client,
 }
 
 /// A pod that both are asked about.
-struct Question {
+struct ReviewedPod {
     what: String,
     review: String,
 }
 
 // === impl Play ===
 
-impl Play {
+impl DifferentialRun {
     fn scenario(self) -> Scenario {
         Scenario::draw(self.seed, WORKLOADS)
     }
 }
 
 /// The scenarios that are recorded, and the recording of them.
-fn recorded() -> ([Scenario; 3], Golden) {
-    let scenarios = PLAYS.map(Play::scenario);
+fn recorded() -> ([Scenario; 3], UpstreamRecording) {
+    let scenarios = RUNS.map(DifferentialRun::scenario);
     let inputs = scenarios.each_ref().map(Scenario::inputs);
-    let golden = Golden::new("webhook", PLAYS[0].seed, &inputs);
+    let golden = UpstreamRecording::new("webhook", RUNS[0].seed, &inputs);
     (scenarios, golden)
 }
 
 /// Our admission controller in this process, on an API server that answers as it was recorded.
-struct Ours {
-    running: Running,
-    webhook: Webhook,
+struct PlimsollWebhook {
+    running: AdmissionHandle,
+    webhook: WebhookUnderTest,
     _files: tempfile::TempDir,
     _port: Port,
 }
 
-impl Ours {
-    async fn start(cluster: &Cluster, flags: &[&str]) -> Self {
+impl PlimsollWebhook {
+    async fn start(cluster: &RecordedCluster, flags: &[&str]) -> Self {
         let files = tempfile::tempdir().expect("a folder");
-        let authority = Authority::new("ours");
-        let identity = authority.sign_also("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
+        let authority = CertificateAuthority::new("ours");
+        let identity =
+            authority.sign_with_alternative_names("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
         let write = |name: &str, text: &str| {
             let path = files.path().join(name);
             std::fs::write(&path, text).expect("the folder is writable");
@@ -124,7 +125,7 @@ impl Ours {
             running.ready().map_err(|missing| missing.join("; "))
         })
         .await;
-        let webhook = Webhook::at("ours", port.number(), &authority.certificate());
+        let webhook = WebhookUnderTest::at("ours", port.number(), &authority.certificate());
         Self { running, webhook, _files: files, _port: port }
     }
 }
@@ -132,15 +133,15 @@ impl Ours {
 #[tokio::test]
 async fn ours_answers_about_random_pods_as_upstream_did() {
     let (scenarios, golden) = recorded();
-    let recording: Vec<Played> = golden.read();
-    assert_eq!(recording.len(), PLAYS.len());
-    for ((play, scenario), Played { objects, answers }) in
-        PLAYS.iter().zip(scenarios).zip(recording)
+    let recording: Vec<RecordedRun> = golden.read();
+    assert_eq!(recording.len(), RUNS.len());
+    for ((play, scenario), RecordedRun { objects, answers }) in
+        RUNS.iter().zip(scenarios).zip(recording)
     {
-        let ours = Ours::start(&Cluster::of(objects), play.flags).await;
-        let questions = Question::all(&scenario);
+        let ours = PlimsollWebhook::start(&RecordedCluster::of(objects), play.flags).await;
+        let questions = ReviewedPod::all(&scenario);
         assert_eq!(questions.len(), answers.len());
-        let (mut tally, mut differences) = (Tally::default(), Vec::new());
+        let (mut tally, mut differences) = (ComparisonCounts::default(), Vec::new());
         for (question, theirs) in questions.iter().zip(&answers) {
             let answer = ours.webhook.ask(question).await;
             differences.extend(tally.compare(question, theirs, &answer));
@@ -153,20 +154,24 @@ async fn ours_answers_about_random_pods_as_upstream_did() {
             differences[..differences.len().min(3)].join("\n")
         );
         tally.check();
-        alterations_are_found(&questions[0], &answers);
+        assert_alterations_are_found(&questions[0], &answers);
         ours.running.stop().await;
     }
 }
 
 /// Whether each patch that was recorded would be a difference if it were another one.
-fn alterations_are_found(question: &Question, answers: &[Answer]) {
+fn assert_alterations_are_found(question: &ReviewedPod, answers: &[WebhookResponse]) {
     let mut altered = 0;
     for answer in answers {
-        let Answer::Patch(operations) = answer else { continue };
+        let WebhookResponse::Patch(operations) = answer else { continue };
         let mut operations = operations.clone();
         let Some(last) = operations.last_mut() else { continue };
         last["value"] = "1234567".into();
-        let found = Tally::default().compare(question, &Answer::Patch(operations), answer);
+        let found = ComparisonCounts::default().compare(
+            question,
+            &WebhookResponse::Patch(operations),
+            answer,
+        );
         assert!(found.is_some(), "{answer:?}");
         altered += 1;
     }
@@ -175,14 +180,14 @@ fn alterations_are_found(question: &Question, answers: &[Answer]) {
 
 // === impl Question ===
 
-impl Question {
+impl ReviewedPod {
     /// About so many pods of each workload.
     fn all(scenario: &Scenario) -> Vec<Self> {
         let each = |subject| (0..PODS_OF_EACH).map(move |number| Self::about(subject, number));
         scenario.subjects.iter().flat_map(each).collect()
     }
 
-    fn about(subject: &scenario::Subject, number: u64) -> Self {
+    fn about(subject: &scenario::ScenarioWorkload, number: u64) -> Self {
         let pod = subject.pod(number);
         let namespace = &subject.workload.namespace;
         let what = format!("{namespace}/{} pod {number}", subject.workload.name);
@@ -193,7 +198,7 @@ impl Question {
 
 // === impl Webhook ===
 
-impl Webhook {
+impl WebhookUnderTest {
     fn at(name: &'static str, port: u16, certificate: &str) -> Self {
         let address = format!("https://127.0.0.1:{port}").parse().expect("an address");
         let mut config = Config::new(address);
@@ -203,7 +208,7 @@ impl Webhook {
         Self { name, client: Client::try_from(config).expect("a client") }
     }
 
-    async fn ask(&self, question: &Question) -> Answer {
+    async fn ask(&self, question: &ReviewedPod) -> WebhookResponse {
         let request = || {
             http::Request::post("/")
                 .header(http::header::CONTENT_TYPE, "application/json")
@@ -223,9 +228,9 @@ impl Webhook {
             .await;
         }
         match answer {
-            Ok(text) => Answer::read(&text).in_order(),
+            Ok(text) => WebhookResponse::read(&text).normalize_order(),
             Err(kube::Error::Api(status)) => panic!("{}: {status:?}", self.name),
-            Err(_) => Answer::Dropped,
+            Err(_) => WebhookResponse::Dropped,
         }
     }
 }

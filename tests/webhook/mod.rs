@@ -1,17 +1,17 @@
 //! The webhook: what API servers, and others who connect, get from it.
 
-mod annotated;
-pub mod caller;
-mod calls;
+mod certificate_rotation;
 pub mod cluster;
-pub mod crowd;
+mod connection_limits;
 mod differential;
-mod limits;
+pub mod endless_requests;
+mod fixture;
+mod pod_shapes;
 mod quotas;
-mod registered;
-mod renewed;
-mod rights;
-mod shapes;
-mod stage;
+mod rbac;
+mod registration;
 mod tls;
+mod vpa_annotations;
 mod watermark;
+pub mod webhook_client;
+mod webhook_lease;

@@ -3,18 +3,23 @@
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{Api, api::PostParams};
 
-use super::cluster::{PACED, called, cpu, pod, ready, start, under_load, until_made, workload};
+use super::cluster::{
+    PACED_LOAD, cpu, pod, start, under_load, wait_until_called, wait_until_created,
+    wait_until_ready, workload,
+};
 use crate::{
     deploy::shipped,
-    recommender::upstream_rights::grant,
-    storage::objects::defined,
-    support::{Bed, fetch::fetch, objects, wait},
+    recommender::upstream_rbac::grant,
+    storage::checkpoint_objects::create_definitions,
+    support::{Testbed, http_get::http_get, manifests, wait},
 };
 
 #[tokio::test]
 async fn a_pod_that_a_quota_would_refuse_for_its_size_is_created_as_it_is() {
-    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
+        return;
+    };
+    create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
     // Pods ask for 100m, and would get 250m.
@@ -22,21 +27,21 @@ async fn a_pod_that_a_quota_would_refuse_for_its_size_is_created_as_it_is() {
 metadata: {name: team}
 spec: {hard: {requests.cpu: 400m}}
 ";
-    objects::create::<ResourceQuota>(bed.client(), &namespace, quotas).await;
+    manifests::create::<ResourceQuota>(bed.client(), &namespace, quotas).await;
     let served = start(bed.client(), &[], |_| {}).await;
-    ready(&served).await;
-    called(&bed, &namespace).await;
+    wait_until_ready(&served).await;
+    wait_until_called(&bed, &namespace).await;
     let pods = Api::<Pod>::namespaced(bed.client(), &namespace);
     let asks = |cpu_wanted: &'static str| move |pod: &Pod| cpu(pod) == Some(cpu_wanted);
-    until_made(&bed, &namespace, &pod(&web, "web-0"), "there is room", asks("250m")).await;
+    wait_until_created(&bed, &namespace, &pod(&web, "web-0"), "there is room", asks("250m")).await;
     let first = pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("made");
     assert_eq!(cpu(&first), Some("250m"));
     // 150m are left. Until the watch tells of that, the API server refuses what is recommended.
-    until_made(&bed, &namespace, &pod(&web, "web-1"), "there is less", asks("100m")).await;
+    wait_until_created(&bed, &namespace, &pod(&web, "web-1"), "there is less", asks("100m")).await;
     let second = pods.create(&PostParams::default(), &pod(&web, "web-1")).await.expect("made");
     assert_eq!(cpu(&second), Some("100m"));
     let address = format!("http://{}/metrics", served.running.address());
-    let text = wait::until("it is scraped", || fetch(&address)).await;
+    let text = wait::until("it is scraped", || http_get(&address)).await;
     let text = String::from_utf8_lossy(&text).into_owned();
     let line = "plimsoll_admission_reviews_total{outcome=\"quota_exceeded\",resource=\"Pod\"} ";
     assert!(text.contains(line), "{line} is not in\n{text}");
@@ -45,18 +50,20 @@ spec: {hard: {requests.cpu: 400m}}
 
 #[tokio::test]
 async fn who_may_not_read_quotas_sizes_pods_all_the_same() {
-    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
+        return;
+    };
+    create_definitions(&bed).await;
     let text = shipped("admission-controller");
     let less = text.replace("resources: [resourcequotas]", "resources: [nothing]");
     assert_ne!(less, text, "there is a rule to leave out");
     grant(&bed.client(), &less).await;
-    let account = bed.account("kube-system", "plimsoll-admission-controller").await;
+    let account = bed.service_account("kube-system", "plimsoll-admission-controller").await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
     let served = start(account.client.clone(), &["--webhook-failure-policy-fail"], |_| {}).await;
-    ready(&served).await;
-    called(&bed, &namespace).await;
-    under_load(&bed, &namespace, &web, PACED, async {}).await;
+    wait_until_ready(&served).await;
+    wait_until_called(&bed, &namespace).await;
+    under_load(&bed, &namespace, &web, PACED_LOAD, async {}).await;
     served.running.stop().await;
 }

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::serve::webhook::{MinVersion, Unreached, WebhookLimits, reach};
+use plimsoll::serve::webhook::{MinVersion, SelfCheckError, WebhookLimits, check_webhook};
 use rustls::version::{TLS12, TLS13};
 
 use super::{
-    caller::{Caller, LIMIT, NAME, connect},
-    stage::{certificate, serve},
+    fixture::{certificate, serve},
+    webhook_client::{LIMIT, NAME, WebhookClient, connect},
 };
 use crate::support::wait;
 
@@ -21,13 +21,18 @@ use crate::support::wait;
 async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
     let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
     let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
-    let mut old = Caller::two(served.port, &trusts_one).await.expect("trusts it");
+    let mut old = WebhookClient::http2(served.port, &trusts_one).await.expect("trusts it");
     old.review("before").await.expect("an answer");
-    assert!(Caller::two(served.port, &trusts_two).await.is_err(), "nobody shows it yet");
+    assert!(WebhookClient::http2(served.port, &trusts_two).await.is_err(), "nobody shows it yet");
 
-    served.show(&two);
-    Caller::two(served.port, &trusts_two).await.expect("trusts it").review("b").await.expect("b");
-    let refused = Caller::two(served.port, &trusts_one).await.err().expect("is not shown");
+    served.set_certificate(&two);
+    WebhookClient::http2(served.port, &trusts_two)
+        .await
+        .expect("trusts it")
+        .review("b")
+        .await
+        .expect("b");
+    let refused = WebhookClient::http2(served.port, &trusts_one).await.err().expect("is not shown");
     assert!(refused.starts_with("tls: "), "{refused}");
     old.review("after").await.expect("the connection stands");
     wait::until("the refusals are counted", || async {
@@ -41,18 +46,18 @@ async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
 async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
-    let mut one = Caller::one(served.port, &trusts).await.expect("connects");
+    let mut one = WebhookClient::http1(served.port, &trusts).await.expect("connects");
     for name in ["a", "b"] {
         let answer = one.review(name).await.expect("an answer");
         assert_eq!(answer["patchType"], "JSONPatch");
         assert!(answer["patch"].is_string(), "base64: {answer}");
     }
-    let mut two = Caller::two(served.port, &trusts).await.expect("connects");
+    let mut two = WebhookClient::http2(served.port, &trusts).await.expect("connects");
     // From now on the caller knows how many may be under way at once, and has the others wait.
     two.review("c").await.expect("an answer");
-    let Caller::Two(sender) = two else { panic!("it speaks HTTP/2") };
+    let WebhookClient::Http2(sender) = two else { panic!("it speaks HTTP/2") };
     let asks = (0..200).map(|number| {
-        let mut caller = Caller::Two(sender.clone());
+        let mut caller = WebhookClient::Http2(sender.clone());
         async move { caller.review(&format!("pod-{number}")).await.map(drop) }
     });
     let answers = futures::future::join_all(asks).await;
@@ -76,7 +81,7 @@ async fn the_oldest_version_is_the_one_that_was_set() {
 #[tokio::test]
 async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
     let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
-    let trusts = trusts_one.with(&trusts_two);
+    let trusts = trusts_one.union(&trusts_two);
     let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
     let (over, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..8)
@@ -84,12 +89,12 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
             let (over, answers, trusts) = (Arc::clone(&over), Arc::clone(&answers), trusts.clone());
             let port = served.port;
             tokio::spawn(async move {
-                let mut kept = Caller::two(port, &trusts).await?;
+                let mut kept = WebhookClient::http2(port, &trusts).await?;
                 while !over.load(SeqCst) {
                     // Half of them come anew each time, as API servers do that were just started.
                     let mut fresh = None;
                     if caller % 2 == 0 {
-                        fresh = Some(Caller::two(port, &trusts).await?);
+                        fresh = Some(WebhookClient::http2(port, &trusts).await?);
                     }
                     fresh.as_mut().unwrap_or(&mut kept).review("web").await?;
                     answers.fetch_add(1, SeqCst);
@@ -101,7 +106,7 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
     let mut changes = 0;
     while changes < 200 {
         for pair in [&two, &one] {
-            served.show(pair);
+            served.set_certificate(pair);
             changes += 1;
             let before = answers.load(SeqCst);
             wait::until("others are answered", || async {
@@ -127,20 +132,21 @@ async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let address = ([127, 0, 0, 1], served.port).into();
     let limit = Duration::from_secs(10);
-    reach(address, NAME, trusts.roots(), limit).await.expect("it answers");
-    let foreign = reach(address, NAME, others.roots(), limit).await;
-    assert!(matches!(foreign, Err(Unreached::Tls(..))), "{foreign:?}");
-    let renamed = reach(address, "other.svc", trusts.roots(), limit).await;
-    assert!(matches!(renamed, Err(Unreached::Tls(..))), "{renamed:?}");
+    check_webhook(address, NAME, trusts.root_store(), limit).await.expect("it answers");
+    let foreign = check_webhook(address, NAME, others.root_store(), limit).await;
+    assert!(matches!(foreign, Err(SelfCheckError::Tls(..))), "{foreign:?}");
+    let renamed = check_webhook(address, "other.svc", trusts.root_store(), limit).await;
+    assert!(matches!(renamed, Err(SelfCheckError::Tls(..))), "{renamed:?}");
     assert_eq!(served.counts.of("content_type"), 0, "a look at oneself is no bad request");
     served.stop().await;
-    let gone = reach(address, NAME, trusts.roots(), limit).await;
-    assert!(matches!(gone, Err(Unreached::Connection(..))), "{gone:?}");
+    let gone = check_webhook(address, NAME, trusts.root_store(), limit).await;
+    assert!(matches!(gone, Err(SelfCheckError::Connect(..))), "{gone:?}");
     // Somebody who takes connections, and says nothing.
     let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = mute.local_addr().expect("an address");
-    let silent = reach(address, NAME, trusts.roots(), Duration::from_millis(100)).await;
-    assert!(matches!(silent, Err(Unreached::Late(_))), "{silent:?}");
+    let silent =
+        check_webhook(address, NAME, trusts.root_store(), Duration::from_millis(100)).await;
+    assert!(matches!(silent, Err(SelfCheckError::Timeout(_))), "{silent:?}");
 }
 
 #[tokio::test]
@@ -148,15 +154,15 @@ async fn answers_under_way_are_finished_at_the_end() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let (port, gate) = (served.port, Arc::clone(&served.gate));
-    let mut caller = Caller::two(port, &trusts).await.expect("connects");
+    let mut caller = WebhookClient::http2(port, &trusts).await.expect("connects");
     caller.review("first").await.expect("an answer");
-    let Caller::Two(sender) = &caller else { panic!("it is HTTP/2") };
-    let mut slow = Caller::Two(sender.clone());
+    let WebhookClient::Http2(sender) = &caller else { panic!("it is HTTP/2") };
+    let mut slow = WebhookClient::Http2(sender.clone());
     let asked = tokio::spawn(async move { slow.review("slow").await });
     gate.entered.notified().await;
     let stopped = tokio::spawn(served.stop());
     wait::until("nobody else is let in", || async {
-        Caller::two(port, &trusts).await.is_err().then_some(())
+        WebhookClient::http2(port, &trusts).await.is_err().then_some(())
     })
     .await;
     assert!(!asked.is_finished(), "it still waits for its answer");

@@ -9,15 +9,15 @@ use kube::{
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::{Value, json};
 
-use super::cluster::{called, ready, start};
+use super::cluster::{start, wait_until_called, wait_until_ready};
 use crate::{
-    scaling::stage::object,
-    storage::objects::defined,
-    support::{Bed, wait},
+    storage::checkpoint_objects::create_definitions,
+    support::{Testbed, wait},
+    watermark_controller::fixture::object,
 };
 
 /// What the API server answers when an object is created: its code, its message, and its warnings.
-async fn create(bed: &Bed, namespace: &str, object: &Value) -> (u16, String, Vec<String>) {
+async fn create(bed: &Testbed, namespace: &str, object: &Value) -> (u16, String, Vec<String>) {
     let mut whole = object.clone();
     whole["apiVersion"] = json!("datadoghq.com/v1alpha1");
     whole["kind"] = json!("WatermarkPodAutoscaler");
@@ -45,8 +45,10 @@ fn with_query(name: &str, query: &str) -> Value {
 
 #[tokio::test]
 async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_be_taken_away() {
-    let Some(bed) = Bed::webhooks().await.filter(Bed::is_complete) else { return };
-    defined(&bed).await;
+    let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
+        return;
+    };
+    create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;
     let crossed = object("old", json!({"minReplicas": 5, "maxReplicas": 2}));
     wait::until("it is made, for the webhook is not there yet", || async {
@@ -54,8 +56,8 @@ async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_
     })
     .await;
     let served = start(bed.client(), &[], |_| {}).await;
-    ready(&served).await;
-    called(&bed, &namespace).await;
+    wait_until_ready(&served).await;
+    wait_until_called(&bed, &namespace).await;
 
     let mut crossed_too = crossed.clone();
     crossed_too["metadata"]["name"] = json!("crossed");

@@ -10,12 +10,12 @@
 
 mod controller;
 mod dashboard;
-pub mod families;
 mod history;
+pub mod late_families;
 mod overview;
 mod panel;
 mod query;
-mod vertical;
+mod vpa;
 mod watermark;
 
 use std::fs;
@@ -31,7 +31,7 @@ pub const FOLDER: &str = "grafana";
 pub fn all() -> Vec<(&'static str, String)> {
     let boards = [
         overview::board(),
-        vertical::board(),
+        vpa::board(),
         watermark::board(),
         controller::board(),
         history::board(),

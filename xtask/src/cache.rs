@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::say::timed;
+use crate::console::timed;
 
 /// `plimsoll` in the user's cache folder: `$XDG_CACHE_HOME`, or `.cache` at home.
 pub fn folder() -> Result<PathBuf> {
@@ -55,7 +55,7 @@ fn fetch_in(
 }
 
 /// Writes a small file of the cache, whole or not at all: several processes may write the same one.
-pub fn note(path: &Path, text: &str) -> Result<()> {
+pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("a file of the cache is in a folder")?;
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}: make it writable", folder.display()))?;

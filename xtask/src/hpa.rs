@@ -7,13 +7,13 @@
 //! ```
 
 pub mod compare;
-pub mod fleet;
+pub mod delaying_queue;
 pub mod generate;
-pub mod kinds;
+pub mod go_duration;
 pub mod pass;
-pub mod queue;
-pub mod record;
 pub mod replay;
+pub mod rest_mapping;
 pub mod scenario;
-pub mod seconds;
-pub mod world;
+pub mod simulated_cluster;
+pub mod simulated_workload;
+pub mod upstream_recording;

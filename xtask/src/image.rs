@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use xtask::say::say;
+use xtask::console::progress;
 
 use crate::workspace::root;
 
@@ -28,7 +28,7 @@ const NAMES: [(&str, &str); 5] = [
 ];
 
 /// What the stage `build` says: its environment, and its last command.
-struct Recipe {
+struct BuildStage {
     environment: Vec<(String, String)>,
     command: String,
 }
@@ -47,20 +47,23 @@ pub fn image(is_twice: bool) -> Result<bool> {
         fs::remove_dir_all(folder.join("target"))?;
         build(&recipe, &folder, &image)?;
         ensure!(first == fs::read(&program)?, "two builds of the same sources differ");
-        say("two builds are the same to the last byte");
+        progress("two builds are the same to the last byte");
     }
     let bytes = fs::read(&program)?;
     ensure!(!is_dynamic(&bytes)?, "{} asks for a loader: it is not static", program.display());
     for (name, word) in NAMES {
         let output = start(&image, name, &["--help"])?;
-        let said = said(&output);
+        let said = combined_output(&output);
         ensure!(output.status.success(), "{name}: {}: {said}", output.status);
         let wanted = format!("Usage: plimsoll {word}");
         ensure!(said.contains(&wanted), "{name} does not say {wanted:?}:\n{said}");
     }
-    ensure!(finds_names(&image)?, "it cannot look names up where nothing but the image is there");
+    ensure!(
+        resolves_names(&image)?,
+        "it cannot look names up where nothing but the image is there"
+    );
     let size = bytes.len() / 1_000_000;
-    say(format_args!(
+    progress(format_args!(
         "{}: static, {size} MB, starts by all its names, and finds others by theirs",
         image.display()
     ));
@@ -68,7 +71,7 @@ pub fn image(is_twice: bool) -> Result<bool> {
 }
 
 /// What a Dockerfile says of its first stage.
-fn recipe(text: &str) -> Option<Recipe> {
+fn recipe(text: &str) -> Option<BuildStage> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let text = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
     let stage = text.split("\nFROM ").find(|stage| {
@@ -77,11 +80,11 @@ fn recipe(text: &str) -> Option<Recipe> {
     let said = |word: &'static str| stage.lines().filter_map(move |line| line.strip_prefix(word));
     let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (name.into(), value.into()));
     let environment = said("ENV ").flat_map(str::split_whitespace).filter_map(pair).collect();
-    Some(Recipe { environment, command: said("RUN ").next_back()?.to_owned() })
+    Some(BuildStage { environment, command: said("RUN ").next_back()?.to_owned() })
 }
 
 /// Runs the command here as it is run there, but for where it puts things.
-fn build(recipe: &Recipe, folder: &Path, image: &Path) -> Result<()> {
+fn build(recipe: &BuildStage, folder: &Path, image: &Path) -> Result<()> {
     if image.exists() {
         fs::remove_dir_all(image)?;
     }
@@ -92,7 +95,7 @@ fn build(recipe: &Recipe, folder: &Path, image: &Path) -> Result<()> {
         .replace("/image", &text(image)?)
         .replace("\"target/", &format!("\"{}/", text(&built)?));
     if !Path::new(AUTHORITIES).exists() {
-        say(format_args!("no {AUTHORITIES} here: an empty one is laid beside it"));
+        progress(format_args!("no {AUTHORITIES} here: an empty one is laid beside it"));
         let empty = folder.join("ca-certificates.crt");
         fs::create_dir_all(folder)?;
         fs::write(&empty, "")?;
@@ -132,7 +135,7 @@ fn is_dynamic(bytes: &[u8]) -> Result<bool> {
 }
 
 /// Has it ask somebody by a name, as in a pod: a static program has to bring along what looks names up.
-fn finds_names(image: &Path) -> Result<bool> {
+fn resolves_names(image: &Path) -> Result<bool> {
     let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
     let address = format!("http://somebody.test:{}", listener.local_addr()?.port());
     let hosts = image.join("etc/hosts");
@@ -150,12 +153,12 @@ fn finds_names(image: &Path) -> Result<bool> {
     fs::remove_file(&hosts)?;
     let is_found = asked.load(Ordering::Relaxed);
     if !is_found {
-        say(said(&output?));
+        progress(combined_output(&output?));
     }
     Ok(is_found)
 }
 
-fn said(output: &Output) -> String {
+fn combined_output(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
 }
 

@@ -6,9 +6,9 @@
 
 pub mod boards;
 pub mod cache;
+pub mod console;
 pub mod debian;
-pub mod go;
+pub mod go_toolchain;
 pub mod hpa;
-pub mod parts;
 pub mod pictures;
-pub mod say;
+pub mod test_programs;

@@ -1,8 +1,8 @@
 //! Set-up, tests and benchmarks of the project: reads the command line and turns the outcome into an exit code.
 
-mod deep;
+mod deep_tier;
 mod image;
-mod scratch;
+mod run_folder;
 mod suite;
 mod workspace;
 
@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use xtask::pictures::{self, Prometheus};
-use xtask::{boards, cache, hpa, parts, say};
+use xtask::{boards, cache, console, hpa, test_programs};
 
 use crate::suite::Options;
 
@@ -160,7 +160,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            say::say(format_args!("error: {error:#}"));
+            console::progress(format_args!("error: {error:#}"));
             ExitCode::from(1)
         }
     }
@@ -172,8 +172,8 @@ fn perform(task: Task) -> Result<bool> {
         Task::Test { filters, noise, keep_going } => {
             suite::run(&Options { filters, noise, keep_going, ..Options::default() })
         }
-        Task::Deep { part, seed } => deep::deep(part.as_deref(), seed),
-        Task::Record { part } => deep::record(part.as_deref()),
+        Task::Deep { part, seed } => deep_tier::deep(part.as_deref(), seed),
+        Task::Record { part } => deep_tier::record(part.as_deref()),
         Task::Quick { areas } => suite::quick(&areas),
         Task::Area { name } => suite::area(&name),
         Task::Flaky { name, times, noise } => suite::flaky(&name, times, noise),
@@ -193,9 +193,9 @@ fn perform(task: Task) -> Result<bool> {
             let changed = boards::write(&workspace::root())?;
             let unchanged = boards::all().len() - changed.len();
             for path in &changed {
-                say::say(format_args!("written: {path}"));
+                console::progress(format_args!("written: {path}"));
             }
-            say::say(format_args!("{unchanged} are as they were"));
+            console::progress(format_args!("{unchanged} are as they were"));
             Ok(true)
         }
         Task::Pictures { prometheus, at, range, set, complete, out, boards } => {
@@ -207,36 +207,39 @@ fn perform(task: Task) -> Result<bool> {
             let text =
                 std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             for line in text.lines().filter(|line| !line.trim().is_empty()) {
-                for pass in hpa::record::ours(&serde_json::from_str(line)?)? {
-                    say::print(pass);
+                for pass in hpa::upstream_recording::ours(&serde_json::from_str(line)?)? {
+                    console::print_result(pass);
                 }
             }
             Ok(true)
         }
         Task::HpaCompare { count, seed, print } => {
             if print {
-                let scenarios = hpa::record::scenarios(seed, count)?;
-                say::print(hpa::record::lines(&scenarios)?.trim_end());
+                let scenarios = hpa::upstream_recording::scenarios(seed, count)?;
+                console::print_result(hpa::upstream_recording::lines(&scenarios)?.trim_end());
                 return Ok(true);
             }
-            let (found, passes) = hpa::record::differences(seed, count)?;
-            for line in hpa::record::summary(&found) {
-                say::print(line);
+            let (found, passes) = hpa::upstream_recording::differences(seed, count)?;
+            for line in hpa::upstream_recording::summary(&found) {
+                console::print_result(line);
             }
             let differ = found.len();
-            say::print(format_args!(
+            console::print_result(format_args!(
                 "{count} scenarios of seed {seed}, {passes} passes, {differ} fields differ"
             ));
             Ok(found.is_empty())
         }
         Task::HpaRecord => {
-            let path = hpa::record::record(&workspace::root())?;
-            say::say(format_args!("written: {}", path.display()));
+            let path = hpa::upstream_recording::record(&workspace::root())?;
+            console::progress(format_args!("written: {}", path.display()));
             Ok(true)
         }
         Task::Clean => {
             let megabytes = cache::clean()? / 1_000_000;
-            say::say(format_args!("{megabytes} MB freed in {}", cache::folder()?.display()));
+            console::progress(format_args!(
+                "{megabytes} MB freed in {}",
+                cache::folder()?.display()
+            ));
             Ok(true)
         }
     }
@@ -249,10 +252,10 @@ fn draw(url: &str, options: &pictures::Options, out: &Path, names: &[String]) ->
     for (name, board) in pictures::boards(&workspace::root(), names)? {
         let picture = pictures::draw(&name, &board, &prometheus, options)?;
         let path = picture.write(out)?;
-        say::say(format_args!("drawn: {}", path.display()));
+        console::progress(format_args!("drawn: {}", path.display()));
         for (panel, letter) in picture.empty() {
             complete = false;
-            say::say(format_args!("  NO DATA: {panel}, query {letter}"));
+            console::progress(format_args!("  NO DATA: {panel}, query {letter}"));
         }
     }
     Ok(complete)
@@ -275,26 +278,32 @@ fn bench(names: &[String], arguments: &[String]) -> Result<bool> {
 
 /// Makes every part ready, and says of those that could not be had why.
 fn set_up() -> Vec<(&'static str, Option<String>)> {
-    say::say(format_args!("parts are kept in {}", cache::folder().unwrap_or_default().display()));
-    let release = |release| parts::prometheus(release).map(|_| ());
+    console::progress(format_args!(
+        "parts are kept in {}",
+        cache::folder().unwrap_or_default().display()
+    ));
+    let release = |release| test_programs::prometheus(release).map(|_| ());
     let outcomes = [
-        ("control plane", parts::control_plane().map(|_| ())),
-        ("upstream's autoscaler", parts::autoscaler().map(|_| ())),
-        ("upstream's HPA controller", parts::hpa_oracle().map(|_| ())),
-        ("upstream's CRDs", parts::autoscaler_crds().map(|_| ())),
-        ("Prometheus 3", release(parts::Release::Three)),
-        ("Prometheus 2", release(parts::Release::Two)),
-        ("kustomize", parts::kustomize().map(|_| ())),
-        ("Helm", parts::helm().map(|_| ())),
-        ("the Prometheus operator's definitions", parts::operator_crds().map(|_| ())),
-        ("the original watermark controller's manifests", parts::watermark_manifests().map(|_| ())),
+        ("control plane", test_programs::control_plane().map(|_| ())),
+        ("upstream's autoscaler", test_programs::autoscaler().map(|_| ())),
+        ("upstream's HPA controller", test_programs::hpa_oracle().map(|_| ())),
+        ("upstream's CRDs", test_programs::autoscaler_crds().map(|_| ())),
+        ("Prometheus 3", release(test_programs::PrometheusRelease::V3)),
+        ("Prometheus 2", release(test_programs::PrometheusRelease::V2)),
+        ("kustomize", test_programs::kustomize().map(|_| ())),
+        ("Helm", test_programs::helm().map(|_| ())),
+        ("the Prometheus operator's definitions", test_programs::operator_crds().map(|_| ())),
+        (
+            "the original watermark controller's manifests",
+            test_programs::watermark_manifests().map(|_| ()),
+        ),
     ];
     outcomes
         .into_iter()
         .map(|(name, outcome)| {
             let reason = outcome.err().map(|error| format!("{error:#}"));
             if let Some(reason) = &reason {
-                say::say(format_args!("NOT SET UP: {name}: {reason}"));
+                console::progress(format_args!("NOT SET UP: {name}: {reason}"));
             }
             (name, reason)
         })

@@ -8,20 +8,20 @@
 //! ```
 
 mod axis;
-mod clock;
+mod board_page;
 mod color;
-mod data;
-mod field;
-mod figure;
-mod graph;
-mod http;
+mod field_config;
+mod http_client;
 mod legend;
-mod page;
-mod prometheus;
+mod panel_data;
+mod prometheus_client;
+mod single_value;
+mod state_timeline;
 mod svg;
 mod table;
-mod timeline;
-mod unit;
+mod time_format;
+mod time_series;
+mod units;
 mod variables;
 
 use std::fs;
@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-pub use data::Answer;
-pub use prometheus::{Prometheus, Series, Window};
+pub use panel_data::QueryResult;
+pub use prometheus_client::{Prometheus, Series, Window};
 use variables::Variables;
 
 use crate::boards;
@@ -56,7 +56,7 @@ pub struct Picture {
     /// The picture.
     pub svg: String,
     /// What each target of each panel was answered.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<QueryResult>,
 }
 
 /// Where pictures are kept, from the root.
@@ -97,21 +97,21 @@ pub fn draw(
     let panels = board["panels"].as_array().context("a board without panels")?;
     let answers = panels
         .iter()
-        .map(|panel| data::ask(panel, prometheus, &variables, window))
+        .map(|panel| panel_data::run_queries(panel, prometheus, &variables, window))
         .collect::<Result<Vec<_>>>()?;
-    let svg = page::draw(board, &answers, &variables, window);
+    let svg = board_page::draw(board, &answers, &variables, window);
     Ok(Picture { board: name.to_owned(), svg, answers: answers.into_iter().flatten().collect() })
 }
 
 /// From when to when a board shows something.
 fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<Window> {
     let to = match &options.at {
-        Some(at) => clock::moment(at)?,
+        Some(at) => time_format::moment(at)?,
         None => prometheus.time()?,
     };
     let from = board["time"]["from"].as_str().unwrap_or_default();
     let range = options.range.as_deref().or_else(|| from.strip_prefix("now-")).unwrap_or("6h");
-    let length = clock::length(range);
+    let length = time_format::length(range);
     let length =
         length.with_context(|| format!("{range:?} is no length of time: write 90m, 6h or 1d"))?;
     Ok(Window { from: to - length, to })

@@ -5,15 +5,15 @@
 //! ```
 
 mod areas;
-mod binary;
 mod config;
-mod event;
 mod lane;
-mod noise;
-mod plan;
+mod machine_noise;
 mod report;
-mod times;
-mod verdict;
+mod run_plan;
+mod run_times;
+mod suite_outcome;
+mod test_binary;
+mod test_event;
 
 use std::env;
 use std::num::NonZero;
@@ -23,22 +23,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use xtask::say::{say, seconds};
+use xtask::console::{progress, seconds};
 
 use self::areas::Selection;
-use self::binary::Binary;
 use self::config::{Phase, Suite};
-use self::event::Test;
-use self::lane::{Environment, Finished, Lane};
-use self::noise::{Noise, System};
-use self::plan::Plan;
-use self::report::{Part, Report};
-use self::verdict::Verdict;
-use crate::scratch::Scratch;
+use self::lane::{Environment, FinishedTest, Lane};
+use self::machine_noise::{Noise, System};
+use self::report::{Report, ReportPart};
+use self::run_plan::Plan;
+use self::suite_outcome::SuiteOutcome;
+use self::test_binary::Binary;
+use self::test_event::Test;
+use crate::run_folder::RunFolder;
 
 pub use self::areas::{area, quick};
-pub use self::report::Events;
-pub use self::times::print as times;
+pub use self::report::TestbedUsage;
+pub use self::run_times::print as times;
 
 /// What property tests take their random numbers from.
 pub const PROPTEST_SEED: &str = "PROPTEST_RNG_SEED";
@@ -103,7 +103,7 @@ impl Default for Options {
 
 impl Tier {
     /// Whether a test of that name belongs to the tier.
-    fn has(self, name: &str) -> bool {
+    fn includes(self, name: &str) -> bool {
         let is_deep = name.split("::").any(|module| module == "deep");
         match self {
             Self::Gate => !is_deep,
@@ -140,19 +140,19 @@ pub fn run(options: &Options) -> Result<bool> {
     let mut report = Report::default();
     let parts = if options.set_up { crate::set_up() } else { Vec::new() };
     report.missing = parts.into_iter().filter_map(|(name, why)| Some((name, why?))).collect();
-    report.parts.push(Part::of("set-up", started.elapsed()));
+    report.parts.push(ReportPart::of("set-up", started.elapsed()));
 
     let suite = Suite::load()?;
     let building = Instant::now();
-    let binaries = binary::build()?;
-    report.parts.push(Part::of("build", building.elapsed()));
+    let binaries = test_binary::build()?;
+    report.parts.push(ReportPart::of("build", building.elapsed()));
 
     let tests = select(&binaries, options)?;
     ensure!(!tests.is_empty(), "no test of this tier has a name like {:?}", options.filters);
-    let known = times::last_durations();
+    let known = run_times::last_durations();
     let plan = Plan::of(&suite, &tests, &known, cores());
 
-    let scratch = Scratch::new()?;
+    let scratch = RunFolder::new()?;
     let environment = environment(options, &scratch);
     let noise = options.noise.then(|| Noise::start(scratch.files()));
     let mut finished = Vec::new();
@@ -162,7 +162,9 @@ pub fn run(options: &Options) -> Result<bool> {
         if lanes.is_empty() {
             continue;
         }
-        if phase != Phase::Pure && !options.keep_going && finished.iter().any(Finished::is_failure)
+        if phase != Phase::Pure
+            && !options.keep_going
+            && finished.iter().any(FinishedTest::is_failure)
         {
             let left: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
             report.not_started += left;
@@ -174,32 +176,32 @@ pub fn run(options: &Options) -> Result<bool> {
             finished.extend(run_phase(phase, lanes, &binaries, &environment, options.tier));
         }
         let busy = System::now().busy_since(&begun.1);
-        report.parts.push(Part { busy, ..Part::of(phase.name(), begun.0.elapsed()) });
+        report.parts.push(ReportPart { busy, ..ReportPart::of(phase.name(), begun.0.elapsed()) });
     }
     drop(noise);
 
-    let mut verdict = Verdict::of(&started_tests, finished, Suite::flaky()?);
+    let mut verdict = SuiteOutcome::of(&started_tests, finished, Suite::flaky()?);
     if options.times > 1 {
         verdict = verdict.without_repetition();
     }
     let again = verdict.to_repeat();
     if !again.is_empty() {
         let begun = Instant::now();
-        say(format_args!(
+        progress(format_args!(
             "{} waits had no end: each of these tests runs once more, alone",
             again.len()
         ));
         let lanes: Vec<_> = again.into_iter().map(Lane::alone).collect();
         let repeated = run_phase(Phase::Alone, &lanes, &binaries, &environment, options.tier);
         verdict.repeated(&repeated);
-        report.parts.push(Part::of("again", begun.elapsed()));
+        report.parts.push(ReportPart::of("again", begun.elapsed()));
     }
-    report.left_behind = scratch.left_behind();
-    report.not_run = scratch.reasons()?;
+    report.leftovers = scratch.leftovers();
+    report.skipped = scratch.skip_reasons()?;
     report.events = scratch.events();
     report.total = started.elapsed();
     drop(scratch);
-    times::keep(options, &report, &verdict)?;
+    run_times::keep(options, &report, &verdict)?;
     Ok(report.print(&verdict))
 }
 
@@ -213,33 +215,33 @@ fn select(binaries: &[Binary], options: &Options) -> Result<Vec<Test>> {
         });
         tests.extend(listed.filter(|test| {
             let is_wanted = options.filters.is_empty()
-                || options.filters.iter().any(|filter| is_named(&test.full, filter));
-            options.tier.has(&test.name) && is_wanted && options.selection.has(&test.full)
+                || options.filters.iter().any(|filter| matches_filter(&test.full, filter));
+            options.tier.includes(&test.name) && is_wanted && options.selection.includes(&test.full)
         }));
     }
     Ok(tests)
 }
 
 /// Whether a filter selects a name: by a part of it, or by its beginning after a `^`.
-fn is_named(name: &str, filter: &str) -> bool {
+fn matches_filter(name: &str, filter: &str) -> bool {
     match filter.strip_prefix('^') {
         Some(beginning) => name.starts_with(beginning),
         None => name.contains(filter),
     }
 }
 
-fn environment(options: &Options, scratch: &Scratch) -> Environment {
+fn environment(options: &Options, scratch: &RunFolder) -> Environment {
     let mut variables = vec![
         (TIER.to_owned(), options.tier.name().to_owned()),
         ("TMPDIR".to_owned(), scratch.files().display().to_string()),
-        ("PLIMSOLL_NOT_RUN".to_owned(), scratch.not_run().display().to_string()),
+        ("PLIMSOLL_NOT_RUN".to_owned(), scratch.skipped_folder().display().to_string()),
         ("PLIMSOLL_EVENTS".to_owned(), scratch.events_file().display().to_string()),
     ];
     if options.tier == Tier::Record {
         variables.push((RECORD.to_owned(), "1".to_owned()));
     }
     let draw = |name: &str, value: String| {
-        say(format_args!("{name}={value}"));
+        progress(format_args!("{name}={value}"));
         (name.to_owned(), value)
     };
     if let Some(seed) = options.seed {
@@ -266,9 +268,9 @@ fn run_phase(
     binaries: &[Binary],
     environment: &Environment,
     tier: Tier,
-) -> Vec<Finished> {
+) -> Vec<FinishedTest> {
     let count: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
-    say(format_args!("== {}: {count} tests", phase.name()));
+    progress(format_args!("== {}: {count} tests", phase.name()));
     let (sender, receiver) = channel();
     let at_once = if phase == Phase::Cluster { lanes.len() } else { 1 };
     thread::scope(|scope| {
@@ -307,7 +309,7 @@ fn cores() -> usize {
 }
 
 /// Where a file of the tests is.
-fn in_tests(name: &str) -> PathBuf {
+fn tests_path(name: &str) -> PathBuf {
     crate::workspace::root().join("tests").join(name)
 }
 
@@ -322,7 +324,7 @@ pub fn flaky(name: &str, times: usize, noise: bool) -> Result<bool> {
         ..Options::default()
     };
     let is_well = run(&options)?;
-    say(format_args!("{times} times in {}", seconds(started.elapsed())));
+    progress(format_args!("{times} times in {}", seconds(started.elapsed())));
     Ok(is_well)
 }
 
@@ -332,16 +334,28 @@ mod tests {
 
     #[test]
     fn only_deep_runs_what_is_in_a_module_of_that_name() {
-        assert!(Tier::Gate.has("storage::damage::one") && Tier::Deep.has("storage::damage::one"));
-        assert!(!Tier::Gate.has("day::deep::one") && Tier::Deep.has("day::deep::one"));
-        assert!(Tier::Record.has("day::deep::one") && !Tier::Record.has("day::one"));
-        assert!(Tier::Gate.has("fit::a_deep_change_is_seen"), "a word of a name is no module");
+        assert!(
+            Tier::Gate.includes("storage::file_damage::one")
+                && Tier::Deep.includes("storage::file_damage::one")
+        );
+        assert!(
+            !Tier::Gate.includes("scripted_day::deep::one")
+                && Tier::Deep.includes("scripted_day::deep::one")
+        );
+        assert!(
+            Tier::Record.includes("scripted_day::deep::one")
+                && !Tier::Record.includes("scripted_day::one")
+        );
+        assert!(
+            Tier::Gate.includes("sizing::a_deep_change_is_seen"),
+            "a word of a name is no module"
+        );
     }
 
     #[test]
     fn a_filter_is_a_part_of_a_name_or_its_beginning() {
-        assert!(is_named("updater::differential::deep::one", "differential"));
-        assert!(!is_named("updater::differential::deep::one", "^differential"));
-        assert!(is_named("differential::deep::one", "^differential"));
+        assert!(matches_filter("updater::differential::deep::one", "differential"));
+        assert!(!matches_filter("updater::differential::deep::one", "^differential"));
+        assert!(matches_filter("recommender_differential::deep::one", "^differential"));
     }
 }

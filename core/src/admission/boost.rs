@@ -6,8 +6,9 @@ use crate::{
         vpa::{BoostKind, CpuBoost, StartupBoost},
     },
     sizing::{
-        Container, LimitPolicy, Plan, Range, Refusal, Rules, Size,
-        limits::{Original, proportional},
+        Container, LimitPolicy, MergedLimitRange, SizedContainer, SizingError, SizingRules,
+        SizingSpec,
+        limit_policy::{CurrentResources, proportional_limit},
     },
     types::{
         compat::{Compat, Fix},
@@ -18,26 +19,27 @@ use crate::{
 
 /// What a boost is worked out from.
 #[derive(Clone, Copy, Debug)]
-pub struct Boosting<'a> {
+pub struct BoostContext<'a> {
     /// What the VPA wants.
-    pub plan: &'a Plan<'a>,
+    pub spec: &'a SizingSpec<'a>,
     /// What holds for containers of the namespace.
-    pub range: Option<&'a Range>,
+    pub limit_range: Option<&'a MergedLimitRange>,
     /// The operator's limit of a boosted CPU; zero is none.
-    pub max: Quantity,
+    pub max_cpu: Quantity,
     /// The rules.
-    pub rules: Rules,
+    pub rules: SizingRules,
 }
 
-impl Boosting<'_> {
+impl BoostContext<'_> {
     /// Gives a container its boost, and answers whether it got one.
     pub fn apply(
         &self,
         container: &Container,
         boost: &StartupBoost,
-        size: &mut Size,
-    ) -> Result<bool, Refusal> {
-        let bad = |problem| Refusal::BadBoost { container: container.name.clone(), problem };
+        size: &mut SizedContainer,
+    ) -> Result<bool, SizingError> {
+        let bad =
+            |problem| SizingError::InvalidBoost { container: container.name.clone(), problem };
         let Some(cpu) = &boost.cpu else {
             return match self.rules.compat {
                 // Upstream's webhook crashes here, and the pod is admitted as it is.
@@ -47,9 +49,9 @@ impl Boosting<'_> {
         };
         let recommended = size.requests.cpu().filter(|amount| !amount.is_zero());
         let base = recommended.or(container.spec.requests().cpu()).unwrap_or_default();
-        let mut boosted = raise(base, cpu).map_err(bad)?;
-        if !self.max.is_zero() && boosted > self.max {
-            boosted = self.max;
+        let mut boosted = boosted_cpu(base, cpu).map_err(bad)?;
+        if !self.max_cpu.is_zero() && boosted > self.max_cpu {
+            boosted = self.max_cpu;
             if self.rules.fixes.has(Fix::BoostNeverLowers) {
                 boosted = if base > boosted { base } else { boosted };
             }
@@ -58,8 +60,8 @@ impl Boosting<'_> {
             return Ok(false);
         }
         let limits = container.spec.limits();
-        if self.plan.limits_of(&container.name) == LimitPolicy::RequestsOnly {
-            boosted = below(boosted, limits.cpu());
+        if self.spec.limit_policy_for(&container.name) == LimitPolicy::RequestsOnly {
+            boosted = just_below(boosted, limits.cpu());
         } else if let Some(limit) = self.limit(container, boosted) {
             size.limits.insert(ResourceName::Cpu, limit);
         }
@@ -71,17 +73,18 @@ impl Boosting<'_> {
     fn limit(&self, container: &Container, boosted: Quantity) -> Option<Quantity> {
         let takes_default = self.rules.fixes.has(Fix::BoostTakesDefaultLimitAlong);
         let none = ResourceList::EMPTY;
-        let default = self.range.filter(|_| takes_default).map_or(&none, |range| &range.default);
-        let original = Original {
+        let default =
+            self.limit_range.filter(|_| takes_default).map_or(&none, |range| &range.default);
+        let original = CurrentResources {
             requests: container.spec.requests(),
             limits: container.spec.limits(),
             defaults: default,
         };
-        proportional(&ResourceName::Cpu, &original, Some(boosted)).0
+        proportional_limit(&ResourceName::Cpu, &original, Some(boosted)).0
     }
 }
 
-fn raise(base: Quantity, boost: &CpuBoost) -> Result<Quantity, &'static str> {
+fn boosted_cpu(base: Quantity, boost: &CpuBoost) -> Result<Quantity, &'static str> {
     let base = base.milli_value();
     let boosted = match boost.kind {
         BoostKind::Factor => {
@@ -96,11 +99,11 @@ fn raise(base: Quantity, boost: &CpuBoost) -> Result<Quantity, &'static str> {
             base.saturating_add(more.milli_value())
         }
     };
-    Ok(Quantity::milli(boosted, Format::DecimalSi))
+    Ok(Quantity::from_milli(boosted, Format::DecimalSi))
 }
 
 /// Just below the limit where it would be above it, so that request and limit do not become equal.
-fn below(boosted: Quantity, limit: Option<Quantity>) -> Quantity {
+fn just_below(boosted: Quantity, limit: Option<Quantity>) -> Quantity {
     let least = Quantity::cpu(MilliCpu(1));
     match limit.filter(|limit| boosted.milli_value() > limit.milli_value()) {
         Some(limit) if limit > least => limit - least,

@@ -2,7 +2,7 @@
 //! errors and warnings out.
 
 pub mod boost;
-pub mod pod;
+pub mod pod_patch;
 pub mod validation;
 
-pub use pod::{Admission, Admitted, admit};
+pub use pod_patch::{AdmissionSettings, PodPatch, patch_pod};

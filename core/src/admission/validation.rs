@@ -1,10 +1,10 @@
 //! What is wrong with a VPA object: errors that keep it out, and warnings that do not.
 
-mod doubts;
+mod field_rules;
+mod list_limits;
 mod messages;
-mod object;
-mod rules;
-mod size;
+mod raw_vpa;
+mod warnings;
 
 use std::{collections::HashSet, fmt};
 
@@ -12,22 +12,22 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 pub use self::{
-    doubts::Neighbour,
-    messages::{MAX_BYTES, MAX_MESSAGES, shortened},
-    size::MAX_REQUIREMENTS,
+    list_limits::MAX_REQUIREMENTS,
+    messages::{MAX_MESSAGE_BYTES, MAX_MESSAGES, truncated},
+    warnings::OtherAutoscaler,
 };
 use self::{
     messages::{Errors, Warnings},
-    object::{Object, Spec},
+    raw_vpa::{RawVpa, Spec},
 };
 use crate::{
-    sizing::{Operation, Rules},
+    sizing::{Operation, SizingRules},
     types::compat::{Compat, Fix},
 };
 
 /// What VPAs may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gates {
+pub struct FeatureGates {
     /// Startup boosts (`CPUStartupBoost`).
     pub startup_boost: bool,
     /// Settings of the model in a VPA (`PerVPAConfig`).
@@ -38,7 +38,7 @@ pub struct Gates {
 
 /// What a field has wrong, in the API's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum FieldErrorType {
     /// It is not there.
     Required,
     /// Its value is not one that it can have.
@@ -53,9 +53,9 @@ pub enum Fault {
     Internal,
 }
 
-impl Fault {
+impl FieldErrorType {
     /// The type of the cause in the API's answer.
-    pub const fn cause(self) -> &'static str {
+    pub const fn cause_type(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Invalid => "FieldValueInvalid",
@@ -84,7 +84,7 @@ pub struct FieldError {
     /// The field.
     pub path: String,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub error_type: FieldErrorType,
     /// Its value, as it is shown.
     pub value: Option<String>,
     /// What to do.
@@ -94,7 +94,7 @@ pub struct FieldError {
 impl FieldError {
     /// What is wrong, without the field: the message of the cause in the API's answer.
     pub fn body(&self) -> String {
-        let mut body = self.fault.text().to_owned();
+        let mut body = self.error_type.text().to_owned();
         for part in self.value.iter().chain(Some(&self.detail).filter(|it| !it.is_empty())) {
             body.push_str(": ");
             body.push_str(part);
@@ -111,7 +111,7 @@ impl fmt::Display for FieldError {
 
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ValidationResult {
     /// What keeps it out; nothing when it is let in.
     pub errors: Vec<FieldError>,
     /// What its author is told.
@@ -120,16 +120,21 @@ pub struct Verdict {
     pub operations: Vec<Operation>,
 }
 
-impl Verdict {
+impl ValidationResult {
     fn unreadable(error: &serde_json::Error) -> Self {
         let detail = error.to_string();
-        let error = FieldError { path: ".".into(), fault: Fault::Internal, value: None, detail };
-        Self { errors: vec![error], ..Self::default() }.bounded()
+        let error = FieldError {
+            path: ".".into(),
+            error_type: FieldErrorType::Internal,
+            value: None,
+            detail,
+        };
+        Self { errors: vec![error], ..Self::default() }.truncated()
     }
 
     /// The same with no more messages, and no longer ones, than a review may have.
     #[must_use]
-    pub fn bounded(self) -> Self {
+    pub fn truncated(self) -> Self {
         let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
         self.errors.into_iter().for_each(|error| errors.add(error));
         self.warnings.iter().for_each(|text| warnings.add(format_args!("{text}")));
@@ -154,25 +159,25 @@ impl Verdict {
 pub fn validate(
     object: &[u8],
     old: Option<&[u8]>,
-    gates: Gates,
-    rules: Rules,
-    others: &[Neighbour<'_>],
-) -> Verdict {
-    let verdict = look_over(object, old, gates, rules.compat, others);
+    gates: FeatureGates,
+    rules: SizingRules,
+    others: &[OtherAutoscaler<'_>],
+) -> ValidationResult {
+    let verdict = validate_fields(object, old, gates, rules.compat, others);
     let accepts = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
-    if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && says_the_same(object, old)) {
+    if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && has_same_spec(object, old)) {
         // The stored spec is invalid already. An update that leaves it alone, such as an annotation by the updater, must pass.
         let mut warnings = verdict.warnings;
         let wrong = verdict.errors.iter();
         warnings
             .extend(wrong.map(|error| format!("{error}; accepted because the spec is unchanged")));
-        return Verdict { warnings, ..Verdict::default() }.bounded();
+        return ValidationResult { warnings, ..ValidationResult::default() }.truncated();
     }
     verdict
 }
 
 /// Whether two objects have the same spec, as the API server writes it.
-fn says_the_same(one: &[u8], other: &[u8]) -> bool {
+fn has_same_spec(one: &[u8], other: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Bare<'a> {
         #[serde(borrow)]
@@ -182,32 +187,32 @@ fn says_the_same(one: &[u8], other: &[u8]) -> bool {
     spec(one).is_some_and(|one| spec(other) == Some(one))
 }
 
-fn look_over(
+fn validate_fields(
     object: &[u8],
     old: Option<&[u8]>,
-    gates: Gates,
+    gates: FeatureGates,
     compat: Compat,
-    others: &[Neighbour<'_>],
-) -> Verdict {
-    let read = |bytes: &[u8]| serde_json::from_slice::<Object>(bytes);
+    others: &[OtherAutoscaler<'_>],
+) -> ValidationResult {
+    let read = |bytes: &[u8]| serde_json::from_slice::<RawVpa>(bytes);
     let new = match read(object) {
         Ok(object) => object,
-        Err(error) => return Verdict::unreadable(&error),
+        Err(error) => return ValidationResult::unreadable(&error),
     };
     let old = match old.map(read).transpose() {
         Ok(old) => old.unwrap_or_default(),
-        Err(error) => return Verdict::unreadable(&error),
+        Err(error) => return ValidationResult::unreadable(&error),
     };
     let (mut spec, old): (Spec, Spec) =
         (new.spec.unwrap_or_default(), old.spec.unwrap_or_default());
     let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
-    size::hold(&mut spec, &old, &mut errors, &mut warnings);
-    rules::check(&spec, &old, gates, &mut errors, &mut warnings);
+    list_limits::enforce_list_limits(&mut spec, &old, &mut errors, &mut warnings);
+    field_rules::check(&spec, &old, gates, &mut errors, &mut warnings);
     if compat == Compat::Plimsoll {
-        doubts::find(&spec, &new.metadata.unwrap_or_default(), others, &mut warnings);
+        warnings::add_warnings(&spec, &new.metadata.unwrap_or_default(), others, &mut warnings);
     }
     let (errors, warnings) = (errors.into_errors(), warnings.into_texts());
-    let mut verdict = Verdict { errors, warnings, ..Verdict::default() };
+    let mut verdict = ValidationResult { errors, warnings, ..ValidationResult::default() };
     if verdict.errors.is_empty() && spec.update_policy.is_none() {
         let policy: Value = json!({"updateMode": "Recreate"});
         verdict.operations.push(Operation::add("/spec/updatePolicy", policy));

@@ -1,19 +1,19 @@
 //! The objects that users write and read: their Rust types, and the CustomResourceDefinitions made from
 //! them.
 
-pub mod annotation;
+pub mod annotations;
 pub mod checkpoint;
-pub mod crds;
-mod foreign;
+pub mod crdgen;
 pub mod message;
-pub mod resources;
-pub mod scaled;
+mod passthrough;
+pub mod resource_list;
+pub mod role_health;
+pub mod scale_decision;
+pub mod scale_target;
 mod schema;
-pub mod trace;
-pub mod vitals;
 pub mod vpa;
 pub mod wpa;
 
-pub use crds::{crds, crds_yaml};
-pub use resources::{ResourceList, ResourceName};
+pub use crdgen::{crds, crds_yaml};
+pub use resource_list::{ResourceList, ResourceName};
 pub use vpa::{VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus};

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 /// The schema of a whole object, from the types of its two halves.
-pub(super) fn of_object<Spec: JsonSchema, Status: JsonSchema>(
+pub(super) fn object_schema<Spec: JsonSchema, Status: JsonSchema>(
     description: &str,
     required: &[&str],
 ) -> Result<JSONSchemaProps, serde_json::Error> {
@@ -28,8 +28,8 @@ pub(super) fn of_object<Spec: JsonSchema, Status: JsonSchema>(
                 "description": "Kind of this object.",
             },
             "metadata": { "type": "object" },
-            "spec": of_type::<Spec>(),
-            "status": of_type::<Status>(),
+            "spec": rewritten_schema::<Spec>(),
+            "status": rewritten_schema::<Status>(),
         },
     });
     if !required.is_empty() {
@@ -39,12 +39,12 @@ pub(super) fn of_object<Spec: JsonSchema, Status: JsonSchema>(
 }
 
 /// The schema of one type within such an object.
-pub(super) fn of_part<T: JsonSchema>() -> Result<JSONSchemaProps, serde_json::Error> {
-    serde_json::from_value(of_type::<T>())
+pub(super) fn type_schema<T: JsonSchema>() -> Result<JSONSchemaProps, serde_json::Error> {
+    serde_json::from_value(rewritten_schema::<T>())
 }
 
 /// What stands at the end of a path of fields.
-pub(super) fn inner<'a>(
+pub(super) fn property_at<'a>(
     schema: &'a mut JSONSchemaProps,
     path: &[&str],
 ) -> Option<&'a mut JSONSchemaProps> {
@@ -59,7 +59,7 @@ pub(super) fn items(schema: &mut JSONSchemaProps) -> Option<&mut JSONSchemaProps
     }
 }
 
-fn of_type<T: JsonSchema>() -> Value {
+fn rewritten_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
@@ -73,9 +73,9 @@ fn rewrite(schema: &mut Value) {
     let Value::Object(map) = schema else { return };
     map.remove("title");
     map.remove("default");
-    leave_out_null(map);
-    merge_cases(map);
-    mark_selector(map);
+    remove_null(map);
+    merge_enum_cases(map);
+    mark_selector_atomic(map);
     if let Some(Value::Array(required)) = map.get_mut("required") {
         required.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
     }
@@ -90,7 +90,7 @@ fn rewrite(schema: &mut Value) {
 }
 
 /// An optional field is one that is left out, not one that is null.
-fn leave_out_null(map: &mut Map<String, Value>) {
+fn remove_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = map.get_mut("type") {
         types.retain(|name| name != "null");
         if let [only] = types.as_slice() {
@@ -108,12 +108,12 @@ fn leave_out_null(map: &mut Map<String, Value>) {
             // What the field says of itself stands above what its type says.
             map.entry(key).or_insert(value);
         }
-        leave_out_null(map);
+        remove_null(map);
     }
 }
 
 /// One enumeration for variants that were set apart by their comments.
-fn merge_cases(map: &mut Map<String, Value>) {
+fn merge_enum_cases(map: &mut Map<String, Value>) {
     let Some(Value::Array(cases)) = map.get("oneOf") else { return };
     let mut names = Vec::new();
     for case in cases {
@@ -130,7 +130,7 @@ fn merge_cases(map: &mut Map<String, Value>) {
 }
 
 /// A label selector is one value to whoever applies objects: half of two would be a third.
-fn mark_selector(map: &mut Map<String, Value>) {
+fn mark_selector_atomic(map: &mut Map<String, Value>) {
     let Some(Value::Object(properties)) = map.get_mut("properties") else { return };
     if !properties.contains_key("matchLabels") {
         return;

@@ -22,7 +22,7 @@ use crate::{
     namespaced,
     status = "VerticalPodAutoscalerStatus",
     derive = "PartialEq",
-    schema = "disabled", // core/src/api/crds.rs makes it
+    schema = "disabled", // core/src/api/crdgen.rs makes it
     annotation("api-approved.kubernetes.io", "https://github.com/kubernetes/kubernetes/pull/63797"),
     printcolumn(
         name = "Mode",

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    scaled::{ScaleTarget, TlsConfig},
-    trace::Trace,
+    scale_decision::ScaleDecision,
+    scale_target::{ScaleTarget, TlsConfig},
 };
 use crate::types::quantity::Quantity;
 
@@ -24,7 +24,7 @@ use crate::types::quantity::Quantity;
     namespaced,
     status = "WatermarkPodAutoscalerStatus",
     derive = "PartialEq",
-    schema = "disabled", // core/src/api/crds.rs makes it
+    schema = "disabled", // core/src/api/crdgen.rs makes it
     printcolumn(
         name = "scaling active",
         type_ = "string",
@@ -263,7 +263,7 @@ pub struct WatermarkPodAutoscalerStatus {
     pub observed_generation: Option<i64>,
     /// How the last decision came about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Trace>,
+    pub decision: Option<ScaleDecision>,
 }
 
 /// What one metric was. More kinds are in the definition for what others wrote.

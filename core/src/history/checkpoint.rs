@@ -7,12 +7,12 @@ mod histogram;
 
 use crate::{
     api::checkpoint::{HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
-    history::{Observed, Snapshot},
+    history::{SampleStats, Snapshot},
     types::Time,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 
-pub use self::histogram::{STANDARD_BUCKETS, STANDARD_EPSILON, decode, encode, parts};
+pub use self::histogram::{STANDARD_BUCKETS, STANDARD_EPSILON, checkpoint_weights, decode, encode};
 
 /// The only version of the format that is read or written.
 pub const VERSION: &str = "v3";
@@ -81,12 +81,12 @@ pub fn status_from_snapshot(
     // Readers would count the peak of an open window again when the window goes on.
     let memory = snapshot.memory_closed.as_ref().unwrap_or(&snapshot.memory);
     Ok(VerticalPodAutoscalerCheckpointStatus {
-        last_update_time: Some(whole_seconds(now)),
+        last_update_time: Some(truncate_to_seconds(now)),
         version: VERSION.to_owned(),
         cpu_histogram: encode(cpu).map_err(|error| error.in_field("cpuHistogram"))?,
         memory_histogram: encode(memory).map_err(|error| error.in_field("memoryHistogram"))?,
-        first_sample_start: snapshot.cpu_seen.first.map(whole_seconds),
-        last_sample_start: snapshot.cpu_seen.last.map(whole_seconds),
+        first_sample_start: snapshot.cpu_seen.first.map(truncate_to_seconds),
+        last_sample_start: snapshot.cpu_seen.last.map(truncate_to_seconds),
         total_samples_count: i64::try_from(snapshot.cpu_seen.count).unwrap_or(i64::MAX),
     })
 }
@@ -110,7 +110,7 @@ pub fn snapshot_from_status(
     Ok(Snapshot {
         cpu: histogram(&status.cpu_histogram, "cpuHistogram")?,
         memory: histogram(&status.memory_histogram, "memoryHistogram")?,
-        cpu_seen: Observed {
+        cpu_seen: SampleStats {
             count: u64::try_from(status.total_samples_count)
                 .map_err(|_| FormatError::Count(status.total_samples_count))?,
             first: time(&status.first_sample_start),
@@ -120,7 +120,7 @@ pub fn snapshot_from_status(
     })
 }
 
-fn whole_seconds(time: Time) -> MetaTime {
+fn truncate_to_seconds(time: Time) -> MetaTime {
     MetaTime(Time::from_secs(time.as_secs()).into())
 }
 
@@ -169,7 +169,7 @@ mod tests {
             cpu: weights(&[(8, 52_988.5)]),
             memory: weights(&[(14, 256.0), (19, 255.0)]),
             memory_closed: Some(weights(&[(14, 256.0)])),
-            cpu_seen: Observed {
+            cpu_seen: SampleStats {
                 count: 11_521,
                 first: second(1),
                 last: Some(Time::from_nanos(2_999_999_999)),
@@ -199,6 +199,6 @@ mod tests {
         let read = snapshot_from_status(&serde_json::from_value(expected).expect("parses"));
         let read = read.expect("a snapshot");
         assert_eq!((&read.cpu, &read.memory), (&snapshot.cpu, &weights(&[(14, 256.0)])));
-        assert_eq!(read.cpu_seen, Observed { last: second(2), ..snapshot.cpu_seen });
+        assert_eq!(read.cpu_seen, SampleStats { last: second(2), ..snapshot.cpu_seen });
     }
 }

@@ -1,33 +1,33 @@
 //! What is handed to a storage backend, and what a backend hands back.
 
-use super::{Run, Sample, Snapshot};
-use crate::types::{Key, VpaKey};
+use super::{Sample, SampleBatch, Snapshot};
+use crate::types::{ContainerKey, ObjectKey};
 
 /// Takes what a backend remembers. A backend calls one of the two for each thing it finds, and may mix them.
 pub trait Sink: Send {
     /// A whole state.
-    fn snapshot(&mut self, key: Key, snapshot: Snapshot);
+    fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot);
     /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
     /// and kills together: a kill is told from what it used by what came before it.
-    fn sample(&mut self, key: &Key, sample: Sample);
+    fn sample(&mut self, key: &ContainerKey, sample: Sample);
     /// Many observations of one container of a pod: nothing else than each of them as a sample, in this order. Whoever
     /// takes millions finds a run's histories once.
-    fn run(&mut self, key: &Key, run: Run<'_>) {
+    fn batch(&mut self, key: &ContainerKey, run: SampleBatch<'_>) {
         run.samples().for_each(|sample| self.sample(key, sample));
     }
     /// Not all that is remembered of this VPA can be had now: what came of it does not count, and neither does what
     /// is still to come in this load. Half a history would pass for a whole one.
-    fn discard(&mut self, vpa: &VpaKey) {
+    fn abandon(&mut self, vpa: &ObjectKey) {
         let _ = vpa;
     }
     /// All that is remembered of this VPA has been handed on. Only backends that hand on single samples say so, and of
     /// each VPA once: what they have handed on of the others may be half a history until the load has ended.
-    fn whole(&mut self, vpa: &VpaKey) {
+    fn complete(&mut self, vpa: &ObjectKey) {
         let _ = vpa;
     }
     /// Whether what is remembered of this VPA may be handed to another one for the same workload. Not while it is
     /// another program's: then both see the same pods, and what it saw would count twice.
-    fn may_inherit_from(&self, vpa: &VpaKey) -> bool {
+    fn may_inherit_from(&self, vpa: &ObjectKey) -> bool {
         let _ = vpa;
         true
     }
@@ -37,7 +37,7 @@ pub trait Sink: Send {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// What the history belongs to.
-    pub key: Key,
+    pub key: ContainerKey,
     /// The history.
     pub snapshot: Snapshot,
     /// Replace even a richer stored record: only for a state that was reset on purpose.
@@ -46,16 +46,16 @@ pub struct Record {
 
 impl Record {
     /// A record that gives way to a richer one.
-    pub fn new(key: Key, snapshot: Snapshot) -> Self {
+    pub fn new(key: ContainerKey, snapshot: Snapshot) -> Self {
         Self { key, snapshot, supersede: false }
     }
 }
 
 /// A record that was passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedRecord {
     /// Which one, as far as it could be told.
-    pub what: String,
+    pub record: String,
     /// Why, in one line.
-    pub why: String,
+    pub reason: String,
 }

@@ -21,11 +21,11 @@ pub struct Sample {
 
 /// Samples of one container of one pod, all of CPU or all of memory, in order of time: as many as a backend has at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct SampleBatch<'a> {
     /// Name of the pod.
     pub replica: &'a Arc<str>,
     /// What was measured.
-    pub gauge: Gauge,
+    pub gauge: UsageMetric,
     /// The span that each of them stands for, as in a [`Sample`].
     pub covers: Option<Duration>,
     /// When, and how much: in cores or bytes.
@@ -34,21 +34,21 @@ pub struct Run<'a> {
 
 /// What the samples of a [`Run`] measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gauge {
+pub enum UsageMetric {
     /// CPU in use, in cores.
     Cpu,
     /// Memory in use, in bytes.
     Memory,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SampleBatch<'a> {
     /// The samples one by one.
     pub fn samples(self) -> impl Iterator<Item = Sample> + 'a {
         let Self { replica, gauge, covers, points } = self;
         points.iter().map(move |&(at, value)| {
             let measurement = match gauge {
-                Gauge::Cpu => Measurement::CpuCores(value),
-                Gauge::Memory => Measurement::MemoryBytes(value),
+                UsageMetric::Cpu => Measurement::CpuCores(value),
+                UsageMetric::Memory => Measurement::MemoryBytes(value),
             };
             Sample { replica: Arc::clone(replica), at, covers, measurement }
         })

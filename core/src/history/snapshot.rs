@@ -8,7 +8,7 @@ use crate::types::Time;
 /// Which bucket boundaries a histogram was made with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Scheme {
+pub enum BucketScheme {
     /// The boundaries of the VerticalPodAutoscaler: first bucket 10 m or 10 MB.
     #[default]
     Standard,
@@ -19,10 +19,10 @@ pub enum Scheme {
 /// A histogram as bucket weights, without any loss.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Weights {
+pub struct HistogramWeights {
     /// Boundaries of the buckets.
     #[serde(default)]
-    pub scheme: Scheme,
+    pub scheme: BucketScheme,
     /// The instant at which a sample weighs 1; `None` before the first sample.
     pub reference: Option<Time>,
     /// Sum of all weights, including residues too small to show in a bucket.
@@ -35,7 +35,7 @@ pub struct Weights {
 
 /// How many samples of one kind were seen, and over which time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct SampleStats {
     /// Number of samples.
     pub count: u64,
     /// Time of the earliest one.
@@ -47,7 +47,7 @@ pub struct Observed {
 /// What is known about one pod's container while it lives: ordering of its samples and its open memory window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Replica {
+pub struct ReplicaState {
     /// Name of the pod.
     pub name: Box<str>,
     /// Time of the last CPU sample taken.
@@ -76,7 +76,7 @@ pub struct HalfLives {
 
 /// The largest recent out-of-memory bump, and what it rested on: a bump never feeds on a bump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bump {
+pub struct OomBump {
     /// When the container was killed.
     pub at: Time,
     /// The observed amount that the bump started from, in bytes.
@@ -105,26 +105,26 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Box<str>>,
     /// CPU usage.
-    pub cpu: Weights,
+    pub cpu: HistogramWeights,
     /// Memory peaks, those of open windows included.
-    pub memory: Weights,
+    pub memory: HistogramWeights,
     /// CPU usage in standard buckets, when `cpu` is in others: for formats that know no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_standard: Option<Weights>,
+    pub cpu_standard: Option<HistogramWeights>,
     /// Memory peaks in standard buckets and without those of open windows, when `memory` is something else:
     /// for formats that know no other buckets, and whose readers would count open windows twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_closed: Option<Weights>,
+    pub memory_closed: Option<HistogramWeights>,
     /// Peaks of the whole fleet, one a window, where per-replica peaks are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<Weights>,
+    pub fleet: Option<HistogramWeights>,
     /// The open window of the whole fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet_window: Option<Replica>,
+    pub fleet_window: Option<ReplicaState>,
     /// CPU samples seen.
-    pub cpu_seen: Observed,
+    pub cpu_seen: SampleStats,
     /// Memory samples seen.
-    pub memory_seen: Observed,
+    pub memory_seen: SampleStats,
     /// After which CPU samples and memory peaks count half: their weights mean nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_lives: Option<HalfLives>,
@@ -136,10 +136,10 @@ pub struct Snapshot {
     pub last_alive: Option<Time>,
     /// Pods with state of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub replicas: Vec<Replica>,
+    pub replicas: Vec<ReplicaState>,
     /// The largest recent out-of-memory bump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bump: Option<Bump>,
+    pub bump: Option<OomBump>,
     /// How much of its CPU time it was throttled, where that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
@@ -153,13 +153,13 @@ impl Snapshot {
     /// How much was seen. Of two records of one key the one that saw less is the poorer. CPU samples
     /// decide, because every format counts them; memory samples only break ties, since a checkpoint of
     /// upstream's does not say how many there were.
-    pub fn richness(&self) -> u64 {
-        richness(self.cpu_seen, self.memory_seen)
+    pub fn sample_rank(&self) -> u64 {
+        sample_rank(self.cpu_seen, self.memory_seen)
     }
 }
 
 /// How much was seen, by the samples of CPU and memory: see [`Snapshot::richness`].
-pub fn richness(cpu: Observed, memory: Observed) -> u64 {
+pub fn sample_rank(cpu: SampleStats, memory: SampleStats) -> u64 {
     let part = |count: u64| count.min(u64::from(u32::MAX));
     part(cpu.count) << 32 | part(memory.count)
 }

@@ -16,7 +16,7 @@ use super::{
 /// Why a metric proposes the number of replicas that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum UnchangedReason {
     /// The ratio is within tolerance.
     WithinTolerance,
     /// With missing and unready pods filled in, the ratio is within tolerance.
@@ -40,7 +40,7 @@ pub struct Proposal {
     /// The same with missing and unready pods filled in, where that was done.
     pub padded_ratio: Option<f64>,
     /// Why it is the current number, if it is.
-    pub kept: Option<Kept>,
+    pub kept: Option<UnchangedReason>,
     /// Percent of the requests.
     pub utilization: Option<i32>,
     /// The value, or its average, in milli-units.
@@ -190,7 +190,7 @@ impl Calculator<'_> {
         let unready_count = !groups.unready.is_empty() && ratio > 1.0;
         if !unready_count && groups.missing.is_empty() {
             if self.tolerance.contains(ratio) {
-                proposal.kept = Some(Kept::WithinTolerance);
+                proposal.kept = Some(UnchangedReason::WithinTolerance);
             } else {
                 proposal.replicas = to_replicas((ratio * groups.ready as f64).ceil(), self.fixes);
             }
@@ -214,11 +214,11 @@ impl Calculator<'_> {
         proposal.padded_ratio = Some(padded);
         let replicas = to_replicas((padded * samples.len() as f64).ceil(), self.fixes);
         proposal.kept = if self.tolerance.contains(padded) {
-            Some(Kept::PaddedWithinTolerance)
+            Some(UnchangedReason::PaddedWithinTolerance)
         } else if (ratio < 1.0 && padded > 1.0) || (ratio > 1.0 && padded < 1.0) {
-            Some(Kept::PaddingTurnsDirection)
+            Some(UnchangedReason::PaddingTurnsDirection)
         } else if (padded < 1.0 && replicas > current) || (padded > 1.0 && replicas < current) {
-            Some(Kept::PaddingTurnsNumber)
+            Some(UnchangedReason::PaddingTurnsNumber)
         } else {
             None
         };

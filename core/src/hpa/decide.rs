@@ -2,7 +2,7 @@
 
 use super::{
     bounds::{self, LimitedBy},
-    calculator::{Calculator, Kept},
+    calculator::{Calculator, UnchangedReason},
     combine::combine,
     conditions::{
         ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
@@ -203,7 +203,7 @@ fn by_metrics(
         .and_then(|index| decision.evaluations.get(index)?.outcome.as_ref().ok()?.kept)
     {
         decision.restrict(match kept {
-            Kept::WithinTolerance => Restriction::WithinTolerance,
+            UnchangedReason::WithinTolerance => Restriction::WithinTolerance,
             _ => Restriction::Padding,
         });
     }

@@ -8,8 +8,8 @@ use super::{
     bounds::Limited,
     conditions::{ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO},
     evaluation::Evaluation,
+    hpa_state::HpaState,
     labels::{Action, Failure},
-    memory::Memory,
     spec::Behavior,
     stabilization::Stabilization,
 };
@@ -136,7 +136,7 @@ pub struct Decision {
     /// The status to write, if it differs; of a decision with [`Self::write`] it is complete when the outcome is recorded.
     pub status: HorizontalPodAutoscalerStatus,
     /// What to remember.
-    pub memory: Memory,
+    pub memory: HpaState,
     /// What the pass did.
     pub action: Action,
     /// Who is to blame for a failure.

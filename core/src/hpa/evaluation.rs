@@ -54,7 +54,7 @@ pub struct Failed {
 }
 
 /// What a source is held to.
-enum Goal {
+enum TargetType {
     Value(i64),
     Average(i64),
     Utilization(i32),
@@ -116,7 +116,7 @@ pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_
 
 /// What a metric is called.
 fn name(metric: &Metric) -> String {
-    let is_utilization = matches!(goal(metric), Ok(Goal::Utilization(_)));
+    let is_utilization = matches!(goal(metric), Ok(TargetType::Utilization(_)));
     match &metric.source {
         Source::Resource { resource, .. } if is_utilization => {
             format!("{resource} resource utilization (percentage of request)")
@@ -139,25 +139,25 @@ fn name(metric: &Metric) -> String {
 }
 
 /// Which part of the target a source goes by.
-fn goal(metric: &Metric) -> Result<Goal, MetricError> {
-    let average = |target: &Target| target.average_value.map(Goal::Average);
+fn goal(metric: &Metric) -> Result<TargetType, MetricError> {
+    let average = |target: &Target| target.average_value.map(TargetType::Average);
     match &metric.source {
         Source::Resource { target, .. } => average(target)
-            .or(target.average_utilization.map(Goal::Utilization))
+            .or(target.average_utilization.map(TargetType::Utilization))
             .ok_or_else(|| no_target("resource")),
         Source::ContainerResource { target, .. } => average(target)
-            .or(target.average_utilization.map(Goal::Utilization))
+            .or(target.average_utilization.map(TargetType::Utilization))
             .ok_or_else(|| no_target("resource")),
         Source::Pods { target, .. } => average(target).ok_or_else(|| no_target("pods")),
         Source::Object { target, .. } => match target.type_name.as_str() {
-            "Value" => target.value.map(Goal::Value),
+            "Value" => target.value.map(TargetType::Value),
             "AverageValue" => average(target),
             _ => None,
         }
         .ok_or_else(|| no_target("object")),
-        Source::External { target, .. } => {
-            average(target).or(target.value.map(Goal::Value)).ok_or_else(|| no_target("external"))
-        }
+        Source::External { target, .. } => average(target)
+            .or(target.value.map(TargetType::Value))
+            .ok_or_else(|| no_target("external")),
         Source::Unknown => Err(unknown_type(metric)),
     }
 }
@@ -200,7 +200,7 @@ fn propose(
                     context.namespace, id.name
                 )
             };
-            let is_average = matches!(goal(metric), Ok(Goal::Average(_)));
+            let is_average = matches!(goal(metric), Ok(TargetType::Average(_)));
             let value = samples::of_external(fetched, is_average, context.calculator.fixes);
             let value = value.map_err(|error| error.within(wrap));
             ("FailedGetExternalMetric", of_value(metric, id, value, Origin::External, context))
@@ -219,7 +219,7 @@ fn of_resource(
 ) -> Result<Proposal, MetricError> {
     let goal = goal(metric)?;
     let fixes = context.calculator.fixes;
-    let of_goal = if matches!(goal, Goal::Utilization(_)) { "utilization" } else { "usage" };
+    let of_goal = if matches!(goal, TargetType::Utilization(_)) { "utilization" } else { "usage" };
     let wrap = |error: MetricError| {
         error.within(|cause| format!("failed to get {resource} {of_goal}: {cause}"))
     };
@@ -229,12 +229,12 @@ fn of_resource(
         })
         .map_err(wrap)?;
     let proposal = match goal {
-        Goal::Utilization(target) => {
+        TargetType::Utilization(target) => {
             let pod_level_resources = context.pod_level_resources;
             let rules = RequestRules { resource, container, pod_level_resources, fixes };
             context.calculator.utilization(samples, target, rules)
         }
-        Goal::Average(target) | Goal::Value(target) => {
+        TargetType::Average(target) | TargetType::Value(target) => {
             context.calculator.average(samples, target, resource == "cpu")
         }
     };
@@ -248,7 +248,7 @@ fn of_pods(
     context: &Context<'_>,
 ) -> Result<Proposal, MetricError> {
     check_selector(id)?;
-    let Goal::Average(target) = goal(metric)? else { return Err(no_target("pods")) };
+    let TargetType::Average(target) = goal(metric)? else { return Err(no_target("pods")) };
     let samples = samples::of_pods(fetched, context.calculator.fixes).map_err(|error| {
         error.within(|cause| format!("unable to get metric {}: {cause}", id.name))
     })?;
@@ -267,9 +267,9 @@ fn of_value(
         Origin::External => goal(metric).and_then(|goal| check_selector(id).map(|()| goal))?,
     };
     match goal {
-        Goal::Value(target) => context.calculator.value(value?, target),
-        Goal::Average(target) => Ok(context.calculator.value_per_pod(value?, target, origin)),
-        Goal::Utilization(_) => Err(no_target("object")),
+        TargetType::Value(target) => context.calculator.value(value?, target),
+        TargetType::Average(target) => Ok(context.calculator.value_per_pod(value?, target, origin)),
+        TargetType::Utilization(_) => Err(no_target("object")),
     }
 }
 

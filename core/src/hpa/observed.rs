@@ -7,7 +7,7 @@ use super::{
     config::Config,
     decision::{Restriction, Zone},
     fixes::{Fix, Fixes},
-    memory::Memory,
+    hpa_state::HpaState,
     pod::Pod,
     selector::Selector,
     spec::Spec,
@@ -34,7 +34,7 @@ pub struct Observed<'a> {
     /// The other objects of its namespace with the selectors of their targets, as far as those are known.
     pub others: &'a [(String, Selector)],
     /// What is remembered of it.
-    pub memory: &'a Memory,
+    pub memory: &'a HpaState,
     /// Flags and feature gates.
     pub config: &'a Config,
     /// Which fixes are on.

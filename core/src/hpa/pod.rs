@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::selector::Labels;
-use crate::scaling::pods::Phase;
+use crate::scaling::pod_readiness::Phase;
 use crate::types::{Quantity, Time};
 
 /// Amounts by resource.

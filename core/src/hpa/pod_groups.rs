@@ -11,7 +11,7 @@ use super::{
     pod::{Pod, ReadyStatus},
     samples::Sample,
 };
-use crate::{scaling::pods::Phase, types::Time};
+use crate::{scaling::pod_readiness::Phase, types::Time};
 
 /// Why a pod does not count as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

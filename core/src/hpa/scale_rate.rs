@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     bounds::{Limited, LimitedBy},
     fixes::{Fix, Fixes},
-    memory::{Memory, ScaleEvent, seconds},
+    hpa_state::{HpaState, ScaleEvent, seconds},
     spec::{Behavior, Policy, PolicyKind, ScalingRules, SelectPolicy},
     stabilization::Direction,
 };
@@ -45,7 +45,7 @@ pub struct Rates<'a> {
     /// The object's behavior.
     pub behavior: &'a Behavior,
     /// Changes that count.
-    pub memory: &'a Memory,
+    pub memory: &'a HpaState,
     /// The current time.
     pub now: Time,
     /// Which fixes are on.

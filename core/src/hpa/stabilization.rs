@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     fixes::{Fix, Fixes},
-    memory::{Memory, Recommendation, seconds},
+    hpa_state::{HpaState, Recommendation, seconds},
     spec::Behavior,
 };
 use crate::types::Time;
@@ -45,7 +45,7 @@ pub enum Direction {
 
 /// Without `behavior`: the largest recommendation of the window. One that is exactly as old as the window still counts.
 pub fn without_behavior(
-    memory: &mut Memory,
+    memory: &mut HpaState,
     recommended: i32,
     current: i32,
     window: Duration,
@@ -74,7 +74,7 @@ pub fn without_behavior(
 /// With `behavior`: the current number, moved no further than the smallest recommendation of the window for more
 /// replicas, and the largest of the window for fewer. One that is exactly as old as its window counts no more.
 pub fn with_behavior(
-    memory: &mut Memory,
+    memory: &mut HpaState,
     recommended: i32,
     current: i32,
     behavior: &Behavior,

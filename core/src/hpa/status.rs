@@ -13,7 +13,7 @@ use crate::types::{Quantity, quantity::Format};
 
 /// Milli-units as the status shows them.
 fn amount(milli: i64, format: Format) -> ApiQuantity {
-    ApiQuantity(Quantity::milli(milli, format).to_string())
+    ApiQuantity(Quantity::from_milli(milli, format).to_string())
 }
 
 fn of_resource(name: &str) -> Format {

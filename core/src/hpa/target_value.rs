@@ -1,7 +1,7 @@
 //! Proposals of metrics that belong to no pod: a value as a whole, or divided by the number of pods.
 
 use super::{
-    calculator::{Calculator, Kept, Proposal},
+    calculator::{Calculator, Proposal, UnchangedReason},
     error::MetricError,
     fixes::Fix,
     numbers::{to_milli, to_replicas},
@@ -36,7 +36,7 @@ impl Calculator<'_> {
             return Ok(proposal);
         }
         if self.tolerance.contains(ratio) {
-            proposal.kept = Some(Kept::WithinTolerance);
+            proposal.kept = Some(UnchangedReason::WithinTolerance);
             return Ok(proposal);
         }
         if self.pods.is_empty() {
@@ -45,7 +45,7 @@ impl Calculator<'_> {
         }
         let ready = ready_pods(self.pods, self.fixes);
         if ready == 0 && self.fixes.has(Fix::UnreadyWorkloadHolds) {
-            proposal.kept = Some(Kept::NobodyReady);
+            proposal.kept = Some(UnchangedReason::NobodyReady);
             return Ok(proposal);
         }
         proposal.replicas = self.capped((ratio * ready as f64).ceil());
@@ -68,7 +68,7 @@ impl Calculator<'_> {
             },
             ratio,
             padded_ratio: None,
-            kept: is_within.then_some(Kept::WithinTolerance),
+            kept: is_within.then_some(UnchangedReason::WithinTolerance),
             utilization: None,
             value: match origin {
                 Origin::External if value == i64::MAX => value,

@@ -7,42 +7,42 @@ use std::{
 };
 
 use crate::{
-    history::{Run, Sample},
-    types::{Key, Time, VpaKey},
+    history::{Sample, SampleBatch},
+    types::{ContainerKey, ObjectKey, Time},
 };
 
 use super::{
     container::ContainerHistory,
-    fading::Fading,
-    folding::{Folded, Folding},
+    decay_cache::DecayCache,
+    history_builder::{HistoryBuilder, SampleResult},
     settings::Settings,
 };
 
 /// A load of single samples that is under way.
 #[derive(Debug)]
-pub struct Bootstrap {
+pub struct HistoryBootstrap {
     settings: Settings,
     now: Time,
     /// Where each VPA is among the foldings.
-    places: HashMap<VpaKey, usize>,
+    builder_indices: HashMap<ObjectKey, usize>,
     /// `None` for a VPA that nobody asks about, or whose history came in part.
-    foldings: Vec<Option<Folding>>,
+    builders: Vec<Option<HistoryBuilder>>,
     /// Of which VPA the last sample was, and its place: the next is nearly always of the same.
-    last: Option<(VpaKey, usize)>,
+    last: Option<(ObjectKey, usize)>,
     /// Of the samples of all histories.
-    fading: Fading,
-    tally: Tally,
+    decay_cache: DecayCache,
+    counts: SampleCounts,
 }
 
 /// How many samples became what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SampleCounts {
     /// They count.
-    pub taken: u64,
+    pub accepted: u64,
     /// They were known.
-    pub known: u64,
+    pub already_known: u64,
     /// They cannot be.
-    pub senseless: u64,
+    pub invalid: u64,
     /// They are from the future.
     pub in_future: u64,
     /// They are kills of long ago.
@@ -51,114 +51,121 @@ pub struct Tally {
     pub ignored: u64,
 }
 
-impl Bootstrap {
+impl HistoryBootstrap {
     /// Nothing has come yet.
     pub fn new(settings: &Settings, now: Time) -> Self {
         Self {
             settings: settings.clone(),
             now,
-            places: HashMap::new(),
-            foldings: Vec::new(),
+            builder_indices: HashMap::new(),
+            builders: Vec::new(),
             last: None,
-            fading: Fading::shared(),
-            tally: Tally::default(),
+            decay_cache: DecayCache::with_cache(),
+            counts: SampleCounts::default(),
         }
     }
 
     /// Takes a sample. The first one of a VPA asks what to begin its history with, `None` where nobody wants it.
-    pub fn take(
+    pub fn add_sample(
         &mut self,
-        key: &Key,
+        key: &ContainerKey,
         sample: &Sample,
-        begin: impl FnOnce(&VpaKey) -> Option<Folding>,
-    ) -> Folded {
-        let place = self.place(&key.vpa, begin);
-        let folded = match self.foldings.get_mut(place) {
-            Some(Some(folding)) => folding.take(&key.container, sample, &self.settings, self.now),
-            _ => Folded::Ignored,
+        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+    ) -> SampleResult {
+        let place = self.builder_index(&key.vpa, begin);
+        let folded = match self.builders.get_mut(place) {
+            Some(Some(folding)) => {
+                folding.add_sample(&key.container, sample, &self.settings, self.now)
+            }
+            _ => SampleResult::Ignored,
         };
-        *self.tally.of(folded) += 1;
+        *self.counts.counter(folded) += 1;
         folded
     }
 
     /// Takes a run of samples, as if they came one by one.
-    pub fn take_run(
+    pub fn add_batch(
         &mut self,
-        key: &Key,
-        run: Run<'_>,
-        begin: impl FnOnce(&VpaKey) -> Option<Folding>,
+        key: &ContainerKey,
+        run: SampleBatch<'_>,
+        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) {
-        let place = self.place(&key.vpa, begin);
-        let Self { settings, now, foldings, fading, tally, .. } = self;
+        let place = self.builder_index(&key.vpa, begin);
+        let Self { settings, now, builders: foldings, decay_cache: fading, counts: tally, .. } =
+            self;
         match foldings.get_mut(place) {
             Some(Some(folding)) => {
-                let tell = |folded| *tally.of(folded) += 1;
-                folding.take_run(&key.container, run, (settings, *now), fading, tell);
+                let tell = |folded| *tally.counter(folded) += 1;
+                folding.add_batch(&key.container, run, (settings, *now), fading, tell);
             }
             _ => tally.ignored += run.points.len() as u64,
         }
     }
 
     /// Goes on from what another storage remembers of a container, if no sample of it came yet.
-    pub fn go_on_from(
+    pub fn resume_from(
         &mut self,
-        key: &Key,
+        key: &ContainerKey,
         history: ContainerHistory,
-        begin: impl FnOnce(&VpaKey) -> Option<Folding>,
+        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) {
-        let place = self.place(&key.vpa, begin);
-        if let Some(Some(folding)) = self.foldings.get_mut(place) {
-            folding.go_on_from(Arc::clone(&key.container), history, &self.settings);
+        let place = self.builder_index(&key.vpa, begin);
+        if let Some(Some(folding)) = self.builders.get_mut(place) {
+            folding.resume_from(Arc::clone(&key.container), history, &self.settings);
         }
     }
 
     /// Forgets what was taken of a VPA, as if nothing had come yet.
-    pub fn begin_anew(&mut self, vpa: &VpaKey) {
-        let place = self.places.remove(vpa);
-        if let Some(folding) = place.and_then(|place| self.foldings.get_mut(place)) {
+    pub fn restart(&mut self, vpa: &ObjectKey) {
+        let place = self.builder_indices.remove(vpa);
+        if let Some(folding) = place.and_then(|place| self.builders.get_mut(place)) {
             *folding = None;
         }
         self.last = None;
     }
 
     /// Leaves a VPA out: part of its history did not come.
-    pub fn discard(&mut self, vpa: &VpaKey) {
-        let place = self.place(vpa, |_| None);
-        if let Some(folding) = self.foldings.get_mut(place) {
+    pub fn abandon(&mut self, vpa: &ObjectKey) {
+        let place = self.builder_index(vpa, |_| None);
+        if let Some(folding) = self.builders.get_mut(place) {
             *folding = None;
         }
     }
 
     /// How many samples became what.
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn counts(&self) -> SampleCounts {
+        self.counts
     }
 
     /// Takes out the history of a VPA that is whole, to be handed to [`Fleet::take_folded`](super::Fleet::take_folded).
     /// The others stay, for what is still to come of them.
-    pub fn release(&mut self, vpa: &VpaKey) -> Option<Folding> {
-        let place = *self.places.get(vpa)?;
-        self.foldings.get_mut(place).and_then(Option::take)
+    pub fn take_builder(&mut self, vpa: &ObjectKey) -> Option<HistoryBuilder> {
+        let place = *self.builder_indices.get(vpa)?;
+        self.builders.get_mut(place).and_then(Option::take)
     }
 
     /// All of them.
-    pub fn finish(self) -> impl Iterator<Item = (VpaKey, Folding)> {
-        let Self { places, mut foldings, .. } = self;
+    pub fn finish(self) -> impl Iterator<Item = (ObjectKey, HistoryBuilder)> {
+        let Self { builder_indices: places, builders: mut foldings, .. } = self;
         places.into_iter().filter_map(move |(key, place)| {
             let folding = foldings.get_mut(place).and_then(Option::take)?;
             Some((key, folding))
         })
     }
 
-    fn place(&mut self, vpa: &VpaKey, begin: impl FnOnce(&VpaKey) -> Option<Folding>) -> usize {
+    fn builder_index(
+        &mut self,
+        vpa: &ObjectKey,
+        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+    ) -> usize {
         if let Some((_, place)) = self.last.as_ref().filter(|(last, _)| last == vpa) {
             return *place;
         }
-        let place = match self.places.entry(vpa.clone()) {
+        let place = match self.builder_indices.entry(vpa.clone()) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
-                self.foldings.push(begin(vpa));
-                *entry.insert(self.foldings.len() - 1)
+                self.builders.push(begin(vpa));
+                *entry.insert(self.builders.len() - 1)
             }
         };
         self.last = Some((vpa.clone(), place));
@@ -166,15 +173,15 @@ impl Bootstrap {
     }
 }
 
-impl Tally {
-    fn of(&mut self, folded: Folded) -> &mut u64 {
+impl SampleCounts {
+    fn counter(&mut self, folded: SampleResult) -> &mut u64 {
         match folded {
-            Folded::Taken => &mut self.taken,
-            Folded::Known => &mut self.known,
-            Folded::Senseless => &mut self.senseless,
-            Folded::InFuture => &mut self.in_future,
-            Folded::TooOld => &mut self.too_old,
-            Folded::Ignored => &mut self.ignored,
+            SampleResult::Accepted => &mut self.accepted,
+            SampleResult::AlreadyKnown => &mut self.already_known,
+            SampleResult::Invalid => &mut self.invalid,
+            SampleResult::InFuture => &mut self.in_future,
+            SampleResult::TooOld => &mut self.too_old,
+            SampleResult::Ignored => &mut self.ignored,
         }
     }
 }

@@ -2,29 +2,29 @@
 
 use std::sync::LazyLock;
 
-use crate::history::Scheme;
+use crate::history::BucketScheme;
 
-use super::power::raise;
+use super::go_math::powi;
 
 /// Weight below which a bucket counts as empty: a thousandth of the smallest CPU sample.
 pub const EPSILON: f64 = 0.001 * 0.1;
 
 /// A histogram has at most this many buckets: bucket numbers fit a byte.
-pub const MOST_BUCKETS: usize = 256;
+pub const MAX_BUCKETS: usize = 256;
 
 /// The boundaries of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buckets {
     starts: Box<[f64]>,
     epsilon: f64,
-    kind: Kind,
-    cells: Cells,
+    layout: Layout,
+    cells: CellIndex,
 }
 
 /// Which bucket each of these cells begins in: stretches of numbers that have all but the last bits in common. With
 /// growth by a twentieth none reaches further than into the next bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Cells {
+struct CellIndex {
     first: u64,
     buckets: Box<[u8]>,
 }
@@ -33,17 +33,17 @@ struct Cells {
 const CELL_SHIFT: u32 = 52 - 5;
 /// As near to an edge as a share of it, the formula decides on which side a value lies. Its rounding errors are a
 /// million times smaller.
-const NEAR: f64 = 1e-9;
+const EDGE_TOLERANCE: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum Layout {
     Linear { size: f64 },
     Exponential { first: f64, growth: f64, ln_ratio: f64 },
 }
 
 /// Boundaries that make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadBuckets {
+pub enum InvalidBuckets {
     /// A parameter is zero, negative or not a number.
     #[error("maximum, bucket size and epsilon must be above 0, and the ratio above 1")]
     OutOfRange,
@@ -54,16 +54,16 @@ pub enum BadBuckets {
 
 impl Buckets {
     /// Buckets of one size, up to and including the one that holds `max`.
-    pub fn linear(max: f64, size: f64, epsilon: f64) -> Result<Self, BadBuckets> {
+    pub fn linear(max: f64, size: f64, epsilon: f64) -> Result<Self, InvalidBuckets> {
         if !(max > 0.0 && size > 0.0 && epsilon > 0.0) {
-            return Err(BadBuckets::OutOfRange);
+            return Err(InvalidBuckets::OutOfRange);
         }
         let count = (max / size).ceil() as usize + 1;
-        if count > MOST_BUCKETS {
-            return Err(BadBuckets::TooMany);
+        if count > MAX_BUCKETS {
+            return Err(InvalidBuckets::TooMany);
         }
         let starts = (0..count).map(|bucket| bucket as f64 * size).collect();
-        Ok(Self { starts, epsilon, kind: Kind::Linear { size }, cells: Cells::default() })
+        Ok(Self { starts, epsilon, layout: Layout::Linear { size }, cells: CellIndex::default() })
     }
 
     /// Buckets whose sizes grow by `1 + growth` each, beginning with one of size `first`.
@@ -72,46 +72,46 @@ impl Buckets {
         first: f64,
         growth: f64,
         epsilon: f64,
-    ) -> Result<Self, BadBuckets> {
+    ) -> Result<Self, InvalidBuckets> {
         // The ratio is formed first and the growth taken back from it, as upstream does it: in binary
         // (1 + 0.05) - 1 is not 0.05, and the last digit of every bucket start depends on it.
         let ratio = 1.0 + growth;
         let growth = ratio - 1.0;
         if !(max > 0.0 && first > 0.0 && growth > 0.0 && epsilon > 0.0) {
-            return Err(BadBuckets::OutOfRange);
+            return Err(InvalidBuckets::OutOfRange);
         }
         let ln_ratio = ratio.ln();
         let count = ((max * growth / first + 1.0).ln() / ln_ratio).ceil() as usize + 1;
-        if count > MOST_BUCKETS {
-            return Err(BadBuckets::TooMany);
+        if count > MAX_BUCKETS {
+            return Err(InvalidBuckets::TooMany);
         }
         let starts: Box<[f64]> = (0..count)
             .map(|bucket| match bucket {
                 0 => 0.0,
-                _ => first * (raise(ratio, bucket as u32) - 1.0) / growth,
+                _ => first * (powi(ratio, bucket as u32) - 1.0) / growth,
             })
             .collect();
-        let cells = Cells::of(&starts);
-        Ok(Self { starts, epsilon, kind: Kind::Exponential { first, growth, ln_ratio }, cells })
+        let cells = CellIndex::new(&starts);
+        Ok(Self { starts, epsilon, layout: Layout::Exponential { first, growth, ln_ratio }, cells })
     }
 
     /// The boundaries for CPU, in cores.
-    pub fn cpu(scheme: Scheme) -> &'static Self {
-        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| fixed(1000.0, 0.01));
-        static FINE: LazyLock<Buckets> = LazyLock::new(|| fixed(1000.0, 0.001));
+    pub fn cpu(scheme: BucketScheme) -> &'static Self {
+        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| upstream_buckets(1000.0, 0.01));
+        static FINE: LazyLock<Buckets> = LazyLock::new(|| upstream_buckets(1000.0, 0.001));
         match scheme {
-            Scheme::Standard => &STANDARD,
-            Scheme::Fine => &FINE,
+            BucketScheme::Standard => &STANDARD,
+            BucketScheme::Fine => &FINE,
         }
     }
 
     /// The boundaries for memory, in bytes.
-    pub fn memory(scheme: Scheme) -> &'static Self {
-        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| fixed(1e12, 1e7));
-        static FINE: LazyLock<Buckets> = LazyLock::new(|| fixed(1e12, 1_048_576.0));
+    pub fn memory(scheme: BucketScheme) -> &'static Self {
+        static STANDARD: LazyLock<Buckets> = LazyLock::new(|| upstream_buckets(1e12, 1e7));
+        static FINE: LazyLock<Buckets> = LazyLock::new(|| upstream_buckets(1e12, 1_048_576.0));
         match scheme {
-            Scheme::Standard => &STANDARD,
-            Scheme::Fine => &FINE,
+            BucketScheme::Standard => &STANDARD,
+            BucketScheme::Fine => &FINE,
         }
     }
 
@@ -133,15 +133,15 @@ impl Buckets {
     /// The bucket that a value falls into. Anything below the first bucket's end, negative or not a
     /// number lands in the first one.
     pub fn find(&self, value: f64) -> u8 {
-        self.cells.find(&self.starts, value).unwrap_or_else(|| self.work_out(value))
+        self.cells.find(&self.starts, value).unwrap_or_else(|| self.find_by_formula(value))
     }
 
     /// The bucket, by the formula that upstream has.
-    fn work_out(&self, value: f64) -> u8 {
-        let bucket = match self.kind {
-            Kind::Linear { size } => value / size,
-            Kind::Exponential { first, .. } if value < first => 0.0,
-            Kind::Exponential { first, growth, ln_ratio } => {
+    fn find_by_formula(&self, value: f64) -> u8 {
+        let bucket = match self.layout {
+            Layout::Linear { size } => value / size,
+            Layout::Exponential { first, .. } if value < first => 0.0,
+            Layout::Exponential { first, growth, ln_ratio } => {
                 (value * growth / first + 1.0).ln() / ln_ratio
             }
         };
@@ -161,9 +161,9 @@ impl Buckets {
     }
 }
 
-impl Cells {
+impl CellIndex {
     /// From the end of the first bucket to the start of the last one.
-    fn of(starts: &[f64]) -> Self {
+    fn new(starts: &[f64]) -> Self {
         let [_, low, .., high] = starts else { return Self::default() };
         let first = low.to_bits() >> CELL_SHIFT;
         let bucket_of = |cell: u64| {
@@ -181,17 +181,18 @@ impl Cells {
         let next = *starts.get(usize::from(begin) + 1)?;
         let bucket = begin + u8::from(value >= next);
         let (low, high) = (starts[usize::from(bucket)], *starts.get(usize::from(bucket) + 1)?);
-        let is_clear = value > low * (1.0 + NEAR) && value < high * (1.0 - NEAR);
+        let is_clear =
+            value > low * (1.0 + EDGE_TOLERANCE) && value < high * (1.0 - EDGE_TOLERANCE);
         is_clear.then_some(bucket)
     }
 }
 
 /// The production boundaries: 5 % growth, as checkpoints of version v3 have them.
-fn fixed(max: f64, first: f64) -> Buckets {
+fn upstream_buckets(max: f64, first: f64) -> Buckets {
     Buckets::exponential(max, first, 0.05, EPSILON).unwrap_or_else(|_| {
         // Constants that the tests of this file walk through; kept total instead of panicking.
-        let (starts, kind) = (Box::new([0.0]), Kind::Linear { size: max });
-        Buckets { starts, epsilon: EPSILON, kind, cells: Cells::default() }
+        let (starts, kind) = (Box::new([0.0]), Layout::Linear { size: max });
+        Buckets { starts, epsilon: EPSILON, layout: kind, cells: CellIndex::default() }
     })
 }
 
@@ -203,7 +204,8 @@ mod tests {
 
     #[test]
     fn production_schemes_have_176_buckets_and_the_published_anchors() {
-        let (cpu, memory) = (Buckets::cpu(Scheme::Standard), Buckets::memory(Scheme::Standard));
+        let (cpu, memory) =
+            (Buckets::cpu(BucketScheme::Standard), Buckets::memory(BucketScheme::Standard));
         assert_eq!((cpu.count(), memory.count()), (176, 176));
         assert!((cpu.epsilon() - 1e-4).abs() < 1e-18);
         for (bucket, cores, bytes) in [
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_fine_schemes_start_at_one_millicore_and_one_mebibyte_and_fit_a_byte() {
-        let (cpu, memory) = (Buckets::cpu(Scheme::Fine), Buckets::memory(Scheme::Fine));
+        let (cpu, memory) = (Buckets::cpu(BucketScheme::Fine), Buckets::memory(BucketScheme::Fine));
         assert!(cpu.count() > 200 && memory.count() > 200);
         assert!((cpu.start(1) - 0.001).abs() < 1e-12);
         assert!((memory.start(1) - 1_048_576.0).abs() < 1e-3);
@@ -229,14 +231,14 @@ mod tests {
 
     #[test]
     fn senseless_boundaries_are_refused() {
-        assert_eq!(Buckets::linear(0.0, 1.0, 1.0), Err(BadBuckets::OutOfRange));
-        assert_eq!(Buckets::linear(1.0, 1.0, f64::NAN), Err(BadBuckets::OutOfRange));
-        assert_eq!(Buckets::exponential(1.0, 1.0, 0.0, 1.0), Err(BadBuckets::OutOfRange));
-        assert_eq!(Buckets::linear(1000.0, 1.0, 1.0), Err(BadBuckets::TooMany));
+        assert_eq!(Buckets::linear(0.0, 1.0, 1.0), Err(InvalidBuckets::OutOfRange));
+        assert_eq!(Buckets::linear(1.0, 1.0, f64::NAN), Err(InvalidBuckets::OutOfRange));
+        assert_eq!(Buckets::exponential(1.0, 1.0, 0.0, 1.0), Err(InvalidBuckets::OutOfRange));
+        assert_eq!(Buckets::linear(1000.0, 1.0, 1.0), Err(InvalidBuckets::TooMany));
     }
 
     fn all() -> impl Iterator<Item = Buckets> {
-        let production = [Scheme::Standard, Scheme::Fine]
+        let production = [BucketScheme::Standard, BucketScheme::Fine]
             .into_iter()
             .flat_map(|scheme| [Buckets::cpu(scheme).clone(), Buckets::memory(scheme).clone()]);
         let others = [(10.0, 1.0, 1.0), (1e6, 0.5, 0.3), (1.0, 0.01, 0.011), (2.0, 1.0, 0.5)];
@@ -255,7 +257,11 @@ mod tests {
                         [start.to_bits().wrapping_add(step), start.to_bits().wrapping_sub(step)]
                     {
                         let value = f64::from_bits(bits);
-                        assert_eq!(buckets.find(value), buckets.work_out(value), "{value:e}");
+                        assert_eq!(
+                            buckets.find(value),
+                            buckets.find_by_formula(value),
+                            "{value:e}"
+                        );
                     }
                 }
             }
@@ -274,7 +280,7 @@ mod tests {
             let values = [share, 10_f64.powf(power), millicores as f64 / 1000.0, bytes as f64, any];
             for buckets in all() {
                 for value in values {
-                    prop_assert_eq!(buckets.find(value), buckets.work_out(value), "{:e}", value);
+                    prop_assert_eq!(buckets.find(value), buckets.find_by_formula(value), "{:e}", value);
                 }
             }
         }
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn odd_values_land_in_a_bucket_that_exists() {
-        let cpu = Buckets::cpu(Scheme::Standard);
+        let cpu = Buckets::cpu(BucketScheme::Standard);
         for (value, bucket) in
             [(f64::NAN, 0), (-1.0, 0), (f64::NEG_INFINITY, 0), (f64::INFINITY, 175), (1e300, 175)]
         {

@@ -3,17 +3,17 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{history::Observed, types::Time};
+use crate::{history::SampleStats, types::Time};
 
 /// A process that has run for longer than this trusts its clock if nobody contradicts it: a recommender that was off for
 /// more than a week finds nothing but expired histories, too.
-const WATCHFUL: Duration = Duration::from_hours(1);
+const STARTUP_PERIOD: Duration = Duration::from_hours(1);
 
 /// Clocks that differ by less agree: histories are kept for days.
 pub const TOLERANCE: Duration = Duration::from_hours(1);
 
 /// Fewer records than this say nothing by themselves.
-const FEW: usize = 3;
+const MIN_RECORDS: usize = 3;
 
 /// How the stored records that were read look by this process's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct StoredTimes {
 
 /// What else is known of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evidence {
+pub struct ClockEvidence {
     /// By this process's clock.
     pub now: Time,
     /// How long this process has been running, by a clock that nobody sets.
@@ -60,7 +60,7 @@ impl fmt::Display for ClockDoubt {
 
 impl StoredTimes {
     /// Counts a record.
-    pub fn count(&mut self, seen: [Observed; 2], is_expired: bool, now: Time) {
+    pub fn record(&mut self, seen: [SampleStats; 2], is_expired: bool, now: Time) {
         let last = seen[0].last.max(seen[1].last);
         if last.is_some_and(|last| last > now.later(TOLERANCE)) {
             self.in_future += 1;
@@ -72,12 +72,12 @@ impl StoredTimes {
     }
 
     /// Whether any record looks as it should not by a clock that is right, so that it is worth asking for the time.
-    pub fn need_evidence(&self) -> bool {
+    pub fn needs_evidence(&self) -> bool {
         self.expired + self.in_future > 0
     }
 
     /// Why no stored record may be replaced or deleted for its age now, if any looks old or new enough for that.
-    pub fn doubt(&self, evidence: Evidence) -> Option<ClockDoubt> {
+    pub fn doubt(&self, evidence: ClockEvidence) -> Option<ClockDoubt> {
         let Self { usable, expired, in_future } = *self;
         let odd = expired + in_future;
         if odd == 0 {
@@ -87,13 +87,13 @@ impl StoredTimes {
             let apart = Duration::from_nanos(evidence.now.nanos_since(server).unsigned_abs());
             return (apart > TOLERANCE).then_some(ClockDoubt::ServerDisagrees { server });
         }
-        let is_suspicious = odd >= FEW && odd >= 9 * usable;
-        (is_suspicious && evidence.running < WATCHFUL).then_some(ClockDoubt::Unconfirmed)
+        let is_suspicious = odd >= MIN_RECORDS && odd >= 9 * usable;
+        (is_suspicious && evidence.running < STARTUP_PERIOD).then_some(ClockDoubt::Unconfirmed)
     }
 
     /// Whether the question is settled for good: the server has confirmed the time, or nobody doubts it any more.
-    pub fn is_settled(evidence: Evidence, doubt: Option<ClockDoubt>) -> bool {
-        doubt.is_none() && (evidence.server.is_some() || evidence.running >= WATCHFUL)
+    pub fn is_settled(evidence: ClockEvidence, doubt: Option<ClockDoubt>) -> bool {
+        doubt.is_none() && (evidence.server.is_some() || evidence.running >= STARTUP_PERIOD)
     }
 }
 
@@ -137,20 +137,20 @@ mod tests {
         ] {
             let stored = StoredTimes { usable, expired, in_future };
             let running = Duration::from_mins(minutes);
-            let evidence = Evidence { now: NOW, running, server };
+            let evidence = ClockEvidence { now: NOW, running, server };
             assert_eq!(stored.doubt(evidence), doubt, "{stored:?} {evidence:?}");
         }
     }
 
     #[test]
     fn records_are_told_apart_by_when_they_were_written() {
-        let seen = |last: Time| Observed { count: 1, first: None, last: Some(last) };
+        let seen = |last: Time| SampleStats { count: 1, first: None, last: Some(last) };
         let mut stored = StoredTimes::default();
-        let none = Observed::default();
-        stored.count([seen(NOW), none], false, NOW);
-        stored.count([none, seen(NOW.later(Duration::from_mins(30)))], false, NOW);
-        stored.count([seen(NOW.earlier(DAY * 9)), none], true, NOW);
-        stored.count([seen(NOW.earlier(DAY)), seen(NOW.later(DAY))], false, NOW);
+        let none = SampleStats::default();
+        stored.record([seen(NOW), none], false, NOW);
+        stored.record([none, seen(NOW.later(Duration::from_mins(30)))], false, NOW);
+        stored.record([seen(NOW.earlier(DAY * 9)), none], true, NOW);
+        stored.record([seen(NOW.earlier(DAY)), seen(NOW.later(DAY))], false, NOW);
         assert_eq!(stored, StoredTimes { usable: 2, expired: 1, in_future: 1 });
     }
 
@@ -158,7 +158,7 @@ mod tests {
     fn the_server_is_asked_until_it_has_confirmed_the_time_or_an_hour_is_over() {
         let evidence = |minutes, server| {
             let running = Duration::from_mins(minutes);
-            Evidence { now: NOW, running, server }
+            ClockEvidence { now: NOW, running, server }
         };
         let settled = StoredTimes::is_settled;
         assert!(settled(evidence(0, Some(NOW)), None));

@@ -4,8 +4,8 @@ use crate::types::Time;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 
 use crate::api::{
-    annotation::BadAnnotation,
-    message::{LONGEST_MESSAGE, shorten},
+    annotations::InvalidAnnotation,
+    message::{MAX_MESSAGE_BYTES, truncate},
     vpa::Condition,
 };
 
@@ -41,7 +41,7 @@ const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
 /// What the conditions follow from.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Circumstances<'a> {
+pub struct ConditionInput<'a> {
     /// Number of pods that match.
     pub pods: usize,
     /// Whether any container has a recommendation.
@@ -49,9 +49,9 @@ pub struct Circumstances<'a> {
     /// What is wrong with the target.
     pub unsupported: Option<&'a str>,
     /// Annotations that were ignored.
-    pub ignored: &'a [BadAnnotation],
+    pub ignored: &'a [InvalidAnnotation],
     /// Who holds targets down that a pod has no room for, and what it may have.
-    pub room: Option<(&'a str, &'a str)>,
+    pub pod_cap: Option<(&'a str, &'a str)>,
     /// Whether the stored history is still to be read; `None` leaves what is said of that as it is, as upstream does.
     pub fetching: Option<bool>,
     /// Whether no history was found where there should be one.
@@ -60,10 +60,17 @@ pub struct Circumstances<'a> {
 
 /// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status
 /// flips.
-pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) -> Vec<Condition> {
-    let mut merged = Merged { conditions: known.to_vec(), now };
-    let Circumstances { pods, recommended, unsupported, ignored, room, fetching, not_found } =
-        *circumstances;
+pub fn merge(known: &[Condition], now: Time, circumstances: &ConditionInput<'_>) -> Vec<Condition> {
+    let mut merged = ConditionMerger { conditions: known.to_vec(), now };
+    let ConditionInput {
+        pods,
+        recommended,
+        unsupported,
+        ignored,
+        pod_cap: room,
+        fetching,
+        not_found,
+    } = *circumstances;
     let reason = if pods == 0 { NO_PODS_MATCHED } else { "" };
     let message = if pods == 0 { NO_PODS_MESSAGE } else { "" };
     if recommended {
@@ -71,40 +78,46 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &Circumstances<'_>) 
     } else {
         merged.set(RECOMMENDATION_PROVIDED, false, reason, message);
     }
-    merged.hold(NO_PODS_MATCHED, (pods == 0).then_some((NO_PODS_MATCHED, NO_PODS_MESSAGE)));
-    merged.hold(CONFIG_UNSUPPORTED, unsupported.map(|message| ("", message)));
-    merged.hold(CONFIG_DEPRECATED, None);
+    merged.set_true_or_remove(
+        NO_PODS_MATCHED,
+        (pods == 0).then_some((NO_PODS_MATCHED, NO_PODS_MESSAGE)),
+    );
+    merged.set_true_or_remove(CONFIG_UNSUPPORTED, unsupported.map(|message| ("", message)));
+    merged.set_true_or_remove(CONFIG_DEPRECATED, None);
     let lines: Vec<String> = ignored.iter().map(ToString::to_string).collect();
     let lines = lines.join("; ");
-    merged.hold(ANNOTATIONS_IGNORED, (!lines.is_empty()).then_some(("BadValue", &lines)));
-    merged.hold(RECOMMENDATION_CAPPED, room);
+    merged.set_true_or_remove(
+        ANNOTATIONS_IGNORED,
+        (!lines.is_empty()).then_some(("BadValue", &lines)),
+    );
+    merged.set_true_or_remove(RECOMMENDATION_CAPPED, room);
     if let Some(fetching) = fetching {
-        merged.hold(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
-        merged.hold(HISTORY_NOT_FOUND, not_found.then_some(NO_SERIES));
+        merged.set_true_or_remove(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
+        merged.set_true_or_remove(HISTORY_NOT_FOUND, not_found.then_some(NO_SERIES));
     }
     merged.sorted()
 }
 
 /// The conditions of a VPA about which nothing else is said yet than that its history is being read.
-pub fn note_fetching(known: &[Condition], now: Time) -> Vec<Condition> {
-    let mut merged = Merged { conditions: known.to_vec(), now };
-    merged.hold(FETCHING_HISTORY, Some(READING_HISTORY));
+pub fn mark_fetching_history(known: &[Condition], now: Time) -> Vec<Condition> {
+    let mut merged = ConditionMerger { conditions: known.to_vec(), now };
+    merged.set_true_or_remove(FETCHING_HISTORY, Some(READING_HISTORY));
     merged.sorted()
 }
 
-struct Merged {
+struct ConditionMerger {
     conditions: Vec<Condition>,
     now: Time,
 }
 
-impl Merged {
+impl ConditionMerger {
     fn sorted(mut self) -> Vec<Condition> {
         self.conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
         self.conditions
     }
 
     /// True with these words, or gone.
-    fn hold(&mut self, kind: &str, words: Option<(&str, &str)>) {
+    fn set_true_or_remove(&mut self, kind: &str, words: Option<(&str, &str)>) {
         match words {
             Some((reason, message)) => self.set(kind, true, reason, message),
             None => self.conditions.retain(|known| known.kind != kind),
@@ -126,7 +139,7 @@ impl Merged {
             condition.last_transition_time = Some(now);
         }
         reason.clone_into(&mut condition.reason);
-        condition.message = shorten(message, LONGEST_MESSAGE).into_owned();
+        condition.message = truncate(message, MAX_MESSAGE_BYTES).into_owned();
     }
 }
 
@@ -141,7 +154,7 @@ mod tests {
     #[test]
     fn a_time_moves_only_when_a_status_flips() {
         let (one, two) = (Time::from_secs(100), Time::from_secs(200));
-        let none = merge(&[], one, &Circumstances::default());
+        let none = merge(&[], one, &ConditionInput::default());
         assert_eq!(
             kinds(&none),
             [
@@ -149,24 +162,24 @@ mod tests {
                 (RECOMMENDATION_PROVIDED, "False", NO_PODS_MATCHED)
             ]
         );
-        let still = Circumstances { pods: 1, ..Circumstances::default() };
+        let still = ConditionInput { pods: 1, ..ConditionInput::default() };
         let matched = merge(&none, two, &still);
         assert_eq!(kinds(&matched), [(RECOMMENDATION_PROVIDED, "False", "")]);
         assert_eq!(matched[0].last_transition_time, none[1].last_transition_time);
-        let provided = merge(&matched, two, &Circumstances { recommended: true, ..still });
+        let provided = merge(&matched, two, &ConditionInput { recommended: true, ..still });
         assert_eq!(kinds(&provided), [(RECOMMENDATION_PROVIDED, "True", "")]);
         assert_ne!(provided[0].last_transition_time, matched[0].last_transition_time);
     }
 
     #[test]
     fn a_message_that_quotes_what_a_user_wrote_is_short() {
-        let bad = |key| BadAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
+        let bad = |key| InvalidAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
         let ignored = ["a", "b", "c", "d", "e"].map(bad);
         let unsupported = "y".repeat(100_000);
-        let circumstances = Circumstances {
+        let circumstances = ConditionInput {
             ignored: &ignored,
             unsupported: Some(&unsupported),
-            ..Circumstances::default()
+            ..ConditionInput::default()
         };
         let merged = merge(&[], Time::EPOCH, &circumstances);
         let message = |kind: &str| {
@@ -178,7 +191,7 @@ mod tests {
         assert!(of_annotations.starts_with("annotation a: `xxx"), "{of_annotations}");
         assert!(of_annotations.contains("annotation c: `xxx"), "each is quoted a little");
         let longest = merged.iter().map(|one| one.message.len()).max();
-        assert!(longest <= Some(LONGEST_MESSAGE), "{longest:?}");
+        assert!(longest <= Some(MAX_MESSAGE_BYTES), "{longest:?}");
     }
 
     #[test]
@@ -193,7 +206,7 @@ mod tests {
         let merged = merge(
             &known,
             Time::EPOCH,
-            &Circumstances { unsupported: Some("no such thing"), ..Circumstances::default() },
+            &ConditionInput { unsupported: Some("no such thing"), ..ConditionInput::default() },
         );
         let names: Vec<&str> = merged.iter().map(|one| &*one.kind).collect();
         let expected =

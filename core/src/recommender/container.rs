@@ -1,19 +1,19 @@
 //! What is remembered about one container of a VPA: samples in, state of a fixed small size kept.
 
 use crate::{
-    history::{Bump, HalfLives, Observed, Replica, Throttling, snapshot::richness},
+    history::{HalfLives, OomBump, ReplicaState, SampleStats, Throttling, snapshot::sample_rank},
     types::Time,
 };
 use std::time::Duration;
 
 use super::{
+    aggregate::Aggregate,
     explanation::Basis,
-    histogram::Axis,
     histogram::Histogram,
+    histogram::HistogramConfig,
+    memory_window::{self, MemorySource, SampleRejected},
     policy::Overrides,
-    pool::Pool,
-    settings::Rules,
-    window::{self, Rejected, Source},
+    settings::ModelRules,
 };
 use crate::types::{
     compat::Fix,
@@ -29,13 +29,13 @@ pub struct ContainerHistory {
     pub(super) cpu: Histogram,
     pub(super) memory: Histogram,
     /// Peaks of the largest replica, where asked for.
-    pub(super) fleet: Option<Box<Fleet>>,
-    pub(super) cpu_seen: Observed,
-    pub(super) memory_seen: Observed,
+    pub(super) largest_replica: Option<Box<LargestReplicaPeaks>>,
+    pub(super) cpu_samples: SampleStats,
+    pub(super) memory_samples: SampleStats,
     pub(super) created: Time,
     pub(super) last_alive: Option<Time>,
-    pub(super) replicas: Vec<Replica>,
-    pub(super) bump: Option<Bump>,
+    pub(super) replicas: Vec<ReplicaState>,
+    pub(super) bump: Option<OomBump>,
     /// Where it is measured.
     pub(super) throttling: Option<Box<Throttling>>,
     overrides: Option<Box<Overrides>>,
@@ -45,30 +45,30 @@ pub struct ContainerHistory {
     /// Whether what a storage remembered is part of this.
     pub(super) restored: bool,
     /// Whether that came as single samples. Upstream takes these as it takes live ones.
-    pub(super) folded: bool,
+    pub(super) built_from_samples: bool,
     /// Whether all that a server had of the time before is part of this.
     pub(super) bootstrapped: bool,
     /// What came back, under upstream's rules: it is kept apart from what is seen, and both are pooled each
     /// time that somebody looks.
-    pub(super) apart: Option<Box<Pool>>,
+    pub(super) restored_aggregate: Option<Box<Aggregate>>,
 }
 
 /// The peaks of whichever replica was largest in its window.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fleet {
+pub(super) struct LargestReplicaPeaks {
     pub(super) peaks: Histogram,
-    pub(super) window: Replica,
+    pub(super) window: ReplicaState,
 }
 
 impl ContainerHistory {
     /// A container of which nothing is known.
-    pub fn new(created: Time, rules: &Rules) -> Self {
+    pub fn new(created: Time, rules: &ModelRules) -> Self {
         Self {
-            cpu: Histogram::new(rules.cpu_axis().buckets),
-            memory: Histogram::new(rules.memory_axis().buckets),
-            fleet: None,
-            cpu_seen: Observed::default(),
-            memory_seen: Observed::default(),
+            cpu: Histogram::new(rules.cpu_histogram_config().buckets),
+            memory: Histogram::new(rules.memory_histogram_config().buckets),
+            largest_replica: None,
+            cpu_samples: SampleStats::default(),
+            memory_samples: SampleStats::default(),
             created,
             last_alive: None,
             replicas: Vec::new(),
@@ -78,9 +78,9 @@ impl ContainerHistory {
             owner: None,
             half_lives: rules.half_lives(),
             restored: false,
-            folded: false,
+            built_from_samples: false,
             bootstrapped: false,
-            apart: None,
+            restored_aggregate: None,
         }
     }
 
@@ -90,19 +90,19 @@ impl ContainerHistory {
         replica: &str,
         at: Time,
         usage: MilliCpu,
-        rules: &Rules,
-    ) -> Result<(), Rejected> {
+        rules: &ModelRules,
+    ) -> Result<(), SampleRejected> {
         if usage.0 < 0 {
-            return Err(Rejected::Negative);
+            return Err(SampleRejected::Negative);
         }
-        self.adopt(at, rules);
+        self.adopt_half_lives(at, rules);
         let replica = find_or_add(&mut self.replicas, replica);
         if replica.last_cpu.is_some_and(|last| at <= last) {
-            return Err(Rejected::OutOfOrder);
+            return Err(SampleRejected::OutOfOrder);
         }
         replica.last_cpu = Some(at);
-        self.cpu.add(rules.cpu_axis(), usage.as_cores(), CPU_WEIGHT, at);
-        see(&mut self.cpu_seen, at);
+        self.cpu.add(rules.cpu_histogram_config(), usage.as_cores(), CPU_WEIGHT, at);
+        count_sample(&mut self.cpu_samples, at);
         Ok(())
     }
 
@@ -112,9 +112,9 @@ impl ContainerHistory {
         replica: &str,
         at: Time,
         usage: Bytes,
-        rules: &Rules,
-    ) -> Result<(), Rejected> {
-        self.take_memory(replica, at, usage, Source::Usage, rules).map(drop)
+        rules: &ModelRules,
+    ) -> Result<(), SampleRejected> {
+        self.add_memory_amount(replica, at, usage, MemorySource::Usage, rules).map(drop)
     }
 
     /// Notes that a live pod has this container.
@@ -132,7 +132,7 @@ impl ContainerHistory {
     pub fn has_window_closed(&self, since: Time, now: Time) -> bool {
         self.replicas.iter().any(|replica| {
             replica.window_end.is_some_and(|end| since < end && end <= now)
-                && window::open_peak(replica).is_some()
+                && memory_window::open_peak(replica).is_some()
         })
     }
 
@@ -148,7 +148,7 @@ impl ContainerHistory {
 
     /// Takes over what the policy says about this container. Upstream keeps an override that was taken
     /// out of the policy; with the fix the default comes back.
-    pub fn apply_policy(&mut self, overrides: Option<&Overrides>, rules: &Rules) {
+    pub fn apply_policy(&mut self, overrides: Option<&Overrides>, rules: &ModelRules) {
         let wanted = overrides.copied().unwrap_or_default();
         let merged = match &self.overrides {
             Some(kept) if !rules.fixes.has(Fix::RemovedOverrideRestoresDefault) => {
@@ -165,17 +165,17 @@ impl ContainerHistory {
     }
 
     /// What was seen of the CPU.
-    pub fn cpu_seen(&self) -> Observed {
-        self.cpu_seen
+    pub fn cpu_samples(&self) -> SampleStats {
+        self.cpu_samples
     }
 
     /// What was seen of the memory, out-of-memory kills included.
-    pub fn memory_seen(&self) -> Observed {
-        self.memory_seen
+    pub fn memory_samples(&self) -> SampleStats {
+        self.memory_samples
     }
 
     /// The latest out-of-memory bump.
-    pub fn bump(&self) -> Option<Bump> {
+    pub fn bump(&self) -> Option<OomBump> {
         self.bump
     }
 
@@ -190,13 +190,13 @@ impl ContainerHistory {
     }
 
     /// Forgets what was measured: nothing holds the container back any more. Answers whether there was anything.
-    pub(super) fn forget_throttling(&mut self) -> bool {
+    pub(super) fn clear_throttling(&mut self) -> bool {
         self.throttling.take().is_some()
     }
 
     /// Whether it was made of single samples that a storage has.
-    pub fn is_folded(&self) -> bool {
-        self.folded
+    pub fn is_built_from_samples(&self) -> bool {
+        self.built_from_samples
     }
 
     /// The topmost scalable owner of the pods, as a storage keeps it (`apps/Deployment/web`).
@@ -210,136 +210,159 @@ impl ContainerHistory {
     }
 
     /// How much was seen, counted as a stored snapshot counts it.
-    pub fn richness(&self) -> u64 {
-        richness(self.cpu_seen, self.memory_seen)
+    pub fn sample_rank(&self) -> u64 {
+        sample_rank(self.cpu_samples, self.memory_samples)
     }
 
     /// The largest CPU usage in cores and memory usage in bytes that the buckets still hold.
-    pub fn peaks(&self, rules: &Rules) -> (Option<f64>, Option<f64>) {
-        let top = |histogram: &Histogram, axis: Axis<'_>| {
+    pub fn peaks(&self, rules: &ModelRules) -> (Option<f64>, Option<f64>) {
+        let top = |histogram: &Histogram, axis: HistogramConfig<'_>| {
             let empty = histogram.is_empty(axis.buckets);
             (!empty).then(|| histogram.percentile(axis.buckets, 1.0))
         };
-        let pool = self.pooled(rules);
-        (top(pool.cpu(), rules.cpu_axis()), top(pool.memory(), rules.memory_axis()))
+        let pool = self.aggregate(rules);
+        (
+            top(pool.cpu(), rules.cpu_histogram_config()),
+            top(pool.memory(), rules.memory_histogram_config()),
+        )
     }
 
     /// Whether the history lies so far back that it says nothing any more.
-    pub fn is_expired(&self, now: Time, rules: &Rules) -> bool {
+    pub fn is_expired(&self, now: Time, rules: &ModelRules) -> bool {
         // Upstream keeps for ever the checkpoints that it read at its start.
-        if self.restored && !self.folded && !rules.fixes.has(Fix::StaleContainersLeave) {
+        if self.restored && !self.built_from_samples && !rules.fixes.has(Fix::StaleContainersLeave)
+        {
             return false;
         }
         let last = if rules.fixes.has(Fix::MemoryOnlyHistoryCounts) {
-            self.cpu_seen.last.max(self.memory_seen.last)
+            self.cpu_samples.last.max(self.memory_samples.last)
         } else {
-            self.cpu_seen.last
+            self.cpu_samples.last
         };
         now >= last.unwrap_or(self.created).later(rules.memory_span())
     }
 
     /// The samples that confidence in memory rests on. Upstream looks at CPU alone; a container that has
     /// only memory samples, or all but one of them, then counts as unknown.
-    pub fn evidence(&self, rules: &Rules) -> (Basis, Observed) {
-        let memory = self.cpu_seen.count <= 1
-            && self.memory_seen.count > self.cpu_seen.count
+    pub fn memory_evidence(&self, rules: &ModelRules) -> (Basis, SampleStats) {
+        let memory = self.cpu_samples.count <= 1
+            && self.memory_samples.count > self.cpu_samples.count
             && rules.fixes.has(Fix::MemoryOnlyHistoryCounts);
-        if memory { (Basis::Memory, self.memory_seen) } else { (Basis::Cpu, self.cpu_seen) }
+        if memory { (Basis::Memory, self.memory_samples) } else { (Basis::Cpu, self.cpu_samples) }
     }
 
     /// What both histograms are measured by now.
-    pub(super) fn axes(&self, rules: &Rules) -> (Axis<'static>, Axis<'static>) {
+    pub(super) fn histogram_configs(
+        &self,
+        rules: &ModelRules,
+    ) -> (HistogramConfig<'static>, HistogramConfig<'static>) {
         let span = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
         (
-            Axis { half_life: span(self.half_lives.cpu), ..rules.cpu_axis() },
-            Axis { half_life: span(self.half_lives.memory), ..rules.memory_axis() },
+            HistogramConfig {
+                half_life: span(self.half_lives.cpu),
+                ..rules.cpu_histogram_config()
+            },
+            HistogramConfig {
+                half_life: span(self.half_lives.memory),
+                ..rules.memory_histogram_config()
+            },
         )
     }
 
     /// Brings the histograms over when a half-life was changed.
-    pub(super) fn adopt(&mut self, now: Time, rules: &Rules) {
+    pub(super) fn adopt_half_lives(&mut self, now: Time, rules: &ModelRules) {
         let wanted = rules.half_lives();
         if self.half_lives == wanted {
             return;
         }
-        let (cpu, memory) = self.axes(rules);
+        let (cpu, memory) = self.histogram_configs(rules);
         self.half_lives = wanted;
-        let (new_cpu, new_memory) = self.axes(rules);
+        let (new_cpu, new_memory) = self.histogram_configs(rules);
         self.cpu.change_half_life(cpu, new_cpu, now);
-        window::lift(&mut self.memory, memory, &self.replicas);
+        memory_window::remove_open_peaks(&mut self.memory, memory, &self.replicas);
         self.memory.change_half_life(memory, new_memory, now);
-        window::lower(&mut self.memory, new_memory, &self.replicas);
-        if let Some(apart) = self.apart.as_deref_mut() {
+        memory_window::restore_open_peaks(&mut self.memory, new_memory, &self.replicas);
+        if let Some(apart) = self.restored_aggregate.as_deref_mut() {
             apart.cpu.change_half_life(cpu, new_cpu, now);
             apart.memory.change_half_life(memory, new_memory, now);
         }
-        if let Some(Fleet { peaks, window }) = self.fleet.as_deref_mut() {
-            window::lift(peaks, memory, std::slice::from_ref(window));
+        if let Some(LargestReplicaPeaks { peaks, window }) = self.largest_replica.as_deref_mut() {
+            memory_window::remove_open_peaks(peaks, memory, std::slice::from_ref(window));
             peaks.change_half_life(memory, new_memory, now);
-            window::lower(peaks, new_memory, std::slice::from_ref(window));
+            memory_window::restore_open_peaks(peaks, new_memory, std::slice::from_ref(window));
         }
     }
 
-    pub(super) fn take_memory(
+    pub(super) fn add_memory_amount(
         &mut self,
         replica: &str,
         at: Time,
         usage: Bytes,
-        source: Source,
-        rules: &Rules,
-    ) -> Result<bool, Rejected> {
-        self.adopt(at, rules);
-        let place = place_of(&mut self.replicas, replica);
-        self.take_memory_of(place, at, usage, source, rules)
+        source: MemorySource,
+        rules: &ModelRules,
+    ) -> Result<bool, SampleRejected> {
+        self.adopt_half_lives(at, rules);
+        let place = replica_index(&mut self.replicas, replica);
+        self.add_memory_amount_at(place, at, usage, source, rules)
     }
 
     /// Takes memory of the pod at this place, after the history has adopted these rules.
-    pub(super) fn take_memory_of(
+    pub(super) fn add_memory_amount_at(
         &mut self,
         place: usize,
         at: Time,
         usage: Bytes,
-        source: Source,
-        rules: &Rules,
-    ) -> Result<bool, Rejected> {
-        let (axis, sample) = (rules.memory_axis(), (at, usage, source));
+        source: MemorySource,
+        rules: &ModelRules,
+    ) -> Result<bool, SampleRejected> {
+        let (axis, sample) = (rules.memory_histogram_config(), (at, usage, source));
         let (replica, peaks) = (&mut self.replicas[place], &mut self.memory);
-        let counts = window::add(replica, peaks, axis, rules.interval, rules.fixes, sample)?;
-        see(&mut self.memory_seen, at);
+        let counts = memory_window::add_to_window(
+            replica,
+            peaks,
+            axis,
+            rules.interval,
+            rules.fixes,
+            sample,
+        )?;
+        count_sample(&mut self.memory_samples, at);
         if rules.per_replica_peaks {
-            let fleet = self.fleet.get_or_insert_with(|| {
-                Box::new(Fleet {
+            let fleet = self.largest_replica.get_or_insert_with(|| {
+                Box::new(LargestReplicaPeaks {
                     peaks: Histogram::new(axis.buckets),
-                    window: window::new_replica("*"),
+                    window: memory_window::new_replica("*"),
                 })
             });
             // Samples of different replicas come in any order: only the window itself orders them.
             fleet.window.last_memory = None;
-            let Fleet { peaks, window } = &mut **fleet;
-            window::add(window, peaks, axis, rules.interval, rules.fixes, sample)?;
+            let LargestReplicaPeaks { peaks, window } = &mut **fleet;
+            memory_window::add_to_window(window, peaks, axis, rules.interval, rules.fixes, sample)?;
         }
         Ok(counts)
     }
 }
 
 /// Replicas are kept in order of their names, so that a fleet of thousands is searched in a few steps.
-pub(super) fn place_of(replicas: &mut Vec<Replica>, name: &str) -> usize {
+pub(super) fn replica_index(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
     replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|place| {
         if replicas.len() < 8 {
             replicas.reserve_exact(1);
         }
-        replicas.insert(place, window::new_replica(name));
+        replicas.insert(place, memory_window::new_replica(name));
         place
     })
 }
 
 /// The one of this name.
-pub(super) fn find_or_add<'a>(replicas: &'a mut Vec<Replica>, name: &str) -> &'a mut Replica {
-    let place = place_of(replicas, name);
+pub(super) fn find_or_add<'a>(
+    replicas: &'a mut Vec<ReplicaState>,
+    name: &str,
+) -> &'a mut ReplicaState {
+    let place = replica_index(replicas, name);
     &mut replicas[place]
 }
 
-fn see(seen: &mut Observed, at: Time) {
+fn count_sample(seen: &mut SampleStats, at: Time) {
     seen.count = seen.count.saturating_add(1);
     seen.first = earliest(seen.first, Some(at));
     seen.last = seen.last.max(Some(at));

@@ -2,12 +2,15 @@
 //! rounding, limits. Every stage leaves what it did in the explanation.
 
 use super::{
-    explanation::{Basis, Evidence, Floor, Reason, ResourceExplanation, Rounding, Step, Stretch},
-    policy::{Cap, Capped},
-    power::raise,
+    explanation::{
+        Basis, ConfidenceFactor, EstimateStep, Evidence, Floor, RecommendationReason,
+        ResourceExplanation, Rounding,
+    },
+    go_math::powi,
+    policy::{Cap, CapResult},
     throttling::Throttled,
 };
-use crate::history::{Bump, Observed};
+use crate::history::{OomBump, SampleStats};
 use crate::types::{
     quantity::Quantity,
     units::{Bytes, MilliCpu, round_up_to_multiple},
@@ -15,9 +18,9 @@ use crate::types::{
 use std::time::Duration;
 
 /// The lower bound narrows quickly: half an hour of samples brings it to nine tenths.
-pub const LOWER: Stretch = Stretch { weight: 0.001, exponent: -2 };
+pub const LOWER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 0.001, exponent: -2 };
 /// The upper bound is twice the estimate after one day.
-pub const UPPER: Stretch = Stretch { weight: 1.0, exponent: 1 };
+pub const UPPER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 1.0, exponent: 1 };
 
 /// A resource: what its amounts are counted in, and how they are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +64,19 @@ impl Resource {
 
 /// The three numbers of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
+pub struct ResourceEstimate {
     /// Below this the pod should be given more.
-    pub lower: Quantity,
+    pub lower_bound: Quantity,
     /// What to request.
     pub target: Quantity,
     /// Above this the pod could do with less.
-    pub upper: Quantity,
+    pub upper_bound: Quantity,
     /// The target before the policy's limits.
     pub uncapped: Quantity,
 }
 
 /// What the chain needs to know apart from the percentiles themselves.
-pub struct Chain {
+pub struct EstimatorChain {
     /// Which resource.
     pub resource: Resource,
     /// What the numbers rest on.
@@ -91,38 +94,43 @@ pub struct Chain {
     /// How much it was throttled, and what follows.
     pub throttled: Option<Throttled>,
     /// The latest out-of-memory bump that is still part of the history, and the edge of its bucket.
-    pub bump: Option<(Bump, f64)>,
+    pub bump: Option<(OomBump, f64)>,
 }
 
 /// What the histograms read for one of the three numbers.
 #[derive(Clone, Copy)]
-pub struct Reading {
+pub struct PercentileReading {
     /// Share of the samples.
     pub percentile: f64,
     /// What the histogram of all samples reads there.
-    pub read: f64,
+    pub value: f64,
     /// What the histogram of the largest replicas reads there.
     pub largest_replica: Option<f64>,
 }
 
-impl Chain {
+impl EstimatorChain {
     /// Runs the chain for lower bound, target and upper bound.
-    pub fn run(&self, [lower, target, upper]: [Reading; 3]) -> (Numbers, ResourceExplanation) {
-        let (lower_amount, mut lower) = self.estimate(lower, Some(LOWER));
+    pub fn run(
+        &self,
+        [lower, target, upper]: [PercentileReading; 3],
+    ) -> (ResourceEstimate, ResourceExplanation) {
+        let (lower_amount, mut lower) = self.estimate(lower, Some(LOWER_BOUND_FACTOR));
         let (target_amount, mut target) = self.estimate(target, None);
-        let (mut upper_amount, mut upper) = self.estimate(upper, Some(UPPER));
+        let (mut upper_amount, mut upper) = self.estimate(upper, Some(UPPER_BOUND_FACTOR));
         if let Some(factor) = self.upper_bound_factor {
             let most = self.resource.scale(target_amount, factor.max(1.0));
             if upper_amount > most {
                 upper_amount = most;
-                upper.decided_by = Reason::UpperBoundFactor;
+                upper.decided_by = RecommendationReason::UpperBoundFactor;
             }
         }
         let uncapped = self.resource.quantity(target_amount, &self.rounding);
-        let numbers = Numbers {
-            lower: self.limit(self.resource.quantity(lower_amount, &self.rounding), &mut lower),
-            target: self.limit(uncapped, &mut target),
-            upper: self.limit(self.resource.quantity(upper_amount, &self.rounding), &mut upper),
+        let numbers = ResourceEstimate {
+            lower_bound: self
+                .apply_cap(self.resource.quantity(lower_amount, &self.rounding), &mut lower),
+            target: self.apply_cap(uncapped, &mut target),
+            upper_bound: self
+                .apply_cap(self.resource.quantity(upper_amount, &self.rounding), &mut upper),
             uncapped,
         };
         let explanation = ResourceExplanation {
@@ -141,44 +149,48 @@ impl Chain {
         (numbers, explanation)
     }
 
-    fn estimate(&self, reading: Reading, stretch: Option<Stretch>) -> (i64, Step) {
-        let Reading { percentile, read, largest_replica } = reading;
+    fn estimate(
+        &self,
+        reading: PercentileReading,
+        stretch: Option<ConfidenceFactor>,
+    ) -> (i64, EstimateStep) {
+        let PercentileReading { percentile, value: read, largest_replica } = reading;
         let largest_replica = largest_replica.filter(|largest| *largest > read);
         let base = self.resource.amount(largest_replica.unwrap_or(read));
         let with_margin = base.saturating_add(self.resource.scale(base, self.margin));
         let raise = self.throttled.map(|throttled| throttled.factor).filter(|factor| *factor > 1.0);
         let raised = raise.map_or(with_margin, |factor| self.resource.scale(with_margin, factor));
         let stretched = match stretch {
-            Some(stretch) => {
-                self.resource.scale(raised, stretch_factor(stretch, self.evidence.confidence))
-            }
+            Some(stretch) => self
+                .resource
+                .scale(raised, confidence_multiplier(stretch, self.evidence.confidence)),
             None => raised,
         };
         let of_bump = self.bump.is_some_and(|(_, edge)| edge.to_bits() == read.to_bits());
         let decided_by = if self.evidence.samples == 0 && base == 0 {
-            Reason::NoData
+            RecommendationReason::NoData
         } else if stretched < self.floor.amount {
-            Reason::Floor
+            RecommendationReason::Floor
         } else if largest_replica.is_some() {
-            Reason::LargestReplica
+            RecommendationReason::LargestReplica
         } else if of_bump {
-            Reason::OomBump
+            RecommendationReason::OomBump
         } else if raise.is_some() {
-            Reason::Throttling
+            RecommendationReason::Throttling
         } else {
-            Reason::Usage
+            RecommendationReason::Usage
         };
-        let step = Step { percentile, read, largest_replica, stretch, decided_by };
+        let step = EstimateStep { percentile, read, largest_replica, stretch, decided_by };
         (stretched.max(self.floor.amount), step)
     }
 
-    fn limit(&self, value: Quantity, step: &mut Step) -> Quantity {
+    fn apply_cap(&self, value: Quantity, step: &mut EstimateStep) -> Quantity {
         let (value, capped) = self.cap.apply(value);
         step.decided_by = match capped {
-            Capped::No => step.decided_by,
-            Capped::Min => Reason::MinAllowed,
-            Capped::Max if self.cap.max_is_global => Reason::GlobalMaxAllowed,
-            Capped::Max => Reason::MaxAllowed,
+            CapResult::Unchanged => step.decided_by,
+            CapResult::Min => RecommendationReason::MinAllowed,
+            CapResult::Max if self.cap.max_is_global => RecommendationReason::GlobalMaxAllowed,
+            CapResult::Max => RecommendationReason::MaxAllowed,
         };
         value
     }
@@ -186,14 +198,14 @@ impl Chain {
 
 /// By how much a bound is moved. Without any confidence the upper bound goes to the largest amount and
 /// the lower one to 0.
-pub fn stretch_factor(stretch: Stretch, confidence: f64) -> f64 {
-    let factor = raise(1.0 + stretch.weight / confidence, stretch.exponent.unsigned_abs());
+pub fn confidence_multiplier(stretch: ConfidenceFactor, confidence: f64) -> f64 {
+    let factor = powi(1.0 + stretch.weight / confidence, stretch.exponent.unsigned_abs());
     if stretch.exponent < 0 { 1.0 / factor } else { factor }
 }
 
 /// What the samples seen amount to. Confidence is the smaller of the time they cover and of their
 /// number, where one sample a minute makes up a whole `interval`.
-pub fn weigh(of: Basis, seen: Observed, interval: Duration) -> Evidence {
+pub fn confidence_evidence(of: Basis, seen: SampleStats, interval: Duration) -> Evidence {
     let lifespan = match (seen.first, seen.last) {
         (Some(first), Some(last)) => last.nanos_since(first) as f64 / interval.as_nanos() as f64,
         _ => 0.0,

@@ -11,7 +11,7 @@ pub const STARVED: &str = "starved_resource";
 
 /// A container that a node under memory pressure blamed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blamed {
+pub struct OffendingContainer {
     /// Name of the container.
     pub container: Box<str>,
     /// What it used.
@@ -20,7 +20,7 @@ pub struct Blamed {
 
 /// The containers blamed for memory. Lists of unequal length say nothing that could be trusted, so the
 /// whole event is left aside; an entry about another resource or with an unreadable amount is passed over.
-pub fn read(containers: &str, usages: &str, starved: &str) -> Vec<Blamed> {
+pub fn parse(containers: &str, usages: &str, starved: &str) -> Vec<OffendingContainer> {
     let count = containers.split(',').count();
     if usages.split(',').count() != count || starved.split(',').count() != count {
         return Vec::new();
@@ -30,7 +30,7 @@ pub fn read(containers: &str, usages: &str, starved: &str) -> Vec<Blamed> {
         .filter(|(_, resource)| *resource == "memory")
         .filter_map(|((container, usage), _)| {
             let usage = usage.parse::<Quantity>().ok()?.to_memory();
-            Some(Blamed { container: container.into(), usage })
+            Some(OffendingContainer { container: container.into(), usage })
         })
         .collect()
 }

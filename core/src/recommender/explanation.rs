@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{history::Bump, types::Time};
+use crate::{history::OomBump, types::Time};
 use serde::{Deserialize, Serialize};
 
 use super::{policy::Cap, throttling::Throttled};
@@ -40,13 +40,13 @@ pub struct ResourceExplanation {
     pub throttled: Option<Throttled>,
     /// The latest out-of-memory bump that is still part of the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bump: Option<Bump>,
+    pub bump: Option<OomBump>,
     /// How the lower bound came about.
-    pub lower: Step,
+    pub lower: EstimateStep,
     /// How the target came about.
-    pub target: Step,
+    pub target: EstimateStep,
     /// How the upper bound came about.
-    pub upper: Step,
+    pub upper: EstimateStep,
 }
 
 /// What a recommendation rests on.
@@ -117,7 +117,7 @@ pub struct Rounding {
 /// How one of the three numbers came about.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
+pub struct EstimateStep {
     /// Share of the samples that is covered.
     pub percentile: f64,
     /// What the histogram reads there: cores or bytes.
@@ -127,14 +127,14 @@ pub struct Step {
     pub largest_replica: Option<f64>,
     /// How far confidence moves a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stretch: Option<Stretch>,
+    pub stretch: Option<ConfidenceFactor>,
     /// Which stage had the last word.
-    pub decided_by: Reason,
+    pub decided_by: RecommendationReason,
 }
 
 /// A bound is multiplied by `(1 + weight / confidence) ^ exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct ConfidenceFactor {
     /// How much a lack of confidence counts.
     pub weight: f64,
     /// Positive widens upwards, negative downwards.
@@ -144,7 +144,7 @@ pub struct Stretch {
 /// Which stage of the chain decided a number. The same words stand in metrics, conditions and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum RecommendationReason {
     /// Nothing was seen: only the floor speaks.
     NoData,
     /// What was used, and the margin.
@@ -171,7 +171,7 @@ pub enum Reason {
     PodCap,
 }
 
-impl Reason {
+impl RecommendationReason {
     /// Those without which a number would be another one, as metrics list them.
     pub const RESTRICTIONS: [Self; 7] = [
         Self::Floor,
@@ -202,7 +202,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RecommendationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -215,26 +215,26 @@ impl fmt::Display for ResourceExplanation {
         let days = self.evidence.covered().as_secs_f64() / 86_400.0;
         let margin = self.margin * 100.0;
         match self.target.decided_by {
-            Reason::NoData => write!(f, "no samples yet, floor"),
-            Reason::Floor => match self.floor.split_among {
+            RecommendationReason::NoData => write!(f, "no samples yet, floor"),
+            RecommendationReason::Floor => match self.floor.split_among {
                 Some(1) => write!(f, "floor of the pod"),
                 Some(containers) => write!(f, "floor of the pod, split among {containers}"),
                 None => write!(f, "floor of the VPA"),
             },
-            Reason::OomBump => write!(f, "OOM kill, bumped, +{margin:.0} %"),
-            Reason::LargestReplica => write!(f, "largest replica, +{margin:.0} %"),
-            Reason::Usage | Reason::UpperBoundFactor => {
+            RecommendationReason::OomBump => write!(f, "OOM kill, bumped, +{margin:.0} %"),
+            RecommendationReason::LargestReplica => write!(f, "largest replica, +{margin:.0} %"),
+            RecommendationReason::Usage | RecommendationReason::UpperBoundFactor => {
                 write!(f, "p{percentile:.0} of {days:.1} d, +{margin:.0} %")
             }
-            Reason::Throttling => {
+            RecommendationReason::Throttling => {
                 let share = self.throttled.map_or(0.0, |throttled| throttled.share * 100.0);
                 write!(f, "p{percentile:.0} of {days:.1} d, raised: throttled {share:.0} %")
             }
-            Reason::MinAllowed => write!(f, "minAllowed of the policy"),
-            Reason::MaxAllowed => write!(f, "maxAllowed of the policy"),
-            Reason::GlobalMaxAllowed => write!(f, "maximum for all containers"),
-            Reason::NodeCap => write!(f, "share of the largest node"),
-            Reason::PodCap => write!(f, "share of what the pod may have"),
+            RecommendationReason::MinAllowed => write!(f, "minAllowed of the policy"),
+            RecommendationReason::MaxAllowed => write!(f, "maxAllowed of the policy"),
+            RecommendationReason::GlobalMaxAllowed => write!(f, "maximum for all containers"),
+            RecommendationReason::NodeCap => write!(f, "share of the largest node"),
+            RecommendationReason::PodCap => write!(f, "share of what the pod may have"),
         }
     }
 }

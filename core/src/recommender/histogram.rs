@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use crate::{history::Weights, types::Time};
+use crate::{history::HistogramWeights, types::Time};
 
 use super::{
     buckets::Buckets,
-    fading::Fading,
-    power::{power_of_two, whole_power_of_two},
+    decay_cache::DecayCache,
+    go_math::{exp2, exp2_integer},
     sparse::Sparse,
 };
 
 /// What a histogram is measured by: its boundaries and its half-life. Kept apart from the weights,
 /// because fifty thousand histograms share a handful of these.
 #[derive(Clone, Copy, Debug)]
-pub struct Axis<'a> {
+pub struct HistogramConfig<'a> {
     /// Bucket boundaries.
     pub buckets: &'a Buckets,
     /// Time after which a sample counts half; `None` for samples that never fade.
@@ -39,7 +39,7 @@ const HALF_LIVES_BEFORE_SHIFT: i64 = 100;
 
 /// Go's zero instant, 1 January of year 1, in nanoseconds before the Unix epoch. References are
 /// multiples of the half-life counted from there.
-const GO_ZERO: i128 = -62_135_596_800 * 1_000_000_000;
+const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
 
 impl Histogram {
     /// An empty histogram.
@@ -54,23 +54,23 @@ impl Histogram {
     }
 
     /// Adds a sample. A weight that is negative or not a number is not added.
-    pub fn add(&mut self, axis: Axis<'_>, value: f64, weight: f64, at: Time) {
-        self.add_fading(axis, value, weight, at, &mut Fading::default());
+    pub fn add(&mut self, axis: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
+        self.add_with_cache(axis, value, weight, at, &mut DecayCache::default());
     }
 
     /// The same, for one of many samples that are of the same times.
-    pub fn add_fading(
+    pub fn add_with_cache(
         &mut self,
-        axis: Axis<'_>,
+        axis: HistogramConfig<'_>,
         value: f64,
         weight: f64,
         at: Time,
-        fading: &mut Fading,
+        fading: &mut DecayCache,
     ) {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
-        let weight = weight * self.fade(axis, at, fading);
+        let weight = weight * self.decayed_weight(axis, at, fading);
         let bucket = axis.buckets.find(value);
         let slot = self.weights.get_mut(bucket);
         *slot += weight;
@@ -83,32 +83,32 @@ impl Histogram {
     }
 
     /// Takes a sample back that was added with the same value, weight and time.
-    pub fn subtract(&mut self, axis: Axis<'_>, value: f64, weight: f64, at: Time) {
+    pub fn subtract(&mut self, axis: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
         let epsilon = axis.buckets.epsilon();
         let floor = |left: f64| if left < epsilon { 0.0 } else { left };
-        let weight = weight * self.fade(axis, at, &mut Fading::default());
+        let weight = weight * self.decayed_weight(axis, at, &mut DecayCache::default());
         let slot = self.weights.get_mut(axis.buckets.find(value));
         *slot = floor(*slot - weight);
         self.total = floor(self.total - weight);
-        self.shrink(axis.buckets);
+        self.trim_empty_buckets(axis.buckets);
     }
 
     /// Adds all of another histogram, which is left as it is.
-    pub fn merge(&mut self, axis: Axis<'_>, other: &Self) {
+    pub fn merge(&mut self, axis: HistogramConfig<'_>, other: &Self) {
         let moved;
         let mut other = other;
         if axis.half_life.is_some() {
             match (self.reference, other.reference) {
                 // An unset reference lies before all others.
                 (ours, Some(theirs)) if ours.is_none_or(|ours| ours < theirs) => {
-                    self.shift(axis, theirs);
+                    self.shift_reference(axis, theirs);
                 }
                 (Some(ours), theirs) if theirs.is_none_or(|theirs| theirs < ours) => {
                     let mut copy = other.clone();
-                    copy.shift(axis, ours);
+                    copy.shift_reference(axis, ours);
                     moved = copy;
                     other = &moved;
                 }
@@ -134,7 +134,7 @@ impl Histogram {
             self.weights.scale_range(self.min, self.max, factor);
         }
         self.total *= factor;
-        self.shrink(buckets);
+        self.trim_empty_buckets(buckets);
     }
 
     /// Whether no bucket counts as filled.
@@ -193,8 +193,8 @@ impl Histogram {
     }
 
     /// The weights, without any loss.
-    pub fn to_weights(&self, scheme: crate::history::Scheme) -> Weights {
-        Weights {
+    pub fn to_weights(&self, scheme: crate::history::BucketScheme) -> HistogramWeights {
+        HistogramWeights {
             scheme,
             reference: self.reference,
             total: self.total,
@@ -205,7 +205,7 @@ impl Histogram {
 
     /// The histogram that these weights describe. What cannot be (a bucket that does not exist, a
     /// weight that is not a number) is refused with the reason.
-    pub fn from_weights(buckets: &Buckets, weights: &Weights) -> Result<Self, String> {
+    pub fn from_weights(buckets: &Buckets, weights: &HistogramWeights) -> Result<Self, String> {
         let last = buckets.last();
         // Far above what two to the hundredth allows, and far below what could overflow in a sum.
         let sound = |number: f64| (0.0..=1e100).contains(&number);
@@ -229,7 +229,7 @@ impl Histogram {
                 return Err(format!("filled range {min} to {max} does not exist"));
             }
             (histogram.min, histogram.max) = (min, max);
-            histogram.shrink(buckets);
+            histogram.trim_empty_buckets(buckets);
         }
         Ok(histogram)
     }
@@ -255,7 +255,12 @@ impl Histogram {
 
     /// Brings the weights over to another half-life: what a sample counts at `now`, against the others and
     /// against a new one, stays the same.
-    pub fn change_half_life(&mut self, from: Axis<'_>, to: Axis<'_>, now: Time) {
+    pub fn change_half_life(
+        &mut self,
+        from: HistogramConfig<'_>,
+        to: HistogramConfig<'_>,
+        now: Time,
+    ) {
         let (Some(old), Some(new), Some(reference)) =
             (nanos(from.half_life), nanos(to.half_life), self.reference)
         else {
@@ -264,22 +269,27 @@ impl Histogram {
         let moved = round_to_multiple(now, new);
         let before = now.nanos_since(reference) as f64 / old as f64;
         let after = now.nanos_since(moved) as f64 / new as f64;
-        let factor = power_of_two((after - before).clamp(-1000.0, 1000.0));
+        let factor = exp2((after - before).clamp(-1000.0, 1000.0));
         self.weights.scale_range(0, u8::MAX, factor);
         self.total *= factor;
         self.reference = Some(moved);
-        self.shrink(to.buckets);
+        self.trim_empty_buckets(to.buckets);
     }
 
     /// What a sample of this time weighs, relative to one at the reference. Moves the reference first
     /// when numbers would grow too large.
-    fn fade(&mut self, axis: Axis<'_>, at: Time, fading: &mut Fading) -> f64 {
+    fn decayed_weight(
+        &mut self,
+        axis: HistogramConfig<'_>,
+        at: Time,
+        fading: &mut DecayCache,
+    ) -> f64 {
         let Some(half_life) = nanos(axis.half_life) else { return 1.0 };
         let limit = half_life.saturating_mul(HALF_LIVES_BEFORE_SHIFT);
         let reference = match self.reference {
             Some(reference) if at.nanos_since(reference) <= limit => reference,
             _ => {
-                self.shift(axis, at);
+                self.shift_reference(axis, at);
                 self.reference.unwrap_or(at)
             }
         };
@@ -287,17 +297,17 @@ impl Histogram {
     }
 
     /// Moves the reference to the multiple of the half-life nearest to `to`.
-    fn shift(&mut self, axis: Axis<'_>, to: Time) {
+    fn shift_reference(&mut self, axis: HistogramConfig<'_>, to: Time) {
         let Some(half_life) = nanos(axis.half_life) else { return };
         let to = round_to_multiple(to, half_life);
         if let Some(reference) = self.reference {
             let halvings = reference.nanos_since(to) as f64 / half_life as f64;
-            self.scale(axis.buckets, whole_power_of_two((halvings + 0.5).floor()));
+            self.scale(axis.buckets, exp2_integer((halvings + 0.5).floor()));
         }
         self.reference = Some(to);
     }
 
-    fn shrink(&mut self, buckets: &Buckets) {
+    fn trim_empty_buckets(&mut self, buckets: &Buckets) {
         let (epsilon, last) = (buckets.epsilon(), buckets.last());
         while self.min < last && self.weights.get(self.min) < epsilon {
             self.min += 1;
@@ -315,17 +325,17 @@ fn nanos(half_life: Option<Duration>) -> Option<i64> {
 /// The nearest multiple of `step` counted from Go's zero instant; halves go up.
 fn round_to_multiple(time: Time, step: i64) -> Time {
     let step = i128::from(step);
-    let since = i128::from(time.as_nanos()) - GO_ZERO;
+    let since = i128::from(time.as_nanos()) - GO_ZERO_TIME;
     let over = since.rem_euclid(step);
     let rounded = if over + over < step { since - over } else { since + (step - over) };
-    let nanos = rounded + GO_ZERO;
+    let nanos = rounded + GO_ZERO_TIME;
     let clamped = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
     Time::from_nanos(clamped as i64)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::history::Scheme;
+    use crate::history::BucketScheme;
 
     use super::*;
 
@@ -340,7 +350,10 @@ mod tests {
     #[test]
     fn a_median_between_equal_weights_ends_where_upstreams_does() {
         let minutes = |minutes: i64| Time::from_secs(1_767_225_600 + minutes * 60);
-        let axis = Axis { buckets: Buckets::memory(Scheme::Standard), half_life: Some(HOUR * 24) };
+        let axis = HistogramConfig {
+            buckets: Buckets::memory(BucketScheme::Standard),
+            half_life: Some(HOUR * 24),
+        };
         for (minute, is_low) in [(73, true), (86, false), (123, true), (299, false)] {
             let mut histogram = Histogram::new(axis.buckets);
             for (bytes, at) in
@@ -355,7 +368,10 @@ mod tests {
 
     #[test]
     fn a_merge_leaves_the_other_side_as_it_was() {
-        let axis = Axis { buckets: Buckets::cpu(Scheme::Standard), half_life: Some(HOUR * 24) };
+        let axis = HistogramConfig {
+            buckets: Buckets::cpu(BucketScheme::Standard),
+            half_life: Some(HOUR * 24),
+        };
         let (mut older, mut younger) = (Histogram::new(axis.buckets), Histogram::new(axis.buckets));
         older.add(axis, 0.1, 0.1, at(0));
         younger.add(axis, 1.0, 0.1, at(72));
@@ -367,7 +383,10 @@ mod tests {
 
     #[test]
     fn several_percentiles_in_one_walk_equal_single_ones() {
-        let axis = Axis { buckets: Buckets::cpu(Scheme::Standard), half_life: Some(HOUR * 24) };
+        let axis = HistogramConfig {
+            buckets: Buckets::cpu(BucketScheme::Standard),
+            half_life: Some(HOUR * 24),
+        };
         let mut histogram = Histogram::new(axis.buckets);
         let shares = [-0.1, 0.0, 0.5, 0.9, 0.95, 1.0, 1.1];
         assert_eq!(histogram.percentiles(axis.buckets, shares), [0.0; 7]);
@@ -380,8 +399,9 @@ mod tests {
 
     #[test]
     fn other_boundaries_keep_the_weight_and_nearly_the_percentiles() {
-        let (from, to) = (Buckets::memory(Scheme::Standard), Buckets::memory(Scheme::Fine));
-        let axis = Axis { buckets: from, half_life: Some(HOUR * 24) };
+        let (from, to) =
+            (Buckets::memory(BucketScheme::Standard), Buckets::memory(BucketScheme::Fine));
+        let axis = HistogramConfig { buckets: from, half_life: Some(HOUR * 24) };
         let mut histogram = Histogram::new(from);
         for step in 0..200 {
             histogram.add(axis, 3e8 + f64::from(step) * 4e6, 1.0, at(i64::from(step)));

@@ -6,9 +6,9 @@ use crate::types::Time;
 
 use super::{
     container::ContainerHistory,
-    directives::Directives,
-    early::{EarlySamples, is_crowded},
-    settings::{Rules, Settings},
+    early_samples::{EarlySamples, exceeds_max_pods},
+    settings::{ModelRules, Settings},
+    vpa_settings::VpaSettings,
 };
 use crate::types::{
     compat::Fix,
@@ -20,14 +20,14 @@ use crate::types::{
 pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
     /// Containers whose stored record says nothing any more, though it may have seen more than ours.
-    outdated: Vec<Outdated>,
+    stale_records: Vec<StaleRecord>,
     /// The first sample of each pod, as long as a stored history may come that has it too.
-    early: EarlySamples,
+    early_samples: EarlySamples,
 }
 
 /// A stored record that says nothing any more.
 #[derive(Clone, Debug, PartialEq)]
-struct Outdated {
+struct StaleRecord {
     name: Arc<str>,
     /// Whether that is so by this process's clock alone.
     by_clock: bool,
@@ -35,25 +35,35 @@ struct Outdated {
 
 /// What became of something remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restored {
+pub enum RestoreResult {
     /// It is part of the history now.
-    Taken,
+    Merged,
     /// It was before: a load that is tried again brings everything twice.
-    Already,
+    AlreadyLoaded,
     /// It lies so far back that it says nothing any more.
     Expired,
 }
 
 impl History {
     /// The history of a container that a live pod has, started now if there is none.
-    pub fn container_mut(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
+    pub fn container_mut(
+        &mut self,
+        name: &str,
+        now: Time,
+        rules: &ModelRules,
+    ) -> &mut ContainerHistory {
         let container = self.get_or_start(name, now, rules);
         container.mark_alive(now);
         container
     }
 
     /// The history of a container, started now if there is none; it does not become alive by that.
-    pub fn get_or_start(&mut self, name: &str, now: Time, rules: &Rules) -> &mut ContainerHistory {
+    pub fn get_or_start(
+        &mut self,
+        name: &str,
+        now: Time,
+        rules: &ModelRules,
+    ) -> &mut ContainerHistory {
         let index = match self.find(name) {
             Ok(index) => index,
             Err(index) => {
@@ -71,44 +81,44 @@ impl History {
         name: Arc<str>,
         remembered: ContainerHistory,
         now: Time,
-        rules: &Rules,
-    ) -> Restored {
+        rules: &ModelRules,
+    ) -> RestoreResult {
         if remembered.is_expired(now, rules) {
-            self.expire(name);
-            return Restored::Expired;
+            self.mark_expired(name);
+            return RestoreResult::Expired;
         }
         match self.find(&name) {
-            Ok(index) if self.containers[index].1.restored => return Restored::Already,
+            Ok(index) if self.containers[index].1.restored => return RestoreResult::AlreadyLoaded,
             Ok(index) => {
-                let early = self.early.of(&name);
+                let early = self.early_samples.for_container(&name);
                 self.containers[index].1.merge(&remembered, early, rules);
             }
             Err(index) => self.containers.insert(index, (name, remembered)),
         }
-        Restored::Taken
+        RestoreResult::Merged
     }
 
     /// Takes in what was missed, on top of what is known, remembered or not. Whoever brings it has left out what is.
-    pub fn fill(
+    pub fn fill_gap(
         &mut self,
         name: Arc<str>,
         missed: ContainerHistory,
         now: Time,
-        rules: &Rules,
-    ) -> Restored {
+        rules: &ModelRules,
+    ) -> RestoreResult {
         if missed.is_expired(now, rules) {
-            return Restored::Expired;
+            return RestoreResult::Expired;
         }
         match self.find(&name) {
             Ok(index) => self.containers[index].1.merge(&missed, std::iter::empty(), rules),
             Err(index) => self.containers.insert(index, (name, missed)),
         }
-        Restored::Taken
+        RestoreResult::Merged
     }
 
     /// Notes the sample that is about to be taken, if it is the first of its pod. Call it while a stored history
     /// may still come.
-    pub fn note_first(
+    pub fn record_first_sample(
         &mut self,
         container: &str,
         pod: &str,
@@ -117,74 +127,74 @@ impl History {
     ) {
         let known = self.get(container);
         if known.is_none_or(|known| !known.restored && !known.has_replica(pod)) {
-            self.early.note((container, pod), at, used);
+            self.early_samples.record((container, pod), at, used);
         }
     }
 
     /// The first samples of pods.
-    pub(super) fn early(&self) -> &EarlySamples {
-        &self.early
+    pub(super) fn early_samples(&self) -> &EarlySamples {
+        &self.early_samples
     }
 
     /// Whether any container has more pods than are kept for a stored history that may come.
     pub fn is_crowded(&self) -> bool {
-        self.containers.iter().any(|(_, container)| is_crowded(container.replicas().len()))
+        self.containers.iter().any(|(_, container)| exceeds_max_pods(container.replicas().len()))
     }
 
     /// Notes that no stored history is to come.
-    pub fn settle(&mut self) {
-        self.early = EarlySamples::default();
+    pub fn finish_loading(&mut self) {
+        self.early_samples = EarlySamples::default();
     }
 
     /// Notes that the stored record of this container is not to be kept for what it has seen: it is another
     /// workload's.
-    pub fn outdate(&mut self, name: Arc<str>) {
-        self.note_outdated(name, false);
+    pub fn mark_stale(&mut self, name: Arc<str>) {
+        self.add_stale_record(name, false);
     }
 
     /// Notes that the stored record of this container is not to be kept for what it has seen: by this process's clock it
     /// has expired, or cannot be taken back.
-    pub fn expire(&mut self, name: Arc<str>) {
-        self.note_outdated(name, true);
+    pub fn mark_expired(&mut self, name: Arc<str>) {
+        self.add_stale_record(name, true);
     }
 
-    fn note_outdated(&mut self, name: Arc<str>, by_clock: bool) {
-        match self.outdated.iter_mut().find(|known| known.name == name) {
+    fn add_stale_record(&mut self, name: Arc<str>, by_clock: bool) {
+        match self.stale_records.iter_mut().find(|known| known.name == name) {
             Some(known) => known.by_clock &= by_clock,
-            None => self.outdated.push(Outdated { name, by_clock }),
+            None => self.stale_records.push(StaleRecord { name, by_clock }),
         }
     }
 
     /// Whether the next save of this container replaces even a richer record.
     pub fn supersedes(&self, name: &str) -> bool {
-        self.outdated.iter().any(|outdated| *outdated.name == *name)
+        self.stale_records.iter().any(|outdated| *outdated.name == *name)
     }
 
     /// Whether any stored record says nothing any more by this process's clock alone.
     pub fn has_expired(&self) -> bool {
-        self.outdated.iter().any(|outdated| outdated.by_clock)
+        self.stale_records.iter().any(|outdated| outdated.by_clock)
     }
 
     /// The clock was wrong: what says nothing any more by it alone may count after all.
     pub fn forget_expired_by_clock(&mut self) {
-        self.outdated.retain(|outdated| !outdated.by_clock);
+        self.stale_records.retain(|outdated| !outdated.by_clock);
     }
 
     /// Notes that a container was saved.
-    pub fn saved(&mut self, name: &str) {
-        self.outdated.retain(|outdated| *outdated.name != *name);
+    pub fn mark_saved(&mut self, name: &str) {
+        self.stale_records.retain(|outdated| *outdated.name != *name);
     }
 
     /// The containers whose stored records say nothing any more.
-    pub fn outdated(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.outdated.iter().map(|outdated| &outdated.name)
+    pub fn stale_records(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.stale_records.iter().map(|outdated| &outdated.name)
     }
 
     /// Forgets the outdated records of containers without a history.
-    pub fn forget_outdated(&mut self) {
+    pub fn clear_stale_records(&mut self) {
         let containers = &self.containers;
-        self.outdated.retain(|it| containers.iter().any(|(known, _)| *known == it.name));
-        self.outdated.shrink_to_fit();
+        self.stale_records.retain(|it| containers.iter().any(|(known, _)| *known == it.name));
+        self.stale_records.shrink_to_fit();
     }
 
     /// The history of a container.
@@ -224,7 +234,7 @@ impl History {
     pub fn forget_expired(
         &mut self,
         now: Time,
-        directives: &Directives,
+        directives: &VpaSettings,
         settings: &Settings,
     ) -> Vec<Arc<str>> {
         let mut gone = Vec::new();
@@ -237,7 +247,7 @@ impl History {
             keep
         });
         for name in &gone {
-            self.expire(Arc::clone(name));
+            self.mark_expired(Arc::clone(name));
         }
         gone
     }

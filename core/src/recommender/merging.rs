@@ -4,9 +4,9 @@ use crate::history::Throttling;
 
 use super::{
     container::{CPU_WEIGHT, ContainerHistory, earliest},
-    early::Early,
-    settings::Rules,
-    window,
+    early_samples::EarlySample,
+    memory_window,
+    settings::ModelRules,
 };
 
 impl ContainerHistory {
@@ -15,32 +15,37 @@ impl ContainerHistory {
     pub(super) fn merge<'a>(
         &mut self,
         remembered: &Self,
-        early: impl Iterator<Item = &'a Early>,
-        rules: &Rules,
+        early: impl Iterator<Item = &'a EarlySample>,
+        rules: &ModelRules,
     ) {
         let mut remembered = remembered.clone();
         // Both sides are brought to the same measure first.
-        let now = self.memory_seen.last.max(self.cpu_seen.last).unwrap_or(self.created);
-        self.adopt(now, rules);
-        remembered.adopt(now, rules);
-        self.forget_known(&remembered, early, rules);
-        let axis = rules.memory_axis();
-        match (&mut self.apart, remembered.apart.take()) {
+        let now = self.memory_samples.last.max(self.cpu_samples.last).unwrap_or(self.created);
+        self.adopt_half_lives(now, rules);
+        remembered.adopt_half_lives(now, rules);
+        self.subtract_duplicates(&remembered, early, rules);
+        let axis = rules.memory_histogram_config();
+        match (&mut self.restored_aggregate, remembered.restored_aggregate.take()) {
             (Some(ours), Some(theirs)) => ours.merge(&theirs, rules),
             (ours, theirs) => *ours = ours.take().or(theirs),
         }
-        self.cpu.merge(rules.cpu_axis(), &remembered.cpu);
+        self.cpu.merge(rules.cpu_histogram_config(), &remembered.cpu);
         self.memory.merge(axis, &remembered.memory);
-        match (&mut self.fleet, remembered.fleet.take()) {
+        match (&mut self.largest_replica, remembered.largest_replica.take()) {
             (Some(ours), Some(theirs)) => {
                 ours.peaks.merge(axis, &theirs.peaks);
-                window::join(&mut ours.peaks, axis, &mut ours.window, &theirs.window);
+                memory_window::merge_windows(
+                    &mut ours.peaks,
+                    axis,
+                    &mut ours.window,
+                    &theirs.window,
+                );
             }
             (ours, theirs) => *ours = ours.take().or(theirs),
         }
         for (ours, theirs) in [
-            (&mut self.cpu_seen, remembered.cpu_seen),
-            (&mut self.memory_seen, remembered.memory_seen),
+            (&mut self.cpu_samples, remembered.cpu_samples),
+            (&mut self.memory_samples, remembered.memory_samples),
         ] {
             ours.count = ours.count.saturating_add(theirs.count);
             ours.first = earliest(ours.first, theirs.first);
@@ -50,7 +55,7 @@ impl ContainerHistory {
         self.last_alive = self.last_alive.max(remembered.last_alive);
         self.owner = self.owner.take().or(remembered.owner);
         if let Some(bump) = remembered.bump {
-            self.remember_bump(bump, rules);
+            self.record_bump(bump, rules);
         }
         let measured = |of: &Option<Box<Throttling>>| of.as_deref().map(|known| known.at);
         if measured(&remembered.throttling) > measured(&self.throttling) {
@@ -59,32 +64,37 @@ impl ContainerHistory {
         for replica in remembered.replicas {
             match self.replicas.binary_search_by(|known| known.name.cmp(&replica.name)) {
                 Ok(index) => {
-                    window::join(&mut self.memory, axis, &mut self.replicas[index], &replica);
+                    memory_window::merge_windows(
+                        &mut self.memory,
+                        axis,
+                        &mut self.replicas[index],
+                        &replica,
+                    );
                 }
                 Err(index) => self.replicas.insert(index, replica),
             }
         }
         self.restored |= remembered.restored;
-        self.folded |= remembered.folded;
+        self.built_from_samples |= remembered.built_from_samples;
         self.bootstrapped |= remembered.bootstrapped;
     }
 
     /// Takes out what is part of what is remembered too. Peaks need nothing: of one window the larger stands.
-    fn forget_known<'a>(
+    fn subtract_duplicates<'a>(
         &mut self,
         remembered: &Self,
-        early: impl Iterator<Item = &'a Early>,
-        rules: &Rules,
+        early: impl Iterator<Item = &'a EarlySample>,
+        rules: &ModelRules,
     ) {
-        for Early { pod, at, cpu, has_memory, .. } in early {
+        for EarlySample { pod, at, cpu, has_memory, .. } in early {
             let known = remembered.replicas.binary_search_by(|known| known.name.cmp(pod));
             let Some(known) = known.ok().map(|index| &remembered.replicas[index]) else { continue };
             if let Some(cpu) = cpu.filter(|cpu| cpu.0 >= 0 && Some(*at) <= known.last_cpu) {
-                self.cpu.subtract(rules.cpu_axis(), cpu.as_cores(), CPU_WEIGHT, *at);
-                self.cpu_seen.count = self.cpu_seen.count.saturating_sub(1);
+                self.cpu.subtract(rules.cpu_histogram_config(), cpu.as_cores(), CPU_WEIGHT, *at);
+                self.cpu_samples.count = self.cpu_samples.count.saturating_sub(1);
             }
             if *has_memory && Some(*at) <= known.last_memory {
-                self.memory_seen.count = self.memory_seen.count.saturating_sub(1);
+                self.memory_samples.count = self.memory_samples.count.saturating_sub(1);
             }
         }
     }

@@ -11,7 +11,7 @@ pub const EVERY_CONTAINER: &str = "*";
 
 /// Amounts by resource. A resource that is absent is not spoken of, which is not the same as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amounts {
+pub struct ResourceAmounts {
     /// CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
@@ -22,14 +22,14 @@ pub struct Amounts {
 
 /// Which resources are recommended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Controlled {
+pub struct ControlledResources {
     /// CPU.
     pub cpu: bool,
     /// Memory.
     pub memory: bool,
 }
 
-impl Default for Controlled {
+impl Default for ControlledResources {
     fn default() -> Self {
         Self { cpu: true, memory: true }
     }
@@ -43,11 +43,11 @@ pub struct ContainerPolicy {
     /// No recommendation for this container.
     pub off: bool,
     /// Which resources are recommended.
-    pub controlled: Controlled,
+    pub controlled: ControlledResources,
     /// No recommendation goes below these.
-    pub min_allowed: Amounts,
+    pub min_allowed: ResourceAmounts,
     /// No recommendation goes above these.
-    pub max_allowed: Amounts,
+    pub max_allowed: ResourceAmounts,
     /// Settings of the model for this container.
     pub overrides: Overrides,
 }
@@ -84,7 +84,10 @@ impl Overrides {
 }
 
 /// The policy that applies to a container: the one of its name, else the one for every container.
-pub fn find<'a>(policies: &'a [ContainerPolicy], container: &str) -> Option<&'a ContainerPolicy> {
+pub fn policy_for<'a>(
+    policies: &'a [ContainerPolicy],
+    container: &str,
+) -> Option<&'a ContainerPolicy> {
     let own = policies.iter().find(|policy| &*policy.container == container);
     // Of several entries for every container the last one holds, as upstream has it.
     own.or_else(|| policies.iter().rfind(|policy| &*policy.container == EVERY_CONTAINER))
@@ -106,9 +109,9 @@ pub struct Cap {
 
 /// What a [`Cap`] did to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capped {
+pub enum CapResult {
     /// Nothing.
-    No,
+    Unchanged,
     /// It raised the value to the minimum.
     Min,
     /// It lowered the value to the maximum.
@@ -125,13 +128,13 @@ impl Cap {
     }
 
     /// The value held to the limits.
-    pub fn apply(&self, value: Quantity) -> (Quantity, Capped) {
-        let mut result = (value, Capped::No);
+    pub fn apply(&self, value: Quantity) -> (Quantity, CapResult) {
+        let mut result = (value, CapResult::Unchanged);
         if let Some(min) = self.min.filter(|min| result.0 < *min) {
-            result = (min, Capped::Min);
+            result = (min, CapResult::Min);
         }
         if let Some(max) = self.max.filter(|max| result.0 > *max) {
-            result = (max, Capped::Max);
+            result = (max, CapResult::Max);
         }
         result
     }
@@ -150,7 +153,7 @@ mod tests {
         };
         let policies =
             [policy("*", false), policy("app", false), policy("*", true), policy("app", true)];
-        assert_eq!(find(&policies, "proxy").map(|policy| policy.off), Some(true));
-        assert_eq!(find(&policies, "app").map(|policy| policy.off), Some(false));
+        assert_eq!(policy_for(&policies, "proxy").map(|policy| policy.off), Some(true));
+        assert_eq!(policy_for(&policies, "app").map(|policy| policy.off), Some(false));
     }
 }

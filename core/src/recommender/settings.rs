@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::{
-    history::{HalfLives, Scheme},
+    history::{BucketScheme, HalfLives},
     types::Time,
 };
 
 use super::{
-    buckets::Buckets, histogram::Axis, policy::Overrides, tuning::Tuning,
+    buckets::Buckets, histogram::HistogramConfig, policy::Overrides, tuning::Tuning,
     weighting::HistoryWeighting,
 };
 use crate::types::{
@@ -62,7 +62,7 @@ pub struct Settings {
     /// How long a container may be missing from the pods of its VPA before it is left out.
     pub stale_after: Duration,
     /// Bucket boundaries (`--fine-buckets`).
-    pub scheme: Scheme,
+    pub scheme: BucketScheme,
     /// Also count the largest peak of all replicas (`--per-replica-peaks`).
     pub per_replica_peaks: bool,
     /// The upper bound is at most this many times the target (`--upper-bound-factor`).
@@ -120,7 +120,7 @@ impl Default for Settings {
             max_cpu: None,
             max_memory: None,
             stale_after: Duration::from_hours(1),
-            scheme: Scheme::Standard,
+            scheme: BucketScheme::Standard,
             per_replica_peaks: false,
             upper_bound_factor: None,
             per_vpa_tuning: false,
@@ -133,9 +133,9 @@ impl Default for Settings {
 
 impl Settings {
     /// The defaults of a mode.
-    pub fn of(compat: Compat) -> Self {
-        let history_weighting = HistoryWeighting::of(compat);
-        Self { fixes: Fixes::of(compat), history_weighting, ..Self::default() }
+    pub fn for_compat(compat: Compat) -> Self {
+        let history_weighting = HistoryWeighting::for_compat(compat);
+        Self { fixes: Fixes::for_compat(compat), history_weighting, ..Self::default() }
     }
 
     /// The latest time that a sample may have; `None` accepts any, as upstream does. The weight of a sample doubles with
@@ -146,10 +146,10 @@ impl Settings {
     }
 
     /// The rules by which samples of a container are taken.
-    pub fn rules(&self, overrides: Option<&Overrides>, tuning: &Tuning) -> Rules {
+    pub fn rules(&self, overrides: Option<&Overrides>, tuning: &Tuning) -> ModelRules {
         let overrides = overrides.copied().unwrap_or_default();
         let tuning = if self.per_vpa_tuning { tuning } else { &Tuning::NONE };
-        Rules {
+        ModelRules {
             fixes: self.fixes,
             scheme: self.scheme,
             cpu_half_life: tuning.half_life.unwrap_or(self.cpu.half_life),
@@ -166,11 +166,11 @@ impl Settings {
 
 /// By which rules samples of one container are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
+pub struct ModelRules {
     /// Which fixes are on.
     pub fixes: Fixes,
     /// Bucket boundaries.
-    pub scheme: Scheme,
+    pub scheme: BucketScheme,
     /// Half-life of CPU samples.
     pub cpu_half_life: Duration,
     /// Half-life of memory peaks.
@@ -189,7 +189,7 @@ pub struct Rules {
     pub margin: f64,
 }
 
-impl Rules {
+impl ModelRules {
     /// The half-lives in the form in which histories keep them.
     pub fn half_lives(&self) -> HalfLives {
         let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX).max(1);
@@ -197,13 +197,16 @@ impl Rules {
     }
 
     /// What CPU histograms are measured by.
-    pub fn cpu_axis(&self) -> Axis<'static> {
-        Axis { buckets: Buckets::cpu(self.scheme), half_life: Some(self.cpu_half_life) }
+    pub fn cpu_histogram_config(&self) -> HistogramConfig<'static> {
+        HistogramConfig { buckets: Buckets::cpu(self.scheme), half_life: Some(self.cpu_half_life) }
     }
 
     /// What memory histograms are measured by.
-    pub fn memory_axis(&self) -> Axis<'static> {
-        Axis { buckets: Buckets::memory(self.scheme), half_life: Some(self.memory_half_life) }
+    pub fn memory_histogram_config(&self) -> HistogramConfig<'static> {
+        HistogramConfig {
+            buckets: Buckets::memory(self.scheme),
+            half_life: Some(self.memory_half_life),
+        }
     }
 
     /// How far back history reaches.
@@ -212,7 +215,7 @@ impl Rules {
     }
 }
 
-impl Default for Rules {
+impl Default for ModelRules {
     fn default() -> Self {
         Settings::default().rules(None, &Tuning::NONE)
     }

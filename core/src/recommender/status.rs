@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use serde_json::{Value, json};
 
 use super::{
-    policy::Amounts,
+    policy::ResourceAmounts,
     recommendation::{ContainerRecommendation, Recommendation},
 };
 use crate::{
@@ -18,20 +18,20 @@ use crate::{
 
 /// The status of an object as it was last read, as small as comparing allows: ten thousand are kept.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reported {
+pub struct PublishedStatus {
     /// Its conditions, those of others too.
     pub conditions: Vec<Condition>,
     /// Its recommendation, if there is one.
-    pub recommendation: Option<Fingerprint>,
+    pub recommendation: Option<RecommendationHash>,
     /// The generation that it is about.
     pub observed_generation: Option<i64>,
 }
 
 /// A recommendation to compare with.
 #[derive(Clone, Debug)]
-pub struct Fingerprint {
+pub struct RecommendationHash {
     /// Over everything but the bounds.
-    firm: u64,
+    without_bounds: u64,
     /// Over the bounds.
     bounds: u64,
     /// The bounds: of each container lower CPU and memory, upper CPU and memory; NaN where there is none.
@@ -40,39 +40,43 @@ pub struct Fingerprint {
 
 /// Why a status is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StatusChange {
     /// Nothing that a reader could see has changed.
     None,
     /// Only bounds moved, and by less than the dead-band.
-    Drift,
+    WithinDeadBand,
     /// It has to be written.
-    Due,
+    Write,
 }
 
 /// Amounts of one container: target, lower, upper, uncapped, each by name of the resource.
-struct Numbers<'a, I> {
+struct ContainerAmounts<'a, I> {
     container: &'a str,
-    of: [I; 4],
+    amounts: [I; 4],
 }
 
-impl Reported {
+impl PublishedStatus {
     /// From an object.
     pub fn new(status: Option<&VerticalPodAutoscalerStatus>) -> Self {
         let Some(status) = status else { return Self::default() };
         Self {
             conditions: status.conditions.clone(),
-            recommendation: status.recommendation.as_ref().map(Fingerprint::of_object),
+            recommendation: status.recommendation.as_ref().map(RecommendationHash::of_object),
             observed_generation: status.observed_generation,
         }
     }
 
     /// As it will be read once this is written.
-    pub fn of(
+    pub fn after_write(
         conditions: Vec<Condition>,
         said: &Recommendation,
         observed_generation: Option<i64>,
     ) -> Self {
-        Self { conditions, recommendation: Some(Fingerprint::new(said)), observed_generation }
+        Self {
+            conditions,
+            recommendation: Some(RecommendationHash::new(said)),
+            observed_generation,
+        }
     }
 
     /// What of the status differs from what is wanted now. `band` is the share by which a bound may drift
@@ -83,41 +87,43 @@ impl Reported {
         said: &Recommendation,
         generation: Option<i64>,
         band: f64,
-    ) -> Change {
+    ) -> StatusChange {
         if self.conditions != conditions || self.observed_generation != generation {
-            return Change::Due;
+            return StatusChange::Write;
         }
-        let wanted = Fingerprint::new(said);
+        let wanted = RecommendationHash::new(said);
         match &self.recommendation {
-            Some(known) if *known == wanted => Change::None,
+            Some(known) if *known == wanted => StatusChange::None,
             // Without a band the smallest move counts, also one that rounding hides from the band.
             Some(known)
-                if band > 0.0 && known.firm == wanted.firm && known.is_near(&wanted, band) =>
+                if band > 0.0
+                    && known.without_bounds == wanted.without_bounds
+                    && known.is_within_dead_band(&wanted, band) =>
             {
-                Change::Drift
+                StatusChange::WithinDeadBand
             }
-            _ => Change::Due,
+            _ => StatusChange::Write,
         }
     }
 }
 
 /// By the hashes alone: the amounts are rounded, and some are none.
-impl PartialEq for Fingerprint {
+impl PartialEq for RecommendationHash {
     fn eq(&self, other: &Self) -> bool {
-        (self.firm, self.bounds) == (other.firm, other.bounds)
+        (self.without_bounds, self.bounds) == (other.without_bounds, other.bounds)
     }
 }
 
-impl Fingerprint {
+impl RecommendationHash {
     /// Of a decision.
     pub fn new(said: &Recommendation) -> Self {
-        let list = |amounts: &Amounts| {
+        let list = |amounts: &ResourceAmounts| {
             let cpu = amounts.cpu.map(|amount| ("cpu", amount));
             cpu.into_iter().chain(amounts.memory.map(|amount| ("memory", amount)))
         };
-        Self::of(said.containers.iter().map(|one| Numbers {
+        Self::from_containers(said.containers.iter().map(|one| ContainerAmounts {
             container: &one.container,
-            of: [list(&one.target), list(&one.lower), list(&one.upper), list(&one.uncapped)],
+            amounts: [list(&one.target), list(&one.lower), list(&one.upper), list(&one.uncapped)],
         }))
     }
 
@@ -126,9 +132,9 @@ impl Fingerprint {
         fn list(list: &ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
             list.iter().map(|(name, amount)| (name.as_str(), amount))
         }
-        Self::of(said.container_recommendations.iter().map(|one| Numbers {
+        Self::from_containers(said.container_recommendations.iter().map(|one| ContainerAmounts {
             container: &one.container_name,
-            of: [
+            amounts: [
                 list(&one.target),
                 list(&one.lower_bound),
                 list(&one.upper_bound),
@@ -137,12 +143,12 @@ impl Fingerprint {
         }))
     }
 
-    fn of<'a, I: Iterator<Item = (&'a str, Quantity)>>(
-        containers: impl Iterator<Item = Numbers<'a, I>>,
+    fn from_containers<'a, I: Iterator<Item = (&'a str, Quantity)>>(
+        containers: impl Iterator<Item = ContainerAmounts<'a, I>>,
     ) -> Self {
         let (mut firm, mut bounds) = (DefaultHasher::new(), DefaultHasher::new());
         let mut amounts = Vec::new();
-        for Numbers { container, of } in containers {
+        for ContainerAmounts { container, amounts: of } in containers {
             container.hash(&mut firm);
             let of_container = amounts.len();
             amounts.resize(of_container + 4, f32::NAN);
@@ -164,7 +170,7 @@ impl Fingerprint {
                 }
             }
         }
-        Self { firm: firm.finish(), bounds: bounds.finish(), amounts: amounts.into() }
+        Self { without_bounds: firm.finish(), bounds: bounds.finish(), amounts: amounts.into() }
     }
 
     /// Whether it names no container.
@@ -173,7 +179,7 @@ impl Fingerprint {
     }
 
     /// Whether the same bounds are there, and none moved by more than this share of what is written.
-    fn is_near(&self, other: &Self, band: f64) -> bool {
+    fn is_within_dead_band(&self, other: &Self, band: f64) -> bool {
         let near = |(&known, &wanted): (&f32, &f32)| {
             let (known, wanted) = (f64::from(known), f64::from(wanted));
             (known.is_nan() && wanted.is_nan()) || (wanted - known).abs() <= band * known.abs()
@@ -185,7 +191,8 @@ impl Fingerprint {
 
 /// A decision as objects show it.
 pub fn to_object(said: &Recommendation) -> vpa::Recommendation {
-    let list = |amounts: &Amounts| ResourceList::of(amounts.cpu, amounts.memory);
+    let list =
+        |amounts: &ResourceAmounts| ResourceList::cpu_and_memory(amounts.cpu, amounts.memory);
     let one = |one: &ContainerRecommendation| vpa::ContainerRecommendation {
         container_name: one.container.as_ref().to_owned(),
         target: list(&one.target),
@@ -225,7 +232,7 @@ mod tests {
     use crate::recommender::Explanation;
 
     fn said(target: &str, upper: &str) -> Recommendation {
-        let cpu = |text: &str| Amounts { cpu: text.parse().ok(), memory: None };
+        let cpu = |text: &str| ResourceAmounts { cpu: text.parse().ok(), memory: None };
         Recommendation {
             containers: vec![ContainerRecommendation {
                 container: "app".into(),
@@ -239,26 +246,26 @@ mod tests {
         }
     }
 
-    fn reported(said: &Recommendation) -> Reported {
+    fn reported(said: &Recommendation) -> PublishedStatus {
         let status = VerticalPodAutoscalerStatus {
             recommendation: Some(to_object(said)),
             observed_generation: Some(3),
             ..VerticalPodAutoscalerStatus::default()
         };
-        Reported::new(Some(&status))
+        PublishedStatus::new(Some(&status))
     }
 
     #[test]
     fn a_drifting_bound_is_written_when_it_leaves_the_band_and_a_target_at_once() {
         let known = reported(&said("200m", "1"));
         for (target, upper, band, change) in [
-            ("200m", "1000m", 0.0, Change::None),
-            ("200m", "1040m", 0.05, Change::Drift),
-            ("200m", "960m", 0.05, Change::Drift),
-            ("200m", "1040m", 0.0, Change::Due),
-            ("200m", "1000000001n", 0.0, Change::Due),
-            ("200m", "1060m", 0.05, Change::Due),
-            ("201m", "1", 0.05, Change::Due),
+            ("200m", "1000m", 0.0, StatusChange::None),
+            ("200m", "1040m", 0.05, StatusChange::WithinDeadBand),
+            ("200m", "960m", 0.05, StatusChange::WithinDeadBand),
+            ("200m", "1040m", 0.0, StatusChange::Write),
+            ("200m", "1000000001n", 0.0, StatusChange::Write),
+            ("200m", "1060m", 0.05, StatusChange::Write),
+            ("201m", "1", 0.05, StatusChange::Write),
         ] {
             let wanted = known.change(&[], &said(target, upper), Some(3), band);
             assert_eq!(wanted, change, "{target} {upper} {band}");
@@ -276,23 +283,23 @@ mod tests {
         );
         let full = patch(&[], &said("200m", "1"), None);
         assert!(full["status"]["recommendation"]["containerRecommendations"].is_array());
-        let none = Fingerprint::new(&Recommendation::default());
-        assert!(none.is_empty() && !Fingerprint::new(&said("200m", "1")).is_empty());
+        let none = RecommendationHash::new(&Recommendation::default());
+        assert!(none.is_empty() && !RecommendationHash::new(&said("200m", "1")).is_empty());
     }
 
     #[test]
     fn another_generation_container_or_condition_is_written() {
         let now = said("200m", "1");
         let known = reported(&now);
-        assert_eq!(known.change(&[], &now, Some(4), 1.0), Change::Due);
+        assert_eq!(known.change(&[], &now, Some(4), 1.0), StatusChange::Write);
         let mut renamed = now.clone();
         renamed.containers[0].container = "web".into();
-        assert_eq!(known.change(&[], &renamed, Some(3), 1.0), Change::Due);
-        assert_eq!(known.change(&[Condition::default()], &now, Some(3), 1.0), Change::Due);
-        let empty = Reported::default();
+        assert_eq!(known.change(&[], &renamed, Some(3), 1.0), StatusChange::Write);
+        assert_eq!(known.change(&[Condition::default()], &now, Some(3), 1.0), StatusChange::Write);
+        let empty = PublishedStatus::default();
         assert_eq!(
             empty.change(&[], &Recommendation::default(), None, 1.0),
-            Change::Due,
+            StatusChange::Write,
             "an empty recommendation is not the same as none"
         );
     }

@@ -4,10 +4,10 @@
 use crate::{history::Throttling, types::Time};
 use serde::{Deserialize, Serialize};
 
-use super::settings::{Rules, Settings};
+use super::settings::{ModelRules, Settings};
 
 /// CPU is never raised by more than this for throttling, however bad it is: what is used after the raise says more.
-pub const MOST: f64 = 2.0;
+pub const MAX_FACTOR: f64 = 2.0;
 
 /// What throttling does to CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,13 +25,18 @@ impl Throttled {
     /// What is known of throttling means this much now. Usage cannot show what a container would have used, because its
     /// limit kept it from that; each tenth of its periods that is throttled beyond what is fine raises CPU by a tenth.
     /// `None` while nothing is known, or nothing that is still part of the history.
-    pub fn new(known: &Throttling, settings: &Settings, rules: &Rules, now: Time) -> Option<Self> {
+    pub fn new(
+        known: &Throttling,
+        settings: &Settings,
+        rules: &ModelRules,
+        now: Time,
+    ) -> Option<Self> {
         if now >= known.at.later(rules.memory_span()) {
             return None;
         }
         let share = share(known)?;
         let target = settings.cpu_throttling_target;
-        let factor = target.map_or(1.0, |target| (1.0 + share - target).clamp(1.0, MOST));
+        let factor = target.map_or(1.0, |target| (1.0 + share - target).clamp(1.0, MAX_FACTOR));
         Some(Self { share, target, factor })
     }
 }
@@ -53,14 +58,14 @@ mod tests {
 
     #[test]
     fn cpu_is_raised_by_what_is_throttled_too_much_and_never_beyond_the_most() {
-        let rules = Rules::default();
+        let rules = ModelRules::default();
         for (share, target, factor) in [
             (0.5, None, 1.0),
             (0.05, Some(0.1), 1.0),
             (0.1, Some(0.1), 1.0),
             (0.35, Some(0.1), 1.25),
-            (1.0, Some(0.0), MOST),
-            (7.0, Some(0.0), MOST),
+            (1.0, Some(0.0), MAX_FACTOR),
+            (7.0, Some(0.0), MAX_FACTOR),
         ] {
             let settings = Settings { cpu_throttling_target: target, ..Settings::default() };
             let throttled = Throttled::new(&known(share, 1.0), &settings, &rules, Time::EPOCH);
@@ -72,7 +77,7 @@ mod tests {
     #[test]
     fn what_is_not_known_raises_nothing() {
         let settings = Settings { cpu_throttling_target: Some(0.0), ..Settings::default() };
-        let rules = Rules::default();
+        let rules = ModelRules::default();
         let of = |throttled, periods, now| {
             Throttled::new(&known(throttled, periods), &settings, &rules, now)
         };

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
-    api::annotation::{
-        BadAnnotation, CPU_FLOOR, CPU_PERCENTILE, HALF_LIFE, Key, MARGIN, MEMORY_FLOOR,
-        MEMORY_PERCENTILE, PROFILE,
+    api::annotations::{
+        AnnotationKey, CPU_FLOOR, CPU_PERCENTILE, HALF_LIFE, InvalidAnnotation, MARGIN,
+        MEMORY_FLOOR, MEMORY_PERCENTILE, PROFILE,
     },
     types::{
         quantity::Quantity,
@@ -30,10 +30,10 @@ pub struct Tuning {
     pub memory_floor: Option<Bytes>,
 }
 
-type Reader = fn(&str, &mut Tuning) -> Option<()>;
+type AnnotationReader = fn(&str, &mut Tuning) -> Option<()>;
 
 /// All annotations that tune, single values after the profile that they go before.
-const READERS: [(Key, Reader); 7] = [
+const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     (PROFILE, |text, tuning| {
         let profile = PROFILES.iter().find(|profile| profile.name == text)?;
         *tuning = tuning.or(profile.tuning);
@@ -111,7 +111,9 @@ impl Tuning {
     };
 
     /// Reads the annotations of a VPA. What makes no sense is left out and named.
-    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Self, Vec<BadAnnotation>) {
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+    ) -> (Self, Vec<InvalidAnnotation>) {
         let (mut tuning, mut bad) = (Self::NONE, Vec::new());
         // Single values first, the profile fills what they leave open.
         for (key, read) in READERS.iter().rev() {

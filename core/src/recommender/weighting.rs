@@ -17,7 +17,7 @@ pub enum HistoryWeighting {
 
 impl HistoryWeighting {
     /// What a mode starts from.
-    pub const fn of(compat: Compat) -> Self {
+    pub const fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::Upstream,
             Compat::Plimsoll => Self::Duration,

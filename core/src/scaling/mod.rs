@@ -7,21 +7,21 @@
 //!   Wish ──▶ request … reply ──▶ Advice ─┘
 //! ```
 
-pub mod consult;
-pub mod memory;
-pub mod pods;
-pub mod source;
+pub mod metric_history;
+pub mod metric_value;
+pub mod pod_readiness;
+pub mod recommender_protocol;
 
-pub use consult::Advice;
-pub use memory::Memory;
-pub use pods::{Pod, Readiness, Unready};
-pub use source::{Answer, Milli, SourceKind, Unknown};
+pub use metric_history::MetricHistory;
+pub use metric_value::{MetricError, MetricSourceType, MetricValue, Milli};
+pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
+pub use recommender_protocol::RecommendResponse;
 
 /// What a workload has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     /// Replicas that are asked for.
-    pub wanted: i32,
+    pub spec_replicas: i32,
     /// Pods that there are, those of a rolling update included.
-    pub current: i32,
+    pub status_replicas: i32,
 }

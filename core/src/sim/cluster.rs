@@ -6,10 +6,10 @@ use crate::types::Time;
 
 use super::{
     noise::Noise,
-    pod::{Outcome, Pod, Surroundings},
+    pod::{MinuteContext, Pod, PodState},
     rollout::{self, Rollout},
-    step::Sink,
-    workload::{Advice, Amount, Kind, Part, Workload},
+    step::MinuteSink,
+    workload::{ContainerType, ResourceAmounts, ResourceRecommendation, Workload, WorkloadKind},
 };
 
 /// The length of a step.
@@ -17,7 +17,7 @@ pub const MINUTE: Duration = Duration::from_mins(1);
 
 /// What happens to recommendations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updates {
+pub enum UpdatePolicy {
     /// They are written into the steps and otherwise ignored.
     Off,
     /// New pods start with them, and pods that are due are replaced (see [`super::rollout`]).
@@ -29,35 +29,35 @@ pub enum Updates {
 pub struct Cluster {
     start: Time,
     minute: u64,
-    updates: Updates,
-    running: Vec<Running>,
+    updates: UpdatePolicy,
+    workloads: Vec<RunningWorkload>,
 }
 
 /// A workload and its pods.
 #[derive(Clone, Debug)]
-struct Running {
+struct RunningWorkload {
     spec: Workload,
     noise: Noise,
-    advice: Vec<Option<Advice>>,
+    advice: Vec<Option<ResourceRecommendation>>,
     pods: Vec<Pod>,
-    made: u64,
-    failed: u64,
-    replaced: u64,
+    pods_created: u64,
+    failed_runs: u64,
+    replaced_pods: u64,
     rollout: Rollout,
 }
 
 /// A workload that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidWorkload {
     /// Two of one name.
     #[error("workload {0} is there twice: give each its own name")]
-    Twice(String),
+    DuplicateName(String),
     /// Nothing that would ever run or end.
     #[error("workload {0} has no main container: add one")]
-    NoMain(String),
+    NoMainContainer(String),
     /// Nothing to do.
     #[error("workload {0} never runs: give it a replica, or work and a period of a minute or more")]
-    Idle(String),
+    NoWork(String),
 }
 
 impl Cluster {
@@ -66,38 +66,42 @@ impl Cluster {
         workloads: Vec<Workload>,
         seed: u64,
         start: Time,
-        updates: Updates,
-    ) -> Result<Self, Invalid> {
-        let mut running: Vec<Running> = Vec::with_capacity(workloads.len());
+        updates: UpdatePolicy,
+    ) -> Result<Self, InvalidWorkload> {
+        let mut running: Vec<RunningWorkload> = Vec::with_capacity(workloads.len());
         for spec in workloads {
             let name = format!("{}/{}", spec.namespace, spec.name);
             if running
                 .iter()
                 .any(|r| r.spec.name == spec.name && r.spec.namespace == spec.namespace)
             {
-                return Err(Invalid::Twice(name));
+                return Err(InvalidWorkload::DuplicateName(name));
             }
-            if !spec.containers.iter().any(|container| container.part == Part::Main) {
-                return Err(Invalid::NoMain(name));
-            }
-            if let Kind::Deployment { replicas: 0 }
-            | Kind::CronJob { every: 0, .. }
-            | Kind::CronJob { work: ..=0, .. } = spec.kind
+            if !spec
+                .containers
+                .iter()
+                .any(|container| container.container_type == ContainerType::Main)
             {
-                return Err(Invalid::Idle(name));
+                return Err(InvalidWorkload::NoMainContainer(name));
             }
-            running.push(Running {
-                noise: Noise::new(seed).named(&name),
+            if let WorkloadKind::Deployment { replicas: 0 }
+            | WorkloadKind::CronJob { every: 0, .. }
+            | WorkloadKind::CronJob { work: ..=0, .. } = spec.workload_kind
+            {
+                return Err(InvalidWorkload::NoWork(name));
+            }
+            running.push(RunningWorkload {
+                noise: Noise::new(seed).for_name(&name),
                 advice: vec![None; spec.containers.len()],
                 pods: Vec::new(),
-                made: 0,
-                failed: 0,
-                replaced: 0,
+                pods_created: 0,
+                failed_runs: 0,
+                replaced_pods: 0,
                 rollout: Rollout::default(),
                 spec,
             });
         }
-        Ok(Self { start, minute: 0, updates, running })
+        Ok(Self { start, minute: 0, updates, workloads: running })
     }
 
     /// The virtual time.
@@ -107,29 +111,35 @@ impl Cluster {
 
     /// The workloads.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
-        self.running.iter().map(|running| &running.spec)
+        self.workloads.iter().map(|running| &running.spec)
     }
 
     /// The names of the pods that are there.
     pub fn pod_names(&self) -> impl Iterator<Item = &str> {
-        self.running.iter().flat_map(|running| &running.pods).map(|pod| &*pod.name)
+        self.workloads.iter().flat_map(|running| &running.pods).map(|pod| &*pod.name)
     }
 
     /// Runs of jobs that were given up, so far.
     pub fn failed_runs(&self) -> u64 {
-        self.running.iter().map(|running| running.failed).sum()
+        self.workloads.iter().map(|running| running.failed_runs).sum()
     }
 
     /// Workloads, each with how many of its pods were replaced so far to give them other requests.
     pub fn replaced_pods(&self) -> impl Iterator<Item = (&Workload, u64)> {
-        self.running.iter().map(|running| (&running.spec, running.replaced))
+        self.workloads.iter().map(|running| (&running.spec, running.replaced_pods))
     }
 
     /// Takes what the recommender says about a container, from the next minute on. Advice about anything
     /// that does not run here is ignored, as an updater would.
-    pub fn advise(&mut self, namespace: &str, workload: &str, container: &str, advice: Advice) {
+    pub fn set_recommendation(
+        &mut self,
+        namespace: &str,
+        workload: &str,
+        container: &str,
+        advice: ResourceRecommendation,
+    ) {
         let slots = self
-            .running
+            .workloads
             .iter_mut()
             .filter(|running| {
                 &*running.spec.namespace == namespace && &*running.spec.name == workload
@@ -141,35 +151,35 @@ impl Cluster {
     }
 
     /// Lives one minute.
-    pub fn step(&mut self, sink: &mut dyn Sink) {
+    pub fn step(&mut self, sink: &mut dyn MinuteSink) {
         let minute = self.minute;
         self.minute += 1;
         let end = self.now();
-        for running in &mut self.running {
+        for running in &mut self.workloads {
             running.start_pods(minute, self.updates);
-            running.live(minute, end, sink);
-            if self.updates == Updates::Recreate {
-                running.roll(minute + 1);
+            running.run_minute(minute, end, sink);
+            if self.updates == UpdatePolicy::Recreate {
+                running.replace_one_pod(minute + 1);
             }
         }
     }
 }
 
-impl Running {
+impl RunningWorkload {
     /// Makes the pods that should be there and are not.
-    fn start_pods(&mut self, minute: u64, updates: Updates) {
-        match self.spec.kind {
-            Kind::Deployment { replicas } => {
+    fn start_pods(&mut self, minute: u64, updates: UpdatePolicy) {
+        match self.spec.workload_kind {
+            WorkloadKind::Deployment { replicas } => {
                 for slot in self.pods.len() as u64..u64::from(replicas) {
-                    let pod = self.make_pod(minute, self.noise.numbered(slot), updates, None);
+                    let pod = self.make_pod(minute, self.noise.for_number(slot), updates, None);
                     self.pods.push(pod);
                 }
             }
-            Kind::CronJob { every, first, .. } => {
+            WorkloadKind::CronJob { every, first, .. } => {
                 let Some(since) = minute.checked_sub(first) else { return };
                 if since % every == 0 && self.pods.is_empty() {
                     // Numbered by the schedule, not by how many ran: two lives meet the same runs.
-                    let noise = self.noise.numbered(since / every);
+                    let noise = self.noise.for_number(since / every);
                     let pod = self.make_pod(minute, noise, updates, None);
                     self.pods.push(pod);
                 }
@@ -178,20 +188,27 @@ impl Running {
     }
 
     /// A new pod, in the place of an old one or of none.
-    fn make_pod(&mut self, minute: u64, noise: Noise, updates: Updates, old: Option<&Pod>) -> Pod {
-        self.made += 1;
-        let mut kept = old.into_iter().flat_map(|old| rollout::kept(old, minute));
+    fn make_pod(
+        &mut self,
+        minute: u64,
+        noise: Noise,
+        updates: UpdatePolicy,
+        old: Option<&Pod>,
+    ) -> Pod {
+        self.pods_created += 1;
+        let mut kept =
+            old.into_iter().flat_map(|old| rollout::lower_bounds_for_successor(old, minute));
         let mut shares = Vec::with_capacity(self.spec.containers.len());
         for (spec, advice) in self.spec.containers.iter().zip(&self.advice) {
             let least = kept.next().unwrap_or_default();
             shares.push(match (updates, advice) {
-                (Updates::Recreate, Some(advice)) => {
-                    spec.share.scaled_to(Amount::max(advice.target.or(spec.share.request), least))
-                }
-                _ => spec.share,
+                (UpdatePolicy::Recreate, Some(advice)) => spec.resources.scaled_to(
+                    ResourceAmounts::max(advice.target.or(spec.resources.request), least),
+                ),
+                _ => spec.resources,
             });
         }
-        let (name, work) = (self.pod_name(), self.work());
+        let (name, work) = (self.pod_name(), self.work_per_run());
         Pod::new(name, minute, noise, &self.spec.containers, shares, work)
     }
 
@@ -199,49 +216,49 @@ impl Running {
     fn pod_name(&self) -> Arc<str> {
         // The alphabet of Kubernetes' generated names: no vowels, nothing that looks alike.
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut bits = self.noise.named("pod").bits(self.made);
+        let mut bits = self.noise.for_name("pod").bits(self.pods_created);
         let mut suffix = String::with_capacity(5);
         for _ in 0..5 {
             suffix.push(char::from(LETTERS[(bits % 27) as usize]));
             bits /= 27;
         }
-        format!("{}-{}-{suffix}", self.spec.name, self.made).into()
+        format!("{}-{}-{suffix}", self.spec.name, self.pods_created).into()
     }
 
-    fn work(&self) -> Option<i64> {
-        match self.spec.kind {
-            Kind::Deployment { .. } => None,
-            Kind::CronJob { work, .. } => Some(work),
+    fn work_per_run(&self) -> Option<i64> {
+        match self.spec.workload_kind {
+            WorkloadKind::Deployment { .. } => None,
+            WorkloadKind::CronJob { work, .. } => Some(work),
         }
     }
 
-    fn live(&mut self, minute: u64, end: Time, sink: &mut dyn Sink) {
-        let around = Surroundings {
+    fn run_minute(&mut self, minute: u64, end: Time, sink: &mut dyn MinuteSink) {
+        let around = MinuteContext {
             minute,
             end,
             namespace: &self.spec.namespace,
             workload: &self.spec.name,
             specs: &self.spec.containers,
-            work: self.work().unwrap_or_default(),
+            work: self.work_per_run().unwrap_or_default(),
             advice: &self.advice,
         };
         let mut failed = 0;
         self.pods.retain_mut(|pod| {
-            let outcome = pod.live(&around, |step| sink.take(step));
-            failed += u64::from(outcome == Outcome::Failed);
-            outcome == Outcome::Running
+            let outcome = pod.run_minute(&around, |step| sink.record(step));
+            failed += u64::from(outcome == PodState::Failed);
+            outcome == PodState::Running
         });
-        self.failed += failed;
+        self.failed_runs += failed;
     }
 
     /// Replaces at most one pod; the new one starts in the coming minute.
-    fn roll(&mut self, minute: u64) {
-        let Kind::Deployment { .. } = self.spec.kind else { return };
+    fn replace_one_pod(&mut self, minute: u64) {
+        let WorkloadKind::Deployment { .. } = self.spec.workload_kind else { return };
         if let Some(index) = self.rollout.next(minute, &self.pods, &self.advice) {
-            let noise = self.noise.numbered(index as u64);
+            let noise = self.noise.for_number(index as u64);
             let old = self.pods[index].clone();
-            self.pods[index] = self.make_pod(minute, noise, Updates::Recreate, Some(&old));
-            self.replaced += 1;
+            self.pods[index] = self.make_pod(minute, noise, UpdatePolicy::Recreate, Some(&old));
+            self.replaced_pods += 1;
         }
     }
 }

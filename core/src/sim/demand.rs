@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::types::Time;
 
 use super::{
-    noise::{Noise, ease},
+    noise::{Noise, smooth_step},
     series::Series,
 };
 use crate::types::units::{Bytes, MilliCpu};
@@ -15,7 +15,7 @@ pub const MIB: i64 = 1024 * 1024;
 
 /// When and where a container is asked for its demand.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct DemandContext {
     /// Virtual time.
     pub now: Time,
     /// Minutes since the cluster began to live.
@@ -111,19 +111,19 @@ pub enum MemoryDemand {
 
 impl CpuDemand {
     /// The demand at a moment.
-    pub fn at(&self, moment: &Moment) -> MilliCpu {
+    pub fn at(&self, moment: &DemandContext) -> MilliCpu {
         match self {
             Self::Steady { level, spread } => {
-                MilliCpu(wobble(level.0, *spread, moment, "cpu") as i64)
+                MilliCpu(noisy_level(level.0, *spread, moment, "cpu") as i64)
             }
             Self::Diurnal { night, peak, weekend } => {
                 let share =
-                    traffic(moment.now) * if is_weekend(moment.now) { *weekend } else { 1.0 };
+                    daily_traffic(moment.now) * if is_weekend(moment.now) { *weekend } else { 1.0 };
                 let level = night.0 as f64 + (peak.0 - night.0) as f64 * share;
-                MilliCpu(wobble(level as i64, 0.15, moment, "cpu") as i64)
+                MilliCpu(noisy_level(level as i64, 0.15, moment, "cpu") as i64)
             }
             Self::Starting { burst, minutes, .. } if moment.age < *minutes => {
-                MilliCpu(wobble(burst.0, 0.1, moment, "start") as i64)
+                MilliCpu(noisy_level(burst.0, 0.1, moment, "start") as i64)
             }
             Self::Starting { then, .. } => then.at(moment),
             Self::Recorded(series) => MilliCpu((series.at(moment.now) * 1000.0).round() as i64),
@@ -133,12 +133,12 @@ impl CpuDemand {
 
 impl MemoryDemand {
     /// The demand at a moment.
-    pub fn at(&self, moment: &Moment) -> Bytes {
+    pub fn at(&self, moment: &DemandContext) -> Bytes {
         let bytes = match self {
-            Self::Steady { level, spread } => wobble(level.0, *spread, moment, "memory"),
+            Self::Steady { level, spread } => noisy_level(level.0, *spread, moment, "memory"),
             Self::Diurnal { night, peak } => {
-                let level = night.0 as f64 + (peak.0 - night.0) as f64 * traffic(moment.now);
-                wobble(level as i64, 0.05, moment, "memory")
+                let level = night.0 as f64 + (peak.0 - night.0) as f64 * daily_traffic(moment.now);
+                noisy_level(level as i64, 0.05, moment, "memory")
             }
             Self::Heap { start, max, off_heap, fills_in } => {
                 let filled = (moment.age as f64 / (*fills_in).max(1) as f64).min(1.0);
@@ -146,11 +146,11 @@ impl MemoryDemand {
             }
             Self::Leak { start, per_hour } => {
                 // The leak follows the requests that are served, so no two hours are quite alike.
-                let pace = 1.0 + 0.3 * moment.noise.named("leak").drift(moment.minute, 240);
+                let pace = 1.0 + 0.3 * moment.noise.for_name("leak").drift(moment.minute, 240);
                 start.0 as f64 + per_hour.0 as f64 * pace * moment.age as f64 / 60.0
             }
             Self::Batch { start, end, spread } => {
-                let run = 1.0 + spread * moment.noise.named("run").bell(0);
+                let run = 1.0 + spread * moment.noise.for_name("run").bell_shaped(0);
                 start.0 as f64 + (end.0 as f64 * run - start.0 as f64) * moment.progress
             }
             Self::Recorded(series) => series.at(moment.now).round(),
@@ -160,19 +160,19 @@ impl MemoryDemand {
 }
 
 /// A level with slow drift and quick jitter; never negative.
-fn wobble(level: i64, spread: f64, moment: &Moment, what: &str) -> f64 {
-    let noise = moment.noise.named(what);
-    let quick = noise.bell(moment.minute);
-    let slow = noise.numbered(1).drift(moment.minute, 90);
+fn noisy_level(level: i64, spread: f64, moment: &DemandContext, what: &str) -> f64 {
+    let noise = moment.noise.for_name(what);
+    let quick = noise.bell_shaped(moment.minute);
+    let slow = noise.for_number(1).drift(moment.minute, 90);
     (level as f64 * (1.0 + spread * (0.6 * slow + 0.4 * quick))).max(0.0)
 }
 
 /// How busy people are at a time of day, 0 to 1: the peak is at 14:00 UTC, the least at 02:00.
-fn traffic(now: Time) -> f64 {
+fn daily_traffic(now: Time) -> f64 {
     let day = now.as_secs().rem_euclid(86_400) as f64 / 86_400.0;
     let from_peak = (day - 14.0 / 24.0).abs();
     let distance = from_peak.min(1.0 - from_peak);
-    ease(1.0 - 2.0 * distance)
+    smooth_step(1.0 - 2.0 * distance)
 }
 
 /// Saturday or Sunday, UTC.
@@ -185,11 +185,11 @@ fn is_weekend(now: Time) -> bool {
 mod tests {
     use super::*;
 
-    fn moment(hour: i64, age: u64) -> Moment {
+    fn moment(hour: i64, age: u64) -> DemandContext {
         // 2026-01-05 was a Monday.
         let now = Time::from_secs(1_767_571_200 + hour * 3600);
         let minute = u64::try_from(hour * 60).expect("hours count up");
-        Moment { now, minute, age, progress: 0.0, noise: Noise::new(1) }
+        DemandContext { now, minute, age, progress: 0.0, noise: Noise::new(1) }
     }
 
     #[test]

@@ -25,9 +25,12 @@ pub mod series;
 pub mod step;
 pub mod workload;
 
-pub use cluster::{Cluster, Invalid, MINUTE, Updates};
+pub use cluster::{Cluster, InvalidWorkload, MINUTE, UpdatePolicy};
 pub use demand::{CpuDemand, MIB, MemoryDemand};
-pub use recommender::{Advised, Recommender};
+pub use recommender::{Recommender, WorkloadRecommendation};
 pub use series::{Series, SeriesError};
-pub use step::{Sink, Step};
-pub use workload::{Advice, Amount, ContainerSpec, Figures, Kind, Limits, Part, Share, Workload};
+pub use step::{ContainerMinute, MinuteSink};
+pub use workload::{
+    ContainerResources, ContainerSpec, ContainerType, OptionalAmounts, ResourceAmounts,
+    ResourceLimits, ResourceRecommendation, Workload, WorkloadKind,
+};

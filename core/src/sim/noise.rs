@@ -16,13 +16,13 @@ impl Noise {
 
     /// The stream of something with a name.
     #[must_use]
-    pub fn named(self, name: &str) -> Self {
+    pub fn for_name(self, name: &str) -> Self {
         Self(name.bytes().fold(mix(self.0), |state, byte| mix(state ^ u64::from(byte))))
     }
 
     /// The stream of something with a number.
     #[must_use]
-    pub const fn numbered(self, number: u64) -> Self {
+    pub const fn for_number(self, number: u64) -> Self {
         Self(mix(mix(self.0).wrapping_add(number)))
     }
 
@@ -32,13 +32,13 @@ impl Noise {
     }
 
     /// An even value in 0..1 at a tick.
-    pub fn even(self, tick: u64) -> f64 {
+    pub fn uniform(self, tick: u64) -> f64 {
         // 53 bits fill the mantissa exactly; the factor is a power of two, so nothing is rounded.
         (self.bits(tick) >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
     /// A bell-shaped value in -1..1 around 0 at a tick (the mean of four even ones).
-    pub fn bell(self, tick: u64) -> f64 {
+    pub fn bell_shaped(self, tick: u64) -> f64 {
         let word = self.bits(tick);
         let sum = (word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48);
         sum as f64 / (2.0 * 65535.0) - 1.0
@@ -48,13 +48,13 @@ impl Noise {
     pub fn drift(self, tick: u64, period: u64) -> f64 {
         let period = period.max(1);
         let (knot, within) = (tick / period, tick % period);
-        let (from, to) = (self.bell(knot), self.bell(knot + 1));
-        from + (to - from) * ease(within as f64 / period as f64)
+        let (from, to) = (self.bell_shaped(knot), self.bell_shaped(knot + 1));
+        from + (to - from) * smooth_step(within as f64 / period as f64)
     }
 }
 
 /// 0..1 mapped onto 0..1 with level ends.
-pub(super) fn ease(x: f64) -> f64 {
+pub(super) fn smooth_step(x: f64) -> f64 {
     x * x * (3.0 - 2.0 * x)
 }
 
@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn the_same_place_and_time_give_the_same_bits_for_ever() {
         // Pinned: a change here changes every published figure of the demo and the backtests.
-        let noise = Noise::new(42).named("web").numbered(3);
-        assert_eq!(noise.bits(7), Noise::new(42).named("web").numbered(3).bits(7));
+        let noise = Noise::new(42).for_name("web").for_number(3);
+        assert_eq!(noise.bits(7), Noise::new(42).for_name("web").for_number(3).bits(7));
         assert_eq!(
             [noise.bits(0), noise.bits(1), noise.bits(1_000_000)],
             [3_678_873_492_726_906_061, 10_301_229_814_257_968_088, 4_680_856_598_047_862_389],
@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn streams_of_different_seed_name_or_number_differ() {
-        let base = Noise::new(1).named("web").numbered(0);
+        let base = Noise::new(1).for_name("web").for_number(0);
         for other in [
-            Noise::new(2).named("web").numbered(0),
-            Noise::new(1).named("wob").numbered(0),
-            Noise::new(1).named("web").numbered(1),
+            Noise::new(2).for_name("web").for_number(0),
+            Noise::new(1).for_name("wob").for_number(0),
+            Noise::new(1).for_name("web").for_number(1),
         ] {
             assert_ne!(base.bits(0), other.bits(0));
         }
@@ -98,7 +98,7 @@ mod tests {
         let noise = Noise::new(9);
         let (mut even, mut bell) = (0.0, 0.0);
         for tick in 0..100_000 {
-            let (e, b, d) = (noise.even(tick), noise.bell(tick), noise.drift(tick, 7));
+            let (e, b, d) = (noise.uniform(tick), noise.bell_shaped(tick), noise.drift(tick, 7));
             assert!((0.0..1.0).contains(&e), "{e}");
             assert!((-1.0..=1.0).contains(&b), "{b}");
             assert!((-1.0..=1.0).contains(&d), "{d}");

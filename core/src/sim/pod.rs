@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use super::{
-    demand::Moment,
+    demand::DemandContext,
     noise::Noise,
-    step::Step,
-    workload::{Advice, Amount, ContainerSpec, Part, Share},
+    step::ContainerMinute,
+    workload::{
+        ContainerResources, ContainerSpec, ContainerType, ResourceAmounts, ResourceRecommendation,
+    },
 };
 use crate::types::units::{Bytes, MilliCpu};
 
 /// Minutes that the kubelet waits before it starts a container again, by how many times in a row it died
 /// young: 10, 20, 40, 80, 160 and 300 seconds, in whole minutes.
-const BACK_OFF: [u64; 6] = [0, 0, 1, 1, 3, 5];
+const BACK_OFF_MINUTES: [u64; 6] = [0, 0, 1, 1, 3, 5];
 
 /// A container that lived so many minutes did not die young: the back-off starts anew.
-const GROWN_UP: u64 = 10;
+const BACK_OFF_RESET_MINUTES: u64 = 10;
 
 /// Restarts after which a job's pod is given up (the default `backoffLimit`).
-const GIVEN_UP_AFTER: u32 = 6;
+const BACK_OFF_LIMIT: u32 = 6;
 
 /// One pod.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ pub struct Pod {
 
 /// A pod's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PodState {
     /// It goes on.
     Running,
     /// Its work is done.
@@ -44,10 +46,10 @@ pub enum Outcome {
 
 #[derive(Clone, Debug)]
 struct Container {
-    share: Share,
+    resources: ContainerResources,
     starts_at: u64,
     restarts: u32,
-    died_young: usize,
+    consecutive_early_exits: usize,
     work_left: Option<i64>,
 }
 
@@ -59,28 +61,30 @@ impl Pod {
         created: u64,
         noise: Noise,
         specs: &[ContainerSpec],
-        shares: impl IntoIterator<Item = Share>,
+        shares: impl IntoIterator<Item = ContainerResources>,
         work: Option<i64>,
     ) -> Self {
         // Main containers wait for the native sidecars.
-        let delay = u64::from(specs.iter().any(|spec| spec.part == Part::Sidecar));
+        let delay =
+            u64::from(specs.iter().any(|spec| spec.container_type == ContainerType::Sidecar));
         let containers = specs
             .iter()
             .zip(shares)
             .map(|(spec, share)| Container {
-                share,
-                starts_at: created + if spec.part == Part::Main { delay } else { 0 },
+                resources: share,
+                starts_at: created
+                    + if spec.container_type == ContainerType::Main { delay } else { 0 },
                 restarts: 0,
-                died_young: 0,
-                work_left: work.filter(|_| spec.part == Part::Main),
+                consecutive_early_exits: 0,
+                work_left: work.filter(|_| spec.container_type == ContainerType::Main),
             })
             .collect();
         Self { name, created, noise, containers }
     }
 
     /// What its containers were given, in the order of the template.
-    pub fn shares(&self) -> impl Iterator<Item = Share> {
-        self.containers.iter().map(|container| container.share)
+    pub fn resources(&self) -> impl Iterator<Item = ContainerResources> {
+        self.containers.iter().map(|container| container.resources)
     }
 
     /// How often each container was killed, in the order of the template.
@@ -89,11 +93,15 @@ impl Pod {
     }
 
     /// Lives through one minute. `emit` gets a step for each container.
-    pub fn live(&mut self, around: &Surroundings<'_>, mut emit: impl FnMut(&Step)) -> Outcome {
+    pub fn run_minute(
+        &mut self,
+        around: &MinuteContext<'_>,
+        mut emit: impl FnMut(&ContainerMinute),
+    ) -> PodState {
         for (index, (container, spec)) in self.containers.iter_mut().zip(around.specs).enumerate() {
-            let noise = self.noise.numbered(index as u64);
-            let minute = container.live(spec, around, noise);
-            emit(&Step {
+            let noise = self.noise.for_number(index as u64);
+            let minute = container.run_minute(spec, around, noise);
+            emit(&ContainerMinute {
                 at: around.end,
                 namespace: around.namespace.clone(),
                 workload: around.workload.clone(),
@@ -101,7 +109,7 @@ impl Pod {
                 container: spec.name.clone(),
                 demand: minute.demand,
                 usage: minute.usage,
-                share: container.share,
+                share: container.resources,
                 advice: around.advice.get(index).copied().flatten(),
                 running: minute.running,
                 throttled: minute.usage.cpu < minute.demand.cpu,
@@ -112,23 +120,23 @@ impl Pod {
         self.outcome()
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> PodState {
         let mut jobs =
             self.containers.iter().filter_map(|container| container.work_left).peekable();
         if jobs.peek().is_none() {
-            Outcome::Running
+            PodState::Running
         } else if jobs.all(|left| left <= 0) {
-            Outcome::Succeeded
-        } else if self.containers.iter().any(|container| container.restarts > GIVEN_UP_AFTER) {
-            Outcome::Failed
+            PodState::Succeeded
+        } else if self.containers.iter().any(|container| container.restarts > BACK_OFF_LIMIT) {
+            PodState::Failed
         } else {
-            Outcome::Running
+            PodState::Running
         }
     }
 }
 
 /// What a pod meets in a minute.
-pub struct Surroundings<'a> {
+pub struct MinuteContext<'a> {
     /// The minute, counted from the cluster's start.
     pub minute: u64,
     /// Its end.
@@ -142,28 +150,33 @@ pub struct Surroundings<'a> {
     /// What one run of a job needs of each main container; 0 for what never ends.
     pub work: i64,
     /// What the recommender says about each container.
-    pub advice: &'a [Option<Advice>],
+    pub advice: &'a [Option<ResourceRecommendation>],
 }
 
 /// What a container did in a minute.
-struct Lived {
-    demand: Amount,
-    usage: Amount,
+struct MinuteResult {
+    demand: ResourceAmounts,
+    usage: ResourceAmounts,
     running: bool,
     oom_killed: bool,
     restarts: u32,
 }
 
 impl Container {
-    fn live(&mut self, spec: &ContainerSpec, around: &Surroundings<'_>, noise: Noise) -> Lived {
+    fn run_minute(
+        &mut self,
+        spec: &ContainerSpec,
+        around: &MinuteContext<'_>,
+        noise: Noise,
+    ) -> MinuteResult {
         let restarts = self.restarts;
         let Some(age) = around
             .minute
             .checked_sub(self.starts_at)
             .filter(|_| self.work_left.is_none_or(|left| left > 0))
         else {
-            let nothing = Amount::default();
-            return Lived {
+            let nothing = ResourceAmounts::default();
+            return MinuteResult {
                 demand: nothing,
                 usage: nothing,
                 running: false,
@@ -173,10 +186,10 @@ impl Container {
         };
         let progress =
             self.work_left.map_or(0.0, |left| 1.0 - left as f64 / around.work.max(1) as f64);
-        let moment = Moment { now: around.end, minute: around.minute, age, progress, noise };
-        let demand = Amount { cpu: spec.cpu.at(&moment), memory: spec.memory.at(&moment) };
-        let Share { limit, .. } = self.share;
-        let usage = Amount {
+        let moment = DemandContext { now: around.end, minute: around.minute, age, progress, noise };
+        let demand = ResourceAmounts { cpu: spec.cpu.at(&moment), memory: spec.memory.at(&moment) };
+        let ContainerResources { limit, .. } = self.resources;
+        let usage = ResourceAmounts {
             cpu: MilliCpu(demand.cpu.0.min(limit.cpu.map_or(i64::MAX, |limit| limit.0))),
             memory: Bytes(demand.memory.0.min(limit.memory.map_or(i64::MAX, |limit| limit.0))),
         };
@@ -186,15 +199,18 @@ impl Container {
         } else if let Some(left) = &mut self.work_left {
             *left -= usage.cpu.0;
         }
-        Lived { demand, usage, running: true, oom_killed, restarts }
+        MinuteResult { demand, usage, running: true, oom_killed, restarts }
     }
 
     /// The kubelet starts it again in place: same share, work lost.
-    fn restart(&mut self, around: &Surroundings<'_>, age: u64) {
+    fn restart(&mut self, around: &MinuteContext<'_>, age: u64) {
         self.restarts += 1;
-        self.died_young =
-            if age < GROWN_UP { (self.died_young + 1).min(BACK_OFF.len() - 1) } else { 0 };
-        self.starts_at = around.minute + 1 + BACK_OFF[self.died_young];
+        self.consecutive_early_exits = if age < BACK_OFF_RESET_MINUTES {
+            (self.consecutive_early_exits + 1).min(BACK_OFF_MINUTES.len() - 1)
+        } else {
+            0
+        };
+        self.starts_at = around.minute + 1 + BACK_OFF_MINUTES[self.consecutive_early_exits];
         if let Some(left) = &mut self.work_left {
             *left = around.work;
         }

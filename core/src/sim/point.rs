@@ -3,11 +3,11 @@
 use crate::types::Time;
 
 /// No honest line is longer; a binary file must not be taken in as one line.
-pub(super) const LONGEST_LINE: u64 = 256;
+pub(super) const MAX_LINE_BYTES: u64 = 256;
 /// Recordings end before the year 2100, in Unix seconds. Twice such a span still counts in nanoseconds.
-const LATEST: i64 = 4_102_444_800;
+const MAX_TIME_SECONDS: i64 = 4_102_444_800;
 /// No container uses more: cores as millicores, and bytes, stay far within their integers.
-const MOST: f64 = 1e15;
+const MAX_VALUE: f64 = 1e15;
 
 /// One value at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Point {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum LineError {
     /// Not two columns.
     #[error("{0:?} has not two columns: write time,value")]
     Columns(String),
@@ -36,23 +36,23 @@ pub enum Fault {
     Milliseconds(i64),
     /// A time before or after all recordings.
     #[error("{0:?} is not between 1970 and 2100: check the column of times")]
-    Era(String),
+    TimeOutOfRange(String),
     /// More than there is.
     #[error("{0:?} is too much, it comes to more than 1e15: check the unit")]
-    TooMuch(String),
+    ValueTooLarge(String),
     /// Not a number.
     #[error("{0:?} is not a number of zero or more: write one like 0.25, or remove the line")]
     Value(String),
     /// Not later than the line before.
     #[error("{this} is not later than {before} on the line before: sort by time, each time once")]
-    Order {
+    OutOfOrder {
         /// On this line.
         this: Time,
         /// On the line before.
         before: Time,
     },
     /// Longer than any line of a series.
-    #[error("this line is longer than {LONGEST_LINE} bytes: is this a CSV file of time,value?")]
+    #[error("this line is longer than {MAX_LINE_BYTES} bytes: is this a CSV file of time,value?")]
     TooLong,
     /// Not text.
     #[error("this line is not UTF-8 text: is this a CSV file of time,value?")]
@@ -65,11 +65,11 @@ pub(super) fn parse_line(
     first: bool,
     before: Option<Time>,
     scale: f64,
-) -> Result<Option<Point>, Fault> {
-    if line.len() as u64 > LONGEST_LINE {
-        return Err(Fault::TooLong);
+) -> Result<Option<Point>, LineError> {
+    if line.len() as u64 > MAX_LINE_BYTES {
+        return Err(LineError::TooLong);
     }
-    let text = std::str::from_utf8(line).map_err(|_| Fault::NotText)?;
+    let text = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
     // A byte order mark is how some spreadsheets begin.
     let text = if first { text.trim_start_matches('\u{feff}') } else { text }.trim();
     if text.is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn parse_line(
     }
     let columns: Vec<&str> = text.split(',').map(str::trim).collect();
     let [time, value] = columns.as_slice() else {
-        return Err(Fault::Columns(text.to_owned()));
+        return Err(LineError::Columns(text.to_owned()));
     };
     let is_word = |word: &str| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '"');
     if first && is_word(time) && is_word(value) {
@@ -88,29 +88,29 @@ pub(super) fn parse_line(
         .parse()
         .ok()
         .filter(|value: &f64| value.is_finite() && *value >= 0.0)
-        .ok_or_else(|| Fault::Value((*value).to_owned()))?;
+        .ok_or_else(|| LineError::Value((*value).to_owned()))?;
     let scaled = recorded * scale;
-    if !(0.0..=MOST).contains(&scaled) {
-        return Err(Fault::TooMuch((*value).to_owned()));
+    if !(0.0..=MAX_VALUE).contains(&scaled) {
+        return Err(LineError::ValueTooLarge((*value).to_owned()));
     }
     match before {
-        Some(before) if at <= before => Err(Fault::Order { this: at, before }),
+        Some(before) if at <= before => Err(LineError::OutOfOrder { this: at, before }),
         _ => Ok(Some(Point { at, value: scaled })),
     }
 }
 
 /// A time in any of the accepted forms.
-fn parse_time(text: &str) -> Result<Time, Fault> {
+fn parse_time(text: &str) -> Result<Time, LineError> {
     let time = parse_any_time(text)?;
-    let era = Time::EPOCH..Time::from_secs(LATEST);
-    if era.contains(&time) { Ok(time) } else { Err(Fault::Era(text.to_owned())) }
+    let era = Time::EPOCH..Time::from_secs(MAX_TIME_SECONDS);
+    if era.contains(&time) { Ok(time) } else { Err(LineError::TimeOutOfRange(text.to_owned())) }
 }
 
-fn parse_any_time(text: &str) -> Result<Time, Fault> {
+fn parse_any_time(text: &str) -> Result<Time, LineError> {
     if let Ok(seconds) = text.parse::<i64>() {
         // 99,999,999,999 seconds end in the year 5138; today's milliseconds are far beyond.
         return if seconds.abs() > 99_999_999_999 {
-            Err(Fault::Milliseconds(seconds))
+            Err(LineError::Milliseconds(seconds))
         } else {
             Ok(Time::from_secs(seconds))
         };
@@ -121,5 +121,5 @@ fn parse_any_time(text: &str) -> Result<Time, Fault> {
     text.parse::<jiff::civil::DateTime>()
         .and_then(|civil| civil.to_zoned(jiff::tz::TimeZone::UTC))
         .map(|zoned| zoned.timestamp().into())
-        .map_err(|_| Fault::Time(text.to_owned()))
+        .map_err(|_| LineError::Time(text.to_owned()))
 }

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use crate::{
-    history::{Record, Sample, Skipped, Snapshot},
-    types::{Key, Time, VpaKey},
+    history::{Record, Sample, SkippedRecord, Snapshot},
+    types::{ContainerKey, ObjectKey, Time},
 };
 
 use super::{
-    step::Step,
-    workload::{Advice, Figures},
+    step::ContainerMinute,
+    workload::{OptionalAmounts, ResourceRecommendation},
 };
 use crate::{
     recommender::{
-        Amounts, ContainerHistory, ContainerRecommendation, Directives, History, OomKill, Settings,
-        recommend,
+        ContainerHistory, ContainerRecommendation, History, OomKill, ResourceAmounts, Settings,
+        VpaSettings, recommend,
     },
     types::quantity::Quantity,
 };
@@ -24,56 +24,63 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Recommender {
     settings: Settings,
-    watched: Vec<Watched>,
+    vpas: Vec<SimulatedVpa>,
 }
 
 /// One VPA; it has the name of its target.
 #[derive(Clone, Debug)]
-struct Watched {
-    key: VpaKey,
-    directives: Directives,
+struct SimulatedVpa {
+    key: ObjectKey,
+    directives: VpaSettings,
     history: History,
 }
 
 /// A recommendation, and for which workload.
 #[derive(Clone, Debug)]
-pub struct Advised {
+pub struct WorkloadRecommendation {
     /// The workload, by the name of its VPA.
-    pub workload: VpaKey,
+    pub workload: ObjectKey,
     /// The recommendation of one container.
     pub recommendation: ContainerRecommendation,
 }
 
-impl Advised {
+impl WorkloadRecommendation {
     /// The numbers alone.
-    pub fn advice(&self) -> Advice {
-        let figures = |amounts: Amounts| Figures {
+    pub fn recommendation(&self) -> ResourceRecommendation {
+        let figures = |amounts: ResourceAmounts| OptionalAmounts {
             cpu: amounts.cpu.map(Quantity::to_cpu),
             memory: amounts.memory.map(Quantity::to_memory),
         };
         let ContainerRecommendation { target, lower, upper, .. } = &self.recommendation;
-        Advice { target: figures(*target), lower: figures(*lower), upper: figures(*upper) }
+        ResourceRecommendation {
+            target: figures(*target),
+            lower: figures(*lower),
+            upper: figures(*upper),
+        }
     }
 }
 
 impl Recommender {
     /// A recommender that knows nothing yet, for these VPAs.
-    pub fn new(settings: Settings, vpas: impl IntoIterator<Item = (VpaKey, Directives)>) -> Self {
+    pub fn new(
+        settings: Settings,
+        vpas: impl IntoIterator<Item = (ObjectKey, VpaSettings)>,
+    ) -> Self {
         let watched = vpas
             .into_iter()
-            .map(|(key, directives)| Watched { key, directives, history: History::default() })
+            .map(|(key, directives)| SimulatedVpa { key, directives, history: History::default() })
             .collect();
-        Self { settings, watched }
+        Self { settings, vpas: watched }
     }
 
     /// Sees what a metrics server and the pod's status would show after a minute: no usage of a container
     /// that was just killed, but the kill with the request and limit it had.
-    pub fn observe(&mut self, step: &Step) {
+    pub fn observe(&mut self, step: &ContainerMinute) {
         if !step.running {
             return;
         }
         let settings = &self.settings;
-        let Some(watched) = find(&mut self.watched, &step.namespace, &step.workload) else {
+        let Some(watched) = find(&mut self.vpas, &step.namespace, &step.workload) else {
             return;
         };
         let known = watched.history.get(&step.container);
@@ -95,7 +102,7 @@ impl Recommender {
 
     /// Forgets what was kept for single pods that are gone; what they used stays.
     pub fn retain_pods(&mut self, lives: impl Fn(&str) -> bool) {
-        for watched in &mut self.watched {
+        for watched in &mut self.vpas {
             for (_, container) in watched.history.iter_mut() {
                 container.retain_replicas(&lives);
             }
@@ -103,27 +110,28 @@ impl Recommender {
     }
 
     /// What it recommends now.
-    pub fn recommend(&self, now: Time) -> Vec<Advised> {
-        self.watched
+    pub fn recommend(&self, now: Time) -> Vec<WorkloadRecommendation> {
+        self.vpas
             .iter()
             .flat_map(|watched| {
-                let Watched { key, directives, history } = watched;
+                let SimulatedVpa { key, directives, history } = watched;
                 let said = recommend(directives, history, &self.settings, now);
-                said.containers
-                    .into_iter()
-                    .map(|recommendation| Advised { workload: key.clone(), recommendation })
+                said.containers.into_iter().map(|recommendation| WorkloadRecommendation {
+                    workload: key.clone(),
+                    recommendation,
+                })
             })
             .collect()
     }
 
     /// Everything it knows, to be saved.
     pub fn records(&self, now: Time) -> Vec<Record> {
-        self.watched
+        self.vpas
             .iter()
             .flat_map(|watched| {
                 watched.history.iter().map(|(name, container)| {
                     let rules = watched.directives.rules(Some(container), &self.settings);
-                    let key = Key::new(watched.key.clone(), Arc::clone(name));
+                    let key = ContainerKey::new(watched.key.clone(), Arc::clone(name));
                     Record::new(key, container.to_snapshot(now, &rules))
                 })
             })
@@ -131,42 +139,44 @@ impl Recommender {
     }
 
     /// A place for a storage to load into.
-    pub fn restoring(&mut self, now: Time) -> Restoring<'_> {
-        Restoring { recommender: self, now, skipped: Vec::new() }
+    pub fn restore_sink(&mut self, now: Time) -> RestoreSink<'_> {
+        RestoreSink { recommender: self, now, skipped: Vec::new() }
     }
 }
 
 fn find<'a>(
-    watched: &'a mut [Watched],
+    watched: &'a mut [SimulatedVpa],
     namespace: &str,
     workload: &str,
-) -> Option<&'a mut Watched> {
+) -> Option<&'a mut SimulatedVpa> {
     watched.iter_mut().find(|vpa| &*vpa.key.name == workload && &*vpa.key.namespace == namespace)
 }
 
 /// Takes what a storage remembers into a recommender.
-pub struct Restoring<'a> {
+pub struct RestoreSink<'a> {
     recommender: &'a mut Recommender,
     now: Time,
     /// What could not be taken, and why.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedRecord>,
 }
 
-impl crate::history::Sink for Restoring<'_> {
-    fn snapshot(&mut self, key: Key, snapshot: Snapshot) {
-        let Recommender { settings, watched } = &mut *self.recommender;
+impl crate::history::Sink for RestoreSink<'_> {
+    fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
+        let Recommender { settings, vpas: watched } = &mut *self.recommender;
         let Some(watched) = find(watched, &key.vpa.namespace, &key.vpa.name) else { return };
         let rules = watched.directives.rules(None, settings);
         match ContainerHistory::from_snapshot(&snapshot, self.now, &rules) {
             Ok(history) => {
                 watched.history.restore(key.container, history, self.now, &rules);
             }
-            Err(bad) => self.skipped.push(Skipped { what: key.to_string(), why: bad.to_string() }),
+            Err(bad) => self
+                .skipped
+                .push(SkippedRecord { record: key.to_string(), reason: bad.to_string() }),
         }
     }
 
-    fn sample(&mut self, key: &Key, _: Sample) {
+    fn sample(&mut self, key: &ContainerKey, _: Sample) {
         let why = "raw samples are not kept by any storage of the simulation".to_owned();
-        self.skipped.push(Skipped { what: key.to_string(), why });
+        self.skipped.push(SkippedRecord { record: key.to_string(), reason: why });
     }
 }

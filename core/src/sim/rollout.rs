@@ -18,15 +18,15 @@
 
 use super::{
     pod::Pod,
-    workload::{Advice, Amount, Share},
+    workload::{ContainerResources, ResourceAmounts, ResourceRecommendation},
 };
 
 /// Nothing is taken from a younger pod, in minutes.
-const GROWN_UP: u64 = 24 * 60;
+const PROTECTED_MINUTES: u64 = 24 * 60;
 /// Off the target by this fraction in all is worth a restart.
-const WORTH_IT: f64 = 0.1;
+const UPDATE_THRESHOLD: f64 = 0.1;
 /// Fewer replicas than that are not disturbed.
-const FEWEST_REPLICAS: usize = 2;
+const MIN_REPLICAS: usize = 2;
 
 /// How far the rollout of one workload is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +37,13 @@ pub struct Rollout {
 
 impl Rollout {
     /// Which pod is to be replaced in this minute, if any.
-    pub fn next(&mut self, minute: u64, pods: &[Pod], advice: &[Option<Advice>]) -> Option<usize> {
-        if pods.len() < FEWEST_REPLICAS {
+    pub fn next(
+        &mut self,
+        minute: u64,
+        pods: &[Pod],
+        advice: &[Option<ResourceRecommendation>],
+    ) -> Option<usize> {
+        if pods.len() < MIN_REPLICAS {
             return None;
         }
         let older_than = |minute: u64| pods.iter().position(|pod| pod.created < minute);
@@ -55,15 +60,16 @@ impl Rollout {
 }
 
 /// What the successor of a pod may not go below: all that it had, if it was too young to lose anything.
-pub fn kept(pod: &Pod, minute: u64) -> impl Iterator<Item = Amount> {
-    let young = minute.saturating_sub(pod.created) < GROWN_UP;
-    pod.shares().map(move |share| if young { share.request } else { Amount::default() })
+pub fn lower_bounds_for_successor(pod: &Pod, minute: u64) -> impl Iterator<Item = ResourceAmounts> {
+    let young = minute.saturating_sub(pod.created) < PROTECTED_MINUTES;
+    pod.resources().map(move |share| if young { share.request } else { ResourceAmounts::default() })
 }
 
 /// Whether a pod should be replaced.
-fn is_due(pod: &Pod, age: u64, advice: &[Option<Advice>]) -> bool {
+fn is_due(pod: &Pod, age: u64, advice: &[Option<ResourceRecommendation>]) -> bool {
     // Where nothing is recommended, a request is what it should be.
-    let pairs = || pod.shares().zip(advice).filter_map(|(share, advice)| Some((share, (*advice)?)));
+    let pairs =
+        || pod.resources().zip(advice).filter_map(|(share, advice)| Some((share, (*advice)?)));
     let starving = || {
         pairs().zip(pod.restarts()).any(|((share, advice), restarts)| {
             is_below(share, advice)
@@ -71,27 +77,33 @@ fn is_due(pod: &Pod, age: u64, advice: &[Option<Advice>]) -> bool {
         })
     };
     // Whom nobody knows after a day is left out on purpose.
-    let grown_up = age >= GROWN_UP;
+    let grown_up = age >= PROTECTED_MINUTES;
     (grown_up || advice.iter().all(Option::is_some)) && starving()
         || grown_up
             && (pairs().any(|(share, advice)| is_above(share, advice))
-                || off_target(pairs()) >= WORTH_IT)
+                || resource_diff(pairs()) >= UPDATE_THRESHOLD)
 }
 
-fn is_below(Share { request, .. }: Share, Advice { lower, .. }: Advice) -> bool {
+fn is_below(
+    ContainerResources { request, .. }: ContainerResources,
+    ResourceRecommendation { lower, .. }: ResourceRecommendation,
+) -> bool {
     // No bound is less than any.
     Some(request.cpu) < lower.cpu || Some(request.memory) < lower.memory
 }
 
-fn is_above(Share { request, .. }: Share, Advice { upper, .. }: Advice) -> bool {
+fn is_above(
+    ContainerResources { request, .. }: ContainerResources,
+    ResourceRecommendation { upper, .. }: ResourceRecommendation,
+) -> bool {
     upper.cpu.is_some_and(|most| request.cpu > most)
         || upper.memory.is_some_and(|most| request.memory > most)
 }
 
 /// By which fraction the requests of a pod are off the target, both resources together.
-fn off_target(pairs: impl Iterator<Item = (Share, Advice)>) -> f64 {
+fn resource_diff(pairs: impl Iterator<Item = (ContainerResources, ResourceRecommendation)>) -> f64 {
     let (mut requested, mut off) = ([0_i128; 2], [0_i128; 2]);
-    for (Share { request, .. }, Advice { target, .. }) in pairs {
+    for (ContainerResources { request, .. }, ResourceRecommendation { target, .. }) in pairs {
         let target = target.or(request);
         requested[0] += i128::from(request.cpu.0);
         requested[1] += i128::from(request.memory.0);
@@ -110,32 +122,42 @@ mod tests {
         sim::{
             demand::{CpuDemand, MemoryDemand},
             noise::Noise,
-            workload::{Amount, ContainerSpec, Figures, Limits, Part},
+            workload::{
+                ContainerSpec, ContainerType, OptionalAmounts, ResourceAmounts, ResourceLimits,
+            },
         },
         types::units::{Bytes, MilliCpu},
     };
 
-    const fn amount(cpu: i64, memory: i64) -> Amount {
-        Amount { cpu: MilliCpu(cpu), memory: Bytes(memory) }
+    const fn amount(cpu: i64, memory: i64) -> ResourceAmounts {
+        ResourceAmounts { cpu: MilliCpu(cpu), memory: Bytes(memory) }
     }
 
-    fn pods(created: &[u64], request: Amount) -> Vec<Pod> {
+    fn pods(created: &[u64], request: ResourceAmounts) -> Vec<Pod> {
         let spec = ContainerSpec {
             name: "c".into(),
-            part: Part::Main,
-            share: Share { request, limit: Limits::default() },
+            container_type: ContainerType::Main,
+            resources: ContainerResources { request, limit: ResourceLimits::default() },
             cpu: CpuDemand::Steady { level: MilliCpu(1), spread: 0.0 },
             memory: MemoryDemand::Steady { level: Bytes(1), spread: 0.0 },
         };
         let specs = [spec];
         created
             .iter()
-            .map(|at| Pod::new("p".into(), *at, Noise::new(0), &specs, [specs[0].share], None))
+            .map(|at| Pod::new("p".into(), *at, Noise::new(0), &specs, [specs[0].resources], None))
             .collect()
     }
 
-    fn advice(target: Amount, lower: Amount, upper: Amount) -> [Option<Advice>; 1] {
-        [Some(Advice { target: target.into(), lower: lower.into(), upper: upper.into() })]
+    fn advice(
+        target: ResourceAmounts,
+        lower: ResourceAmounts,
+        upper: ResourceAmounts,
+    ) -> [Option<ResourceRecommendation>; 1] {
+        [Some(ResourceRecommendation {
+            target: target.into(),
+            lower: lower.into(),
+            upper: upper.into(),
+        })]
     }
 
     #[test]
@@ -147,27 +169,33 @@ mod tests {
         };
         assert!(due(amount(79, 100), 1) && due(amount(100, 79), 1));
         assert!(!due(amount(80, 80), 1) && !due(amount(120, 120), 1));
-        assert!(!due(amount(121, 100), GROWN_UP - 1) && !due(amount(100, 121), GROWN_UP - 1));
-        assert!(due(amount(121, 100), GROWN_UP) && due(amount(100, 121), GROWN_UP));
+        assert!(
+            !due(amount(121, 100), PROTECTED_MINUTES - 1)
+                && !due(amount(100, 121), PROTECTED_MINUTES - 1)
+        );
+        assert!(
+            due(amount(121, 100), PROTECTED_MINUTES) && due(amount(100, 121), PROTECTED_MINUTES)
+        );
     }
 
     #[test]
     fn a_tenth_off_the_target_in_all_is_due_after_a_day() {
         let advice = advice(amount(100, 100), amount(1, 1), amount(1000, 1000));
         let off = pods(&[0, 0], amount(106, 106));
-        assert_eq!(Rollout::default().next(GROWN_UP - 1, &off, &advice), None);
-        assert_eq!(Rollout::default().next(GROWN_UP, &off, &advice), Some(0));
+        assert_eq!(Rollout::default().next(PROTECTED_MINUTES - 1, &off, &advice), None);
+        assert_eq!(Rollout::default().next(PROTECTED_MINUTES, &off, &advice), Some(0));
         let near = pods(&[0, 0], amount(104, 104));
-        assert_eq!(Rollout::default().next(GROWN_UP, &near, &advice), None);
+        assert_eq!(Rollout::default().next(PROTECTED_MINUTES, &near, &advice), None);
     }
 
     #[test]
     fn a_resource_that_is_not_recommended_makes_no_pod_due() {
-        let memory = |bytes| Figures { cpu: None, memory: Some(Bytes(bytes)) };
-        let said = Advice { target: memory(100), lower: memory(80), upper: memory(120) };
+        let memory = |bytes| OptionalAmounts { cpu: None, memory: Some(Bytes(bytes)) };
+        let said =
+            ResourceRecommendation { target: memory(100), lower: memory(80), upper: memory(120) };
         let due = |request| {
             let pods = pods(&[0, 0], request);
-            Rollout::default().next(GROWN_UP, &pods, &[Some(said)]).is_some()
+            Rollout::default().next(PROTECTED_MINUTES, &pods, &[Some(said)]).is_some()
         };
         assert!(!due(amount(0, 100)) && !due(amount(1, 100)) && !due(amount(9999, 100)));
         assert!(due(amount(1, 79)) && due(amount(1, 121)));
@@ -177,19 +205,22 @@ mod tests {
     fn a_pod_waits_until_all_its_containers_are_known_but_not_for_ever() {
         let spec = |name: &str| ContainerSpec {
             name: name.into(),
-            part: Part::Main,
-            share: Share { request: amount(10, 10), limit: Limits::default() },
+            container_type: ContainerType::Main,
+            resources: ContainerResources {
+                request: amount(10, 10),
+                limit: ResourceLimits::default(),
+            },
             cpu: CpuDemand::Steady { level: MilliCpu(1), spread: 0.0 },
             memory: MemoryDemand::Steady { level: Bytes(1), spread: 0.0 },
         };
         let specs = [spec("one"), spec("two")];
-        let shares = specs.iter().map(|spec| spec.share);
+        let shares = specs.iter().map(|spec| spec.resources);
         let pod = Pod::new("p".into(), 0, Noise::new(0), &specs, shares, None);
         let pods = [pod.clone(), pod];
         let low = advice(amount(100, 100), amount(80, 80), amount(120, 120))[0];
         assert_eq!(Rollout::default().next(1, &pods, &[None, low]), None);
         assert!(Rollout::default().next(1, &pods, &[low, low]).is_some());
-        assert!(Rollout::default().next(GROWN_UP, &pods, &[None, low]).is_some());
+        assert!(Rollout::default().next(PROTECTED_MINUTES, &pods, &[None, low]).is_some());
     }
 
     #[test]
@@ -204,7 +235,11 @@ mod tests {
         }
         assert!(all.iter().all(|pod| pod.created >= 10));
         assert_eq!(rollout.next(13, &all, &advice), None);
-        assert_eq!(rollout.next(13 + GROWN_UP, &all, &advice), None, "they have what they need");
+        assert_eq!(
+            rollout.next(13 + PROTECTED_MINUTES, &all, &advice),
+            None,
+            "they have what they need"
+        );
     }
 
     #[test]

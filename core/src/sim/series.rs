@@ -13,8 +13,8 @@ use std::{
 
 use crate::types::Time;
 
-pub use super::point::{Fault, Point};
-use super::point::{LONGEST_LINE, parse_line};
+pub use super::point::{LineError, Point};
+use super::point::{MAX_LINE_BYTES, parse_line};
 
 /// A recorded load. A value holds until the next one. Past its [end](Series::end) the recording begins anew:
 /// who must not live the same twice stops there.
@@ -43,7 +43,7 @@ pub enum SeriesError {
         /// Counted from 1.
         line: u64,
         /// Cause and remedy.
-        fault: Fault,
+        fault: LineError,
     },
     /// There is nothing in it.
     #[error("{}: fewer than two values in it: give lines like 1767571200,0.25", path.display())]
@@ -115,8 +115,8 @@ pub struct Points<R> {
     scale: f64,
     line: Vec<u8>,
     number: u64,
-    before: Option<Time>,
-    ended: bool,
+    previous: Option<Time>,
+    is_finished: bool,
 }
 
 impl<R: BufRead> Points<R> {
@@ -128,8 +128,8 @@ impl<R: BufRead> Points<R> {
             scale,
             line: Vec::new(),
             number: 0,
-            before: None,
-            ended: false,
+            previous: None,
+            is_finished: false,
         }
     }
 
@@ -137,21 +137,21 @@ impl<R: BufRead> Points<R> {
     fn advance(&mut self) -> Result<Option<Point>, SeriesError> {
         loop {
             self.line.clear();
-            let read = (&mut self.input).take(LONGEST_LINE + 1).read_until(b'\n', &mut self.line);
+            let read = (&mut self.input).take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut self.line);
             if read.map_err(|error| SeriesError::Unreadable { path: self.path.clone(), error })?
                 == 0
             {
                 return Ok(None);
             }
             self.number += 1;
-            let parsed = parse_line(&self.line, self.number == 1, self.before, self.scale);
+            let parsed = parse_line(&self.line, self.number == 1, self.previous, self.scale);
             let point = parsed.map_err(|fault| SeriesError::Malformed {
                 path: self.path.clone(),
                 line: self.number,
                 fault,
             })?;
             if let Some(point) = point {
-                self.before = Some(point.at);
+                self.previous = Some(point.at);
                 return Ok(Some(point));
             }
         }
@@ -162,11 +162,11 @@ impl<R: BufRead> Iterator for Points<R> {
     type Item = Result<Point, SeriesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.is_finished {
             return None;
         }
         let next = self.advance().transpose();
-        self.ended = !matches!(next, Some(Ok(_)));
+        self.is_finished = !matches!(next, Some(Ok(_)));
         next
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
 
-use super::workload::{Advice, Amount, Share};
+use super::workload::{ContainerResources, ResourceAmounts, ResourceRecommendation};
 
 /// One container of one pod in one minute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Step {
+pub struct ContainerMinute {
     /// The end of the minute.
     pub at: Time,
     /// Namespace of the workload.
@@ -22,15 +22,15 @@ pub struct Step {
     /// Name of the container.
     pub container: Arc<str>,
     /// What it would have used if nothing had held it back.
-    pub demand: Amount,
+    pub demand: ResourceAmounts,
     /// What it used: CPU up to its limit; memory up to its limit, where it was killed.
-    pub usage: Amount,
+    pub usage: ResourceAmounts,
     /// What it was given.
     #[serde(flatten)]
-    pub share: Share,
+    pub share: ContainerResources,
     /// What the recommender said about it at that time, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advice: Option<Advice>,
+    pub advice: Option<ResourceRecommendation>,
     /// Whether it ran, or waited to be started (again).
     pub running: bool,
     /// Whether its CPU was throttled.
@@ -42,13 +42,13 @@ pub struct Step {
 }
 
 /// Takes the steps as they happen.
-pub trait Sink {
+pub trait MinuteSink {
     /// One step; those of a minute come in a fixed order, minutes in order of time.
-    fn take(&mut self, step: &Step);
+    fn record(&mut self, step: &ContainerMinute);
 }
 
-impl<F: FnMut(&Step)> Sink for F {
-    fn take(&mut self, step: &Step) {
+impl<F: FnMut(&ContainerMinute)> MinuteSink for F {
+    fn record(&mut self, step: &ContainerMinute) {
         self(step);
     }
 }
@@ -57,14 +57,14 @@ impl<F: FnMut(&Step)> Sink for F {
 mod tests {
     use super::*;
     use crate::{
-        sim::workload::{Figures, Limits},
+        sim::workload::{OptionalAmounts, ResourceLimits},
         types::units::{Bytes, MilliCpu},
     };
 
     #[test]
     fn a_step_survives_json() {
-        let amount = Amount { cpu: MilliCpu(250), memory: Bytes(1 << 20) };
-        let step = Step {
+        let amount = ResourceAmounts { cpu: MilliCpu(250), memory: Bytes(1 << 20) };
+        let step = ContainerMinute {
             at: Time::from_secs(60),
             namespace: "shop".into(),
             workload: "web".into(),
@@ -72,10 +72,13 @@ mod tests {
             container: "web".into(),
             demand: amount,
             usage: amount,
-            share: Share { request: amount, limit: Limits { cpu: None, memory: Some(Bytes(5)) } },
-            advice: Some(Advice {
+            share: ContainerResources {
+                request: amount,
+                limit: ResourceLimits { cpu: None, memory: Some(Bytes(5)) },
+            },
+            advice: Some(ResourceRecommendation {
                 target: amount.into(),
-                lower: Figures { cpu: None, memory: Some(Bytes(7)) },
+                lower: OptionalAmounts { cpu: None, memory: Some(Bytes(7)) },
                 upper: amount.into(),
             }),
             running: true,
@@ -84,7 +87,7 @@ mod tests {
             restarts: 3,
         };
         let json = serde_json::to_string(&step).expect("serialises");
-        assert_eq!(serde_json::from_str::<Step>(&json).expect("parses"), step);
+        assert_eq!(serde_json::from_str::<ContainerMinute>(&json).expect("parses"), step);
         assert!(
             json.contains(r#""request":{"cpuMillicores":250,"memoryBytes":1048576}"#),
             "{json}"

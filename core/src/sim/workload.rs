@@ -9,7 +9,7 @@ use crate::types::units::{Bytes, MilliCpu};
 
 /// An amount of both resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amount {
+pub struct ResourceAmounts {
     /// CPU.
     #[serde(rename = "cpuMillicores")]
     pub cpu: MilliCpu,
@@ -20,7 +20,7 @@ pub struct Amount {
 
 /// Limits: either, both or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Above it CPU is throttled.
     #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
     pub cpu: Option<MilliCpu>,
@@ -31,15 +31,15 @@ pub struct Limits {
 
 /// What a container is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct ContainerResources {
     /// Its requests.
-    pub request: Amount,
+    pub request: ResourceAmounts,
     /// Its limits.
     #[serde(default)]
-    pub limit: Limits,
+    pub limit: ResourceLimits,
 }
 
-impl Amount {
+impl ResourceAmounts {
     /// The larger of each resource.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
@@ -47,18 +47,18 @@ impl Amount {
     }
 }
 
-impl Share {
+impl ContainerResources {
     /// The share with another request; limits keep their ratio to it, as the VerticalPodAutoscaler scales
     /// them. A limit without a request to measure it by stays.
     #[must_use]
-    pub fn scaled_to(self, request: Amount) -> Self {
+    pub fn scaled_to(self, request: ResourceAmounts) -> Self {
         let scale = |limit: Option<i64>, from: i64, to: i64| {
             limit.map(|limit| if from == 0 { limit } else { proportion(limit, from, to) })
         };
-        let Share { request: old, limit } = self;
+        let ContainerResources { request: old, limit } = self;
         Self {
             request,
-            limit: Limits {
+            limit: ResourceLimits {
                 cpu: scale(limit.cpu.map(|l| l.0), old.cpu.0, request.cpu.0).map(MilliCpu),
                 memory: scale(limit.memory.map(|l| l.0), old.memory.0, request.memory.0).map(Bytes),
             },
@@ -74,7 +74,7 @@ fn proportion(limit: i64, from: i64, to: i64) -> i64 {
 
 /// A number for each resource that has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct OptionalAmounts {
     /// CPU.
     #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
     pub cpu: Option<MilliCpu>,
@@ -83,17 +83,17 @@ pub struct Figures {
     pub memory: Option<Bytes>,
 }
 
-impl From<Amount> for Figures {
-    fn from(Amount { cpu, memory }: Amount) -> Self {
+impl From<ResourceAmounts> for OptionalAmounts {
+    fn from(ResourceAmounts { cpu, memory }: ResourceAmounts) -> Self {
         Self { cpu: Some(cpu), memory: Some(memory) }
     }
 }
 
-impl Figures {
+impl OptionalAmounts {
     /// These numbers, and `otherwise` where there is none.
     #[must_use]
-    pub fn or(self, otherwise: Amount) -> Amount {
-        Amount {
+    pub fn or(self, otherwise: ResourceAmounts) -> ResourceAmounts {
+        ResourceAmounts {
             cpu: self.cpu.unwrap_or(otherwise.cpu),
             memory: self.memory.unwrap_or(otherwise.memory),
         }
@@ -102,18 +102,18 @@ impl Figures {
 
 /// What the recommender says about a container. A resource that is not recommended has no numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
+pub struct ResourceRecommendation {
     /// What to request.
-    pub target: Figures,
+    pub target: OptionalAmounts,
     /// Below it a pod is replaced.
-    pub lower: Figures,
+    pub lower: OptionalAmounts,
     /// Above it a pod is replaced.
-    pub upper: Figures,
+    pub upper: OptionalAmounts,
 }
 
 /// Part a container plays in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ContainerType {
     /// An ordinary container.
     Main,
     /// A native sidecar: an init container with `restartPolicy: Always`. It runs a minute before the
@@ -127,9 +127,9 @@ pub struct ContainerSpec {
     /// Its name.
     pub name: Arc<str>,
     /// Its part.
-    pub part: Part,
+    pub container_type: ContainerType,
     /// Requests and limits of the template.
-    pub share: Share,
+    pub resources: ContainerResources,
     /// Its demand for CPU.
     pub cpu: CpuDemand,
     /// Its demand for memory.
@@ -138,7 +138,7 @@ pub struct ContainerSpec {
 
 /// How pods of a workload come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// So many replicas, for ever.
     Deployment {
         /// How many.
@@ -164,7 +164,7 @@ pub struct Workload {
     /// Its name.
     pub name: Arc<str>,
     /// How its pods come and go.
-    pub kind: Kind,
+    pub workload_kind: WorkloadKind,
     /// Its pod template; one container at least, and one of them a main one.
     pub containers: Vec<ContainerSpec>,
 }
@@ -175,31 +175,34 @@ mod tests {
 
     #[test]
     fn limits_keep_their_ratio_to_the_request() {
-        let share = Share {
-            request: Amount { cpu: MilliCpu(500), memory: Bytes(1000) },
-            limit: Limits { cpu: Some(MilliCpu(1000)), memory: Some(Bytes(1500)) },
+        let share = ContainerResources {
+            request: ResourceAmounts { cpu: MilliCpu(500), memory: Bytes(1000) },
+            limit: ResourceLimits { cpu: Some(MilliCpu(1000)), memory: Some(Bytes(1500)) },
         };
-        let scaled = share.scaled_to(Amount { cpu: MilliCpu(200), memory: Bytes(3000) });
-        assert_eq!(scaled.limit, Limits { cpu: Some(MilliCpu(400)), memory: Some(Bytes(4500)) });
+        let scaled = share.scaled_to(ResourceAmounts { cpu: MilliCpu(200), memory: Bytes(3000) });
+        assert_eq!(
+            scaled.limit,
+            ResourceLimits { cpu: Some(MilliCpu(400)), memory: Some(Bytes(4500)) }
+        );
     }
 
     #[test]
     fn no_limit_stays_no_limit_and_one_without_a_request_stays_as_it_is() {
-        let share = Share {
-            request: Amount::default(),
-            limit: Limits { cpu: None, memory: Some(Bytes(1500)) },
+        let share = ContainerResources {
+            request: ResourceAmounts::default(),
+            limit: ResourceLimits { cpu: None, memory: Some(Bytes(1500)) },
         };
-        let scaled = share.scaled_to(Amount { cpu: MilliCpu(200), memory: Bytes(3000) });
-        assert_eq!(scaled.limit, Limits { cpu: None, memory: Some(Bytes(1500)) });
+        let scaled = share.scaled_to(ResourceAmounts { cpu: MilliCpu(200), memory: Bytes(3000) });
+        assert_eq!(scaled.limit, ResourceLimits { cpu: None, memory: Some(Bytes(1500)) });
     }
 
     #[test]
     fn huge_amounts_do_not_overflow() {
-        let share = Share {
-            request: Amount { cpu: MilliCpu(1), memory: Bytes(1) },
-            limit: Limits { cpu: None, memory: Some(Bytes(i64::MAX)) },
+        let share = ContainerResources {
+            request: ResourceAmounts { cpu: MilliCpu(1), memory: Bytes(1) },
+            limit: ResourceLimits { cpu: None, memory: Some(Bytes(i64::MAX)) },
         };
-        let scaled = share.scaled_to(Amount { cpu: MilliCpu(1), memory: Bytes(i64::MAX) });
+        let scaled = share.scaled_to(ResourceAmounts { cpu: MilliCpu(1), memory: Bytes(i64::MAX) });
         assert_eq!(scaled.limit.memory, Some(Bytes(i64::MAX)));
     }
 }

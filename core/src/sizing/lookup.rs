@@ -4,27 +4,27 @@
 use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
 /// Up to this many are searched one by one, which needs no memory.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// The first value for each key.
 #[derive(Debug)]
 pub(super) enum Lookup<K, V> {
     /// Too few to be worth a table.
-    Few,
-    Many(HashMap<K, V>),
+    Linear,
+    Indexed(HashMap<K, V>),
 }
 
 impl<K: Eq + Hash, V: Copy> Lookup<K, V> {
     /// `count` is how many pairs there are at most.
     pub fn new(count: usize, pairs: impl Iterator<Item = (K, V)>) -> Self {
-        if count <= FEW {
-            return Self::Few;
+        if count <= LINEAR_SEARCH_MAX {
+            return Self::Linear;
         }
         let mut table = HashMap::with_capacity(count);
         for (key, value) in pairs {
             table.entry(key).or_insert(value);
         }
-        Self::Many(table)
+        Self::Indexed(table)
     }
 
     /// The first value with this key. `pairs` are those that it was made from.
@@ -34,8 +34,8 @@ impl<K: Eq + Hash, V: Copy> Lookup<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         match self {
-            Self::Few => pairs.find(|(known, _)| known.borrow() == key).map(|(_, value)| value),
-            Self::Many(table) => table.get(key).copied(),
+            Self::Linear => pairs.find(|(known, _)| known.borrow() == key).map(|(_, value)| value),
+            Self::Indexed(table) => table.get(key).copied(),
         }
     }
 }
@@ -46,10 +46,10 @@ mod tests {
 
     #[test]
     fn the_first_of_several_with_one_key_is_found_among_few_and_among_many() {
-        for count in [3, 2 * FEW] {
+        for count in [3, 2 * LINEAR_SEARCH_MAX] {
             let pairs = || (0..count).map(|index| (index % 2, index));
             let lookup = Lookup::new(count, pairs());
-            assert_eq!(matches!(lookup, Lookup::Many(_)), count > FEW);
+            assert_eq!(matches!(lookup, Lookup::Indexed(_)), count > LINEAR_SEARCH_MAX);
             assert_eq!([0, 1, 2].map(|key| lookup.get(&key, pairs())), [Some(0), Some(1), None]);
         }
     }

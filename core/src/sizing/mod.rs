@@ -9,33 +9,35 @@
 //!                              patch ─▶ Operations
 //! ```
 
-pub mod annotations;
+pub mod api_validation;
 pub mod boost;
-mod cap;
-pub mod capacity;
-pub mod check;
-pub mod claim;
-pub mod demand;
-pub mod limits;
+pub mod json_patch;
+pub mod limit_policy;
+pub mod limit_range;
 mod lookup;
-pub mod patch;
-pub mod plan;
 pub mod pod;
-mod pod_range;
-mod processed;
+pub mod pod_annotations;
+mod pod_constraints;
+mod pod_limit_range;
+pub mod pod_totals;
+mod post_process;
+mod proportional;
 pub mod quota;
-pub mod range;
 pub mod reason;
-mod scale;
-mod settle;
-mod sizes;
-mod wishes;
+mod resource_bounds;
+pub mod size_limits;
+mod sized_container;
+pub mod sizing_spec;
+mod vpa_options;
+pub mod vpa_selection;
 
-pub use patch::Operation;
-pub use plan::{LimitPolicy, Plan, Rules};
-pub use pod::{Container, Controller, Part, Place, Pod, QosClass, Resources, Young};
-pub use processed::{Processed, processed};
-pub use range::{LimitRangeItem, Range, RangeKind, Ranges};
-pub use reason::{Reason, Refusal, Rule};
-pub use sizes::{Size, qos_with, sizes};
-pub use wishes::Wishes;
+pub use json_patch::Operation;
+pub use limit_range::{LimitRangeItem, LimitType, MergedLimitRange, NamespaceLimitRanges};
+pub use pod::{
+    AdmissionPod, Container, ContainerRef, ContainerType, Controller, Pod, QosClass, Resources,
+};
+pub use post_process::{CappedRecommendation, cap_recommendation};
+pub use reason::{CapRule, SizingError, SizingReason};
+pub use sized_container::{SizedContainer, qos_with, size_containers};
+pub use sizing_spec::{LimitPolicy, SizingRules, SizingSpec};
+pub use vpa_options::VpaOptions;

@@ -1,6 +1,6 @@
 //! A pod as sizing needs it: its containers, what they have and what they were told to have.
 
-mod object;
+mod raw_pod;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// A pod. Read from the API's JSON, of which it keeps what is looked at here.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "object::Object")]
+#[serde(from = "raw_pod::RawPod")]
 pub struct Pod {
     /// Its namespace.
     pub namespace: Arc<str>,
@@ -44,8 +44,8 @@ pub struct Pod {
 
 /// A pod that is about to be created: whose it is hangs on its controller.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "object::Object")]
-pub struct Young {
+#[serde(from = "raw_pod::RawPod")]
+pub struct AdmissionPod {
     /// The first of its owners that is marked as the controller.
     pub controller: Option<Controller>,
     /// All else.
@@ -69,18 +69,18 @@ pub struct Container {
     /// Its name.
     pub name: Arc<str>,
     /// The part that it plays.
-    pub part: Part,
+    pub container_type: ContainerType,
     /// What the pod's spec asks for.
     pub spec: Resources,
     /// What the pod's status says it has, where it says so.
     pub status: Option<Resources>,
     /// What of it cannot change without a restart.
-    pub restarts: Restarts,
+    pub resize_restarts: ResizeRestarts,
 }
 
 /// The part that a container plays in its pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum ContainerType {
     /// It is what the pod is for.
     #[default]
     Main,
@@ -92,7 +92,7 @@ pub enum Part {
 
 /// What of a container cannot change in place without restarting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restarts {
+pub struct ResizeRestarts {
     /// CPU.
     pub on_cpu: bool,
     /// Memory.
@@ -132,17 +132,17 @@ impl QosClass {
     }
 }
 
-static NOTHING: ResourceList = ResourceList::EMPTY;
+static NO_RESOURCES: ResourceList = ResourceList::EMPTY;
 
 impl Resources {
     /// The requests; none when there is no list.
     pub fn requests(&self) -> &ResourceList {
-        self.requests.as_ref().unwrap_or(&NOTHING)
+        self.requests.as_ref().unwrap_or(&NO_RESOURCES)
     }
 
     /// The limits; none when there is no list.
     pub fn limits(&self) -> &ResourceList {
-        self.limits.as_ref().unwrap_or(&NOTHING)
+        self.limits.as_ref().unwrap_or(&NO_RESOURCES)
     }
 }
 
@@ -156,14 +156,14 @@ impl Container {
 
 /// Where a container stands in its pod's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum ContainerRef {
     /// Among `spec.containers`.
     Main(usize),
     /// Among `spec.initContainers`.
     Init(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ContainerRef {
     /// As paths of a patch begin.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -175,25 +175,34 @@ impl fmt::Display for Place {
 
 impl Pod {
     /// The containers that are sized: the main ones, and the sidecars where those are wanted too.
-    pub fn sized(&self, sidecars: bool) -> impl Iterator<Item = (Place, &Container)> {
+    pub fn sized_containers(
+        &self,
+        sidecars: bool,
+    ) -> impl Iterator<Item = (ContainerRef, &Container)> {
         let mains = self.containers.iter().enumerate();
         let inits = self.init_containers.iter().enumerate();
-        let stays = move |one: &Container| sidecars && one.part == Part::Sidecar;
-        mains.map(|(index, one)| (Place::Main(index), one)).chain(
-            inits.map(|(index, one)| (Place::Init(index), one)).filter(move |it| stays(it.1)),
+        let stays = move |one: &Container| sidecars && one.container_type == ContainerType::Sidecar;
+        mains.map(|(index, one)| (ContainerRef::Main(index), one)).chain(
+            inits
+                .map(|(index, one)| (ContainerRef::Init(index), one))
+                .filter(move |it| stays(it.1)),
         )
     }
 
     /// The container of that name among those that are sized.
-    pub fn find(&self, name: &str, sidecars: bool) -> Option<(Place, &Container)> {
-        self.sized(sidecars).find(|(_, container)| &*container.name == name)
+    pub fn find_sized_container(
+        &self,
+        name: &str,
+        sidecars: bool,
+    ) -> Option<(ContainerRef, &Container)> {
+        self.sized_containers(sidecars).find(|(_, container)| &*container.name == name)
     }
 
     /// The container at a place.
-    pub fn at(&self, place: Place) -> Option<&Container> {
+    pub fn container(&self, place: ContainerRef) -> Option<&Container> {
         match place {
-            Place::Main(index) => self.containers.get(index),
-            Place::Init(index) => self.init_containers.get(index),
+            ContainerRef::Main(index) => self.containers.get(index),
+            ContainerRef::Init(index) => self.init_containers.get(index),
         }
     }
 
@@ -203,9 +212,13 @@ impl Pod {
     }
 
     /// The class that its spec puts it in, with these resources in place of those that the spec asks for.
-    pub fn qos_with<'a>(&'a self, instead: impl Fn(Place) -> Option<&'a Resources>) -> QosClass {
-        let mains = self.containers.iter().enumerate().map(|(i, one)| (Place::Main(i), one));
-        let inits = self.init_containers.iter().enumerate().map(|(i, one)| (Place::Init(i), one));
+    pub fn qos_with<'a>(
+        &'a self,
+        instead: impl Fn(ContainerRef) -> Option<&'a Resources>,
+    ) -> QosClass {
+        let mains = self.containers.iter().enumerate().map(|(i, one)| (ContainerRef::Main(i), one));
+        let inits =
+            self.init_containers.iter().enumerate().map(|(i, one)| (ContainerRef::Init(i), one));
         let (mut any, mut all) = (false, true);
         for (place, container) in mains.chain(inits) {
             let it = instead(place).unwrap_or(&container.spec);

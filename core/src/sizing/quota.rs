@@ -5,10 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    demand::Demand,
     pod::{Pod, QosClass},
-    reason::Refusal,
-    sizes::{Size, qos_with},
+    pod_totals::PodTotals,
+    reason::SizingError,
+    sized_container::{SizedContainer, qos_with},
 };
 use crate::{
     api::{ResourceList, ResourceName},
@@ -46,7 +46,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn takes(&self, pod: &Pod, class: QosClass) -> bool {
+    fn matches(&self, pod: &Pod, class: QosClass) -> bool {
         let is_of = |classes: &[Box<str>]| {
             pod.priority_class.as_ref().is_some_and(|class| classes.contains(class))
         };
@@ -63,16 +63,16 @@ impl Scope {
 
 impl Quota {
     /// Whether it counts a pod of that class.
-    fn counts(&self, pod: &Pod, class: QosClass) -> bool {
-        self.scopes.iter().all(|scope| scope.takes(pod, class))
+    fn applies_to(&self, pod: &Pod, class: QosClass) -> bool {
+        self.scopes.iter().all(|scope| scope.matches(pod, class))
     }
 }
 
 /// How a pod comes by its new sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PodOperation {
     /// It is created: all of it counts. One that it replaces counts until it is gone.
-    Creation,
+    Create,
     /// It is resized: what it has already counts.
     Resize,
 }
@@ -80,7 +80,7 @@ pub enum Change {
 /// What a quota has no room for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Excess {
+pub struct QuotaExceeded {
     /// The quota.
     pub quota: Box<str>,
     /// What it counts, in its words: `requests.cpu`.
@@ -92,7 +92,7 @@ pub struct Excess {
 }
 
 /// What quotas count about CPU and memory, and of which list.
-const COUNTED: [(&str, ResourceName, bool); 6] = [
+const QUOTA_RESOURCES: [(&str, ResourceName, bool); 6] = [
     ("cpu", ResourceName::Cpu, false),
     ("requests.cpu", ResourceName::Cpu, false),
     ("limits.cpu", ResourceName::Cpu, true),
@@ -103,26 +103,31 @@ const COUNTED: [(&str, ResourceName, bool); 6] = [
 
 /// All that the quotas have no room for. What would not grow is never refused, however much over its quota a namespace
 /// is.
-pub fn excesses(quotas: &[Quota], pod: &Pod, sizes: &[Size], change: Change) -> Vec<Excess> {
-    let wanted = Demand::of(pod, sizes);
+pub fn exceeded_quotas(
+    quotas: &[Quota],
+    pod: &Pod,
+    sizes: &[SizedContainer],
+    change: PodOperation,
+) -> Vec<QuotaExceeded> {
+    let wanted = PodTotals::new(pod, sizes);
     let has = match change {
-        Change::Creation => Demand::default(),
-        Change::Resize => Demand::of(pod, &[]),
+        PodOperation::Create => PodTotals::default(),
+        PodOperation::Resize => PodTotals::new(pod, &[]),
     };
     let class = qos_with(pod, sizes);
     let mut excesses = Vec::new();
-    for quota in quotas.iter().filter(|quota| quota.counts(pod, class)) {
-        for (counted, resource, of_limits) in &COUNTED {
+    for quota in quotas.iter().filter(|quota| quota.applies_to(pod, class)) {
+        for (counted, resource, of_limits) in &QUOTA_RESOURCES {
             let Some(hard) = quota.hard.get(&ResourceName::from(*counted)) else { continue };
             let used = quota.used.get(&ResourceName::from(*counted)).unwrap_or_default();
-            let pick = |demand: &Demand| {
+            let pick = |demand: &PodTotals| {
                 let list = if *of_limits { &demand.limits } else { &demand.requests };
                 list.get(resource).unwrap_or_default()
             };
             let (more, left) = (pick(&wanted) - pick(&has), hard - used);
             if more > Quantity::ZERO && more > left {
                 let (quota, resource) = (quota.name.clone(), (*counted).into());
-                excesses.push(Excess { quota, resource, wanted: more, left });
+                excesses.push(QuotaExceeded { quota, resource, wanted: more, left });
             }
         }
     }
@@ -130,22 +135,22 @@ pub fn excesses(quotas: &[Quota], pod: &Pod, sizes: &[Size], change: Change) -> 
 }
 
 /// Refuses sizes that a quota has no room for, if it has room for the pod as it is: better a pod without them than none.
-pub fn acceptable(
+pub fn ensure_quota(
     quotas: &[Quota],
     pod: &Pod,
-    sizes: &[Size],
-    change: Change,
-) -> Result<(), Refusal> {
-    let Some(excess) = excesses(quotas, pod, sizes, change).into_iter().next() else {
+    sizes: &[SizedContainer],
+    change: PodOperation,
+) -> Result<(), SizingError> {
+    let Some(excess) = exceeded_quotas(quotas, pod, sizes, change).into_iter().next() else {
         return Ok(());
     };
-    if excesses(quotas, pod, &[], change).is_empty() {
-        return Err(Refusal::QuotaExceeded { excess: Box::new(excess) });
+    if exceeded_quotas(quotas, pod, &[], change).is_empty() {
+        return Err(SizingError::QuotaExceeded { excess: Box::new(excess) });
     }
     Ok(())
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for QuotaExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { quota, resource, wanted, left } = self;
         write!(

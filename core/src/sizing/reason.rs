@@ -4,21 +4,21 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{check::Violation, pod::QosClass, quota::Excess};
+use super::{api_validation::Violation, pod::QosClass, quota::QuotaExceeded};
 use crate::{api::ResourceName, types::quantity::Quantity};
 
 /// One thing that happened to a number on its way from the recommendation to the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what")]
-pub enum Reason {
+pub enum SizingReason {
     /// A rule changed an amount.
     Capped {
         /// Of this resource.
         resource: ResourceName,
         /// The request or the limit.
-        field: Field,
+        field: ResourceField,
         /// The rule.
-        rule: Rule,
+        rule: CapRule,
         /// From this.
         from: Quantity,
         /// To this.
@@ -29,7 +29,7 @@ pub enum Reason {
         /// Of this resource.
         resource: ResourceName,
         /// What there is none of, or 0, and what a limit would follow from.
-        without: Missing,
+        without: MissingInput,
     },
     /// The limit would be more than a number can say, so it is the most that it can.
     RatioLost {
@@ -41,7 +41,7 @@ pub enum Reason {
 /// What of a container a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Field {
+pub enum ResourceField {
     /// Its request.
     Request,
     /// Its limit.
@@ -51,7 +51,7 @@ pub enum Field {
 /// What a limit would follow from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Missing {
+pub enum MissingInput {
     /// The limit that the container has.
     OriginalLimit,
     /// A recommendation.
@@ -61,7 +61,7 @@ pub enum Missing {
 /// A rule that changes amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Rule {
+pub enum CapRule {
     /// `minAllowed` of the policy.
     MinAllowed,
     /// `maxAllowed` of the policy.
@@ -84,7 +84,7 @@ pub enum Rule {
     BoostMax,
 }
 
-impl Rule {
+impl CapRule {
     /// All rules.
     pub const ALL: [Self; 10] = [
         Self::MinAllowed,
@@ -116,7 +116,7 @@ impl Rule {
     }
 
     /// What upstream writes into the pod's annotation about it, where it writes anything.
-    const fn action(self) -> Option<&'static str> {
+    const fn annotation_verb(self) -> Option<&'static str> {
         match self {
             Self::MinAllowed => Some("capped to minAllowed"),
             Self::MaxAllowed => Some("capped to maxAllowed"),
@@ -128,12 +128,12 @@ impl Rule {
     }
 }
 
-impl Reason {
+impl SizingReason {
     /// As upstream writes it into the pod's annotation; nothing for what upstream says nothing about.
-    pub fn item(&self) -> Option<String> {
+    pub fn annotation_text(&self) -> Option<String> {
         match self {
-            Self::Capped { resource, field: Field::Request, rule, .. } => {
-                rule.action().map(|action| format!("{resource} {action}"))
+            Self::Capped { resource, field: ResourceField::Request, rule, .. } => {
+                rule.annotation_verb().map(|action| format!("{resource} {action}"))
             }
             Self::Capped { .. } => None,
             Self::NoLimit { resource, without } => {
@@ -146,7 +146,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::OriginalLimit => "originalLimit",
@@ -155,7 +155,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for CapRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -163,10 +163,10 @@ impl fmt::Display for Rule {
 
 /// Why nothing can be decided for a pod. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SizingError {
     /// The LimitRanges of the namespace could not be read.
     #[error("the LimitRanges of the namespace are not known: the pod is left as it is")]
-    RangesUnknown,
+    LimitRangesUnknown,
     /// Upstream's release crashes over such a pod.
     #[error(
         "container {container} has no recommendation, and the pod's LimitRange does not hold: upstream's release \
@@ -178,7 +178,7 @@ pub enum Refusal {
     },
     /// The startup boost of a container does not say what it is.
     #[error("the startup boost of container {container} {problem}: correct it in the VPA")]
-    BadBoost {
+    InvalidBoost {
         /// The container.
         container: Arc<str>,
         /// What is wrong.
@@ -186,7 +186,7 @@ pub enum Refusal {
     },
     /// The annotation that says what a boosted container had before cannot be read.
     #[error("annotation {key} is not what was written there: {error}; remove it from the pod")]
-    BadOriginals {
+    InvalidOriginals {
         /// Its key.
         key: String,
         /// What the reader says.
@@ -202,7 +202,7 @@ pub enum Refusal {
     #[error("{excess}: the pod is left as it is")]
     QuotaExceeded {
         /// What there is no room for.
-        excess: Box<Excess>,
+        excess: Box<QuotaExceeded>,
     },
     /// Quality of service is decided when a pod is created, and no resize may change it.
     #[error("the resize would turn the pod from {} to {}, and no resize may", from.as_str(), to.as_str())]
@@ -224,14 +224,14 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl SizingError {
     /// One word for labels.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::RangesUnknown => "limit_ranges_unknown",
+            Self::LimitRangesUnknown => "limit_ranges_unknown",
             Self::CrashesUpstream { .. } => "crashes_upstream",
-            Self::BadBoost { .. } => "bad_startup_boost",
-            Self::BadOriginals { .. } => "bad_boost_annotation",
+            Self::InvalidBoost { .. } => "bad_startup_boost",
+            Self::InvalidOriginals { .. } => "bad_boost_annotation",
             Self::WouldBeRejected { .. } => "would_be_rejected",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::QosWouldChange { .. } => "qos_would_change",

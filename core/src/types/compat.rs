@@ -236,7 +236,7 @@ impl Fixes {
     pub const NONE: Self = Self(0);
 
     /// What a mode starts from.
-    pub fn of(compat: Compat) -> Self {
+    pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
             Compat::Plimsoll => Fix::ALL.into_iter().fold(Self::NONE, Self::with),
@@ -263,7 +263,7 @@ impl Fixes {
 
 impl Default for Fixes {
     fn default() -> Self {
-        Self::of(Compat::default())
+        Self::for_compat(Compat::default())
     }
 }
 
@@ -275,13 +275,13 @@ mod tests {
     fn every_fix_is_found_by_its_name_and_switches_alone() {
         for fix in Fix::ALL {
             assert_eq!(fix.name().parse::<Fix>(), Ok(fix));
-            let without = Fixes::of(Compat::Plimsoll).without(fix);
+            let without = Fixes::for_compat(Compat::Plimsoll).without(fix);
             assert!(!without.has(fix));
             assert_eq!(
                 Fix::ALL.into_iter().filter(|other| without.has(*other)).count(),
                 Fix::ALL.len() - 1
             );
-            assert!(!Fixes::of(Compat::Upstream).has(fix));
+            assert!(!Fixes::for_compat(Compat::Upstream).has(fix));
         }
     }
 

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 /// A VerticalPodAutoscaler by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct VpaKey {
+pub struct ObjectKey {
     /// Namespace of the object.
     pub namespace: Arc<str>,
     /// Name of the object.
     pub name: Arc<str>,
 }
 
-impl VpaKey {
+impl ObjectKey {
     /// A key of these two names.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 }
 
-impl fmt::Display for VpaKey {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -28,21 +28,21 @@ impl fmt::Display for VpaKey {
 
 /// A container of a VerticalPodAutoscaler: the unit of history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Key {
+pub struct ContainerKey {
     /// The autoscaler that the history was gathered for.
-    pub vpa: VpaKey,
+    pub vpa: ObjectKey,
     /// Name of the container.
     pub container: Arc<str>,
 }
 
-impl Key {
+impl ContainerKey {
     /// A key of these names.
-    pub fn new(vpa: VpaKey, container: impl Into<Arc<str>>) -> Self {
+    pub fn new(vpa: ObjectKey, container: impl Into<Arc<str>>) -> Self {
         Self { vpa, container: container.into() }
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ContainerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.vpa, self.container)
     }

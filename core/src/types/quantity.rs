@@ -3,7 +3,7 @@
 //! A [`Quantity`] is a whole number of billionths and the family of suffixes that it prints with. Neither
 //! making one from an amount nor comparing two allocates.
 
-mod reading;
+mod parse;
 
 use std::{
     borrow::Cow,
@@ -16,23 +16,23 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-pub use self::reading::ParseError;
+pub use self::parse::ParseError;
 use crate::types::units::{Bytes, MilliCpu};
 
 /// Billionths in one.
-const ONE: i128 = 1_000_000_000;
+const NANOS_PER_UNIT: i128 = 1_000_000_000;
 
 /// Billionths in one thousandth.
-const MILLI: i128 = 1_000_000;
+const NANOS_PER_MILLI: i128 = 1_000_000;
 
 /// The largest amount of all, a whole number that fits when counted in billionths: 1.7e29.
-const LARGEST: i128 = i128::MAX / ONE * ONE;
+const MAX_NANOS: i128 = i128::MAX / NANOS_PER_UNIT * NANOS_PER_UNIT;
 
 /// The largest amount that can be written with a binary suffix, as Kubernetes has it: 2^63 - 1.
-const LARGEST_BINARY: i128 = i64::MAX as i128 * ONE;
+const MAX_BINARY_NANOS: i128 = i64::MAX as i128 * NANOS_PER_UNIT;
 
 /// What the API server lets pass for a quantity, before anybody parses it.
-const PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+const SCHEMA_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// Which family of suffixes a quantity prints with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,22 +60,22 @@ impl Quantity {
 
     /// CPU as status fields show it: `126m`, `1`, `100G`.
     pub const fn cpu(amount: MilliCpu) -> Self {
-        Self { nanos: amount.0 as i128 * MILLI, format: Format::DecimalSi }
+        Self { nanos: amount.0 as i128 * NANOS_PER_MILLI, format: Format::DecimalSi }
     }
 
     /// Memory as status fields show it: `250Mi`, or plain digits where 1024 does not divide it.
     pub const fn memory(amount: Bytes) -> Self {
-        Self { nanos: amount.0 as i128 * ONE, format: Format::BinarySi }
+        Self { nanos: amount.0 as i128 * NANOS_PER_UNIT, format: Format::BinarySi }
     }
 
     /// A whole number, printed in this format.
-    pub const fn whole(value: i64, format: Format) -> Self {
-        Self { nanos: value as i128 * ONE, format }
+    pub const fn from_units(value: i64, format: Format) -> Self {
+        Self { nanos: value as i128 * NANOS_PER_UNIT, format }
     }
 
     /// Thousandths, printed in this format.
-    pub const fn milli(value: i64, format: Format) -> Self {
-        Self { nanos: value as i128 * MILLI, format }
+    pub const fn from_milli(value: i64, format: Format) -> Self {
+        Self { nanos: value as i128 * NANOS_PER_MILLI, format }
     }
 
     /// Memory cut to what [`humanize`] shows of it. Mostly a fraction of a byte, so it prints in
@@ -101,22 +101,22 @@ impl Quantity {
 
     /// Whether the amount is a whole number of units.
     pub const fn is_whole(self) -> bool {
-        self.nanos % ONE == 0
+        self.nanos % NANOS_PER_UNIT == 0
     }
 
     /// Whether the amount is a whole number of thousandths.
     pub const fn is_whole_milli(self) -> bool {
-        self.nanos % MILLI == 0
+        self.nanos % NANOS_PER_MILLI == 0
     }
 
     /// In whole units, rounded away from zero, and stopped at the limits of an `i64`.
     pub fn value(self) -> i64 {
-        saturate(divide_away(self.nanos, ONE))
+        saturate_to_i64(divide_rounding_away_from_zero(self.nanos, NANOS_PER_UNIT))
     }
 
     /// In thousandths, rounded away from zero, and stopped at the limits of an `i64`.
     pub fn milli_value(self) -> i64 {
-        saturate(divide_away(self.nanos, MILLI))
+        saturate_to_i64(divide_rounding_away_from_zero(self.nanos, NANOS_PER_MILLI))
     }
 
     /// In billionths, exactly.
@@ -126,7 +126,7 @@ impl Quantity {
 
     /// As the nearest float: for ratios and metrics, never for amounts that are written again.
     pub fn as_f64(self) -> f64 {
-        self.nanos as f64 / ONE as f64
+        self.nanos as f64 / NANOS_PER_UNIT as f64
     }
 
     /// As CPU, rounded up to a thousandth of a core.
@@ -140,35 +140,35 @@ impl Quantity {
     }
 
     fn new(nanos: i128, format: Format) -> Self {
-        Self { nanos: nanos.clamp(-LARGEST, LARGEST), format }
+        Self { nanos: nanos.clamp(-MAX_NANOS, MAX_NANOS), format }
     }
 
     /// A sum takes the notation of its first part that is not zero.
-    fn format_with(self, other: Self) -> Format {
+    fn format_of_sum(self, other: Self) -> Format {
         if self.is_zero() { other.format } else { self.format }
     }
 }
 
 /// `value / by`, with any remainder counted as one more.
-fn divide_away(value: i128, by: i128) -> i128 {
+fn divide_rounding_away_from_zero(value: i128, by: i128) -> i128 {
     value / by + (value % by).signum()
 }
 
-fn saturate(value: i128) -> i64 {
+fn saturate_to_i64(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
 impl Add for Quantity {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self::new(self.nanos.saturating_add(other.nanos), self.format_with(other))
+        Self::new(self.nanos.saturating_add(other.nanos), self.format_of_sum(other))
     }
 }
 
 impl Sub for Quantity {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        Self::new(self.nanos.saturating_sub(other.nanos), self.format_with(other))
+        Self::new(self.nanos.saturating_sub(other.nanos), self.format_of_sum(other))
     }
 }
 
@@ -212,9 +212,9 @@ impl fmt::Display for Quantity {
         if self.is_zero() {
             return f.pad("0");
         }
-        let small = self.nanos.abs() < 1024 * ONE;
+        let small = self.nanos.abs() < 1024 * NANOS_PER_UNIT;
         let text = if self.format == Format::BinarySi && self.is_whole() && !small {
-            let (mut digits, mut power) = (self.nanos / ONE, 0);
+            let (mut digits, mut power) = (self.nanos / NANOS_PER_UNIT, 0);
             while digits % 1024 == 0 && power < 6 {
                 digits /= 1024;
                 power += 1;
@@ -301,11 +301,14 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
-                Ok(Quantity { nanos: i128::from(value) * ONE, format: Format::DecimalSi })
+                Ok(Quantity {
+                    nanos: i128::from(value) * NANOS_PER_UNIT,
+                    format: Format::DecimalSi,
+                })
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Quantity, E> {
-                Ok(Quantity::whole(value, Format::DecimalSi))
+                Ok(Quantity::from_units(value, Format::DecimalSi))
             }
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
@@ -334,7 +337,7 @@ impl JsonSchema for Quantity {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "pattern": PATTERN,
+            "pattern": SCHEMA_PATTERN,
             "x-kubernetes-int-or-string": true,
         })
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(NonZeroU64);
 
-const SIGN: u64 = 1 << 63;
+const SIGN_BIT: u64 = 1 << 63;
 
 impl Time {
     /// The Unix epoch.
@@ -21,7 +21,7 @@ impl Time {
     /// From nanoseconds since the Unix epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         // The one value that flips to zero is the earliest nanosecond of 1677; it becomes the next one.
-        match NonZeroU64::new(nanos as u64 ^ SIGN) {
+        match NonZeroU64::new(nanos as u64 ^ SIGN_BIT) {
             Some(flipped) => Self(flipped),
             None => Self(NonZeroU64::MIN),
         }
@@ -34,7 +34,7 @@ impl Time {
 
     /// Nanoseconds since the Unix epoch.
     pub const fn as_nanos(self) -> i64 {
-        (self.0.get() ^ SIGN) as i64
+        (self.0.get() ^ SIGN_BIT) as i64
     }
 
     /// Whole seconds since the Unix epoch, rounded towards the past.

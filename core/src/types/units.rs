@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The largest amount that a float can turn into. Stands for "as much as there is": an upper bound
 /// without any confidence behind it reads `100G` cores or `97656250000Ki`.
-pub const LARGEST: i64 = 100_000_000_000_000;
+pub const MAX_AMOUNT: i64 = 100_000_000_000_000;
 
 /// CPU in thousandths of a core.
 #[derive(
@@ -50,9 +50,9 @@ pub struct Bytes(pub i64);
 
 /// Cuts a float down to an amount. NaN becomes 0: it can only come from an empty histogram times an
 /// infinite margin, where the floor decides anyway, and an integer of undefined sign would not be kinder.
-fn amount(value: f64) -> i64 {
+fn clamp_to_amount(value: f64) -> i64 {
     // `as` saturates and takes NaN to 0, so only the two bounds of the model are left to apply.
-    (value as i64).clamp(0, LARGEST)
+    (value as i64).clamp(0, MAX_AMOUNT)
 }
 
 /// The multiple that amounts were to be rounded to is zero or negative.
@@ -60,12 +60,12 @@ fn amount(value: f64) -> i64 {
 #[error(
     "cannot round to multiples of {0}: give a number above 0, or 1 to leave amounts as they are"
 )]
-pub struct BadMultiple(pub i64);
+pub struct InvalidMultiple(pub i64);
 
 /// The smallest multiple that is not below the value.
-pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, BadMultiple> {
+pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, InvalidMultiple> {
     if multiple <= 0 {
-        return Err(BadMultiple(multiple));
+        return Err(InvalidMultiple(multiple));
     }
     Ok(match value.rem_euclid(multiple) {
         0 => value,
@@ -76,7 +76,7 @@ pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, BadMultipl
 impl MilliCpu {
     /// From cores, cut to whole thousandths.
     pub fn from_cores(cores: f64) -> Self {
-        Self(amount(cores * 1000.0))
+        Self(clamp_to_amount(cores * 1000.0))
     }
 
     /// From cores that were measured, as a metrics API says them and its readers take that: in billionths, and then
@@ -95,7 +95,7 @@ impl MilliCpu {
     }
 
     fn from_any_measured(cores: f64) -> Self {
-        Self(amount(((cores * 1e9).round() / 1e6).ceil()))
+        Self(clamp_to_amount(((cores * 1e9).round() / 1e6).ceil()))
     }
 
     /// In cores.
@@ -106,14 +106,14 @@ impl MilliCpu {
     /// Multiplied, and cut to a whole amount again.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
-        Self(amount(self.0 as f64 * factor))
+        Self(clamp_to_amount(self.0 as f64 * factor))
     }
 }
 
 impl Bytes {
     /// From a float number of bytes, cut to whole ones.
     pub fn from_f64(bytes: f64) -> Self {
-        Self(amount(bytes))
+        Self(clamp_to_amount(bytes))
     }
 
     /// As a float, for histograms.
@@ -124,7 +124,7 @@ impl Bytes {
     /// Multiplied, and cut to a whole amount again.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
-        Self(amount(self.0 as f64 * factor))
+        Self(clamp_to_amount(self.0 as f64 * factor))
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         for (float, whole) in [(69.669, 69), (12.333, 12), (17.357, 17), (4.0, 4)] {
             assert_eq!(Bytes::from_f64(float), Bytes(whole), "{float} bytes");
         }
-        for (float, whole) in [(100.5, 100), (-50.5, 0), (1e14 + 100.0, LARGEST), (0.125, 0)] {
+        for (float, whole) in [(100.5, 100), (-50.5, 0), (1e14 + 100.0, MAX_AMOUNT), (0.125, 0)] {
             assert_eq!(Bytes::from_f64(float), Bytes(whole), "{float} bytes");
         }
     }
@@ -241,16 +241,16 @@ mod tests {
                 "{value} to {multiple}"
             );
         }
-        assert_eq!(round_up_to_multiple(100, -5), Err(BadMultiple(-5)));
-        assert_eq!(round_up_to_multiple(100, 0), Err(BadMultiple(0)));
+        assert_eq!(round_up_to_multiple(100, -5), Err(InvalidMultiple(-5)));
+        assert_eq!(round_up_to_multiple(100, 0), Err(InvalidMultiple(0)));
     }
 
     #[test]
     fn infinite_and_undefined_floats_stay_inside_the_model() {
-        assert_eq!(Bytes::from_f64(f64::INFINITY), Bytes(LARGEST));
+        assert_eq!(Bytes::from_f64(f64::INFINITY), Bytes(MAX_AMOUNT));
         assert_eq!(Bytes::from_f64(f64::NEG_INFINITY), Bytes(0));
         assert_eq!(Bytes::from_f64(f64::NAN), Bytes(0));
         assert_eq!(Bytes(0).scale(f64::INFINITY), Bytes(0));
-        assert_eq!(MilliCpu(1).scale(f64::INFINITY), MilliCpu(LARGEST));
+        assert_eq!(MilliCpu(1).scale(f64::INFINITY), MilliCpu(MAX_AMOUNT));
     }
 }

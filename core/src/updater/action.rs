@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{acceptance::Need, guard::Charge, skip::Skip};
-use crate::sizing::Size;
+use super::{guard::BudgetKind, skip_reason::SkipReason, update_reason::UpdateReason};
+use crate::sizing::SizedContainer;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,25 +11,25 @@ pub enum Action {
     /// The pod is evicted, by its uid.
     Evict {
         /// Why it is worth it.
-        need: Need,
+        reason: UpdateReason,
     },
     /// The pod gets these sizes in place.
     Resize {
         /// Why it is worth it.
-        need: Need,
+        reason: UpdateReason,
         /// What is written.
-        sizes: Vec<Size>,
+        sized_containers: Vec<SizedContainer>,
         /// Containers whose boost is over with it, by their names.
-        unboosted: Vec<Arc<str>>,
+        boosts_ended: Vec<Arc<str>>,
         /// Whether a container is restarted for it.
-        restarts: bool,
+        restarts_containers: bool,
     },
     /// These containers lose what they were given to start with.
-    Unboost {
+    RemoveBoost {
         /// Their names.
         containers: Vec<Arc<str>>,
         /// What is written.
-        sizes: Vec<Size>,
+        sized_containers: Vec<SizedContainer>,
     },
     /// The workload of the pod gets a second replica, to take its place.
     Surge,
@@ -39,61 +39,63 @@ pub enum Action {
 
 impl Action {
     /// The word for it.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Evict { .. } => "evict",
             Self::Resize { .. } => "resize",
-            Self::Unboost { .. } => "unboost",
+            Self::RemoveBoost { .. } => "unboost",
             Self::Surge => "surge",
             Self::EndSurge => "end_surge",
         }
     }
 
     /// What it is charged as, if it is.
-    pub const fn charge(&self) -> Option<Charge> {
+    pub const fn budget_kind(&self) -> Option<BudgetKind> {
         match self {
-            Self::Evict { .. } | Self::Resize { restarts: true, .. } => Some(Charge::Disruption),
-            Self::Resize { restarts: false, .. } => Some(Charge::Resize),
-            Self::Unboost { .. } | Self::Surge | Self::EndSurge => None,
+            Self::Evict { .. } | Self::Resize { restarts_containers: true, .. } => {
+                Some(BudgetKind::Disruption)
+            }
+            Self::Resize { restarts_containers: false, .. } => Some(BudgetKind::Resize),
+            Self::RemoveBoost { .. } | Self::Surge | Self::EndSurge => None,
         }
     }
 }
 
 /// One thing to do. It is booked before it is done: whoever cannot write that down leaves it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct UpdateStep {
     /// The pod, by its place among those of the pass.
     pub pod: usize,
     /// What is done.
     pub action: Action,
     /// Whether the memory of the workload, or the ledger of the cluster, has to be written first.
-    pub is_booked: bool,
+    pub needs_persisting: bool,
 }
 
 /// What came of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepResult {
     /// It was done.
     Done,
     /// The server refused an eviction for the disruption it would be (429).
-    Disallowed,
+    BlockedByBudget,
     /// The API server did not take a resize, because the node has no such room.
-    NoCapacity,
+    InsufficientCapacity,
     /// The pod changed since it was looked at: what was decided about it does not hold any more, and nothing was done.
-    Changed,
+    PodChanged,
     /// It failed for another reason.
     Failed,
     /// Nobody knows whether it was done, or the pod is gone already: it costs what it would have cost.
-    Unsure,
+    Indeterminate,
     /// It could not be booked, and was not tried.
-    NotBooked,
+    PersistFailed,
 }
 
 /// What became of a pod in a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum PodOutcome {
     /// It was changed.
     Changed(&'static str),
     /// It was left as it is.
-    Skipped(Skip),
+    Skipped(SkipReason),
 }

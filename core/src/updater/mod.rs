@@ -9,34 +9,37 @@
 //!                             Pass: one step after another ─▶ Action, or why not (Skip)
 //! ```
 
-pub mod acceptance;
 pub mod action;
-pub mod group;
 pub mod guard;
 pub mod in_place;
-pub mod life;
-pub mod observed;
+pub mod observed_containers;
 pub mod pass;
+pub mod pod_sizing;
+pub mod pod_status;
 pub mod priority;
+pub mod refusal_backoff;
+pub mod replica_group;
 pub mod requirement;
 pub mod resize;
-pub mod rests;
 pub mod settings;
-pub mod sizing;
-pub mod skip;
-pub mod turns;
+pub mod skip_reason;
+pub mod update_reason;
+pub mod workload_order;
 
-pub use acceptance::Need;
-pub use action::{Action, Outcome, Step, Verdict};
-pub use group::{Budget, Group, GroupRules, Groups, Wanted};
-pub use guard::{GuardSettings, Ledger, Memory};
-pub use in_place::InPlace;
-pub use life::{Life, Owner, Phase, Readiness};
-pub use observed::Observed;
-pub use pass::{Decision, Next, Pass, Pod, Recall, Subject, Told, World, decide};
+pub use action::{Action, PodOutcome, StepResult, UpdateStep};
+pub use guard::{DisruptionBudget, GuardSettings, WorkloadState};
+pub use in_place::InPlaceDecision;
+pub use observed_containers::ObservedContainers;
+pub use pass::{
+    Decision, NextStep, PassContext, PersistedState, Pod, PodExplanation, UpdatePass, VpaWithPods,
+    decide,
+};
+pub use pod_sizing::PodSizing;
+pub use pod_status::{Phase, PodOwner, PodStatus, Readiness};
 pub use priority::Priority;
+pub use refusal_backoff::RefusalBackoff;
+pub use replica_group::{DesiredReplicas, GroupBudget, GroupRules, ReplicaGroup, ReplicaGroups};
 pub use resize::{ResizePhase, ResizeStatus};
-pub use rests::Rests;
 pub use settings::Settings;
-pub use sizing::Sizing;
-pub use skip::Skip;
+pub use skip_reason::SkipReason;
+pub use update_reason::UpdateReason;

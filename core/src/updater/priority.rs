@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use super::observed::Observed;
+use super::observed_containers::ObservedContainers;
 use crate::{
     api::{
         ResourceName,
@@ -15,15 +15,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Priority {
     /// Whether some request is below its lower bound, above its upper bound, or not there.
-    pub outside_range: bool,
+    pub outside_recommended_range: bool,
     /// Whether some request is to grow.
     pub scale_up: bool,
     /// How far the sums of all requests are from those of all targets: shares, added up over the resources.
-    pub difference: f64,
+    pub resource_diff: f64,
 }
 
 /// What is recommended for a container.
-pub fn find<'a>(
+pub fn recommendation_for<'a>(
     recommendation: &'a Recommendation,
     container: &str,
 ) -> Option<&'a ContainerRecommendation> {
@@ -32,17 +32,19 @@ pub fn find<'a>(
 
 impl Priority {
     /// Of a pod, with what is recommended for it after all rules.
-    pub fn of(
+    pub fn new(
         pod: &sizing::Pod,
         recommendation: &Recommendation,
-        observed: &Observed,
+        observed: &ObservedContainers,
         sidecars: bool,
     ) -> Self {
         let mut found = Self::default();
         let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-        for (_, container) in pod.sized(sidecars) {
-            let Some(wanted) = find(recommendation, &container.name) else { continue };
-            if !observed.has(&container.name) {
+        for (_, container) in pod.sized_containers(sidecars) {
+            let Some(wanted) = recommendation_for(recommendation, &container.name) else {
+                continue;
+            };
+            if !observed.contains(&container.name) {
                 continue;
             }
             let requests = container.actual().requests();
@@ -52,14 +54,14 @@ impl Priority {
                 if let Some(request) = requests.get(name) {
                     *requested = requested.saturating_add(request.milli_value());
                     found.scale_up |= target.milli_value() > request.milli_value();
-                    found.outside_range |= is_outside(wanted, name, request);
+                    found.outside_recommended_range |= is_outside(wanted, name, request);
                 } else {
                     found.scale_up = true;
-                    found.outside_range = true;
+                    found.outside_recommended_range = true;
                 }
             }
         }
-        found.difference = sums
+        found.resource_diff = sums
             .values()
             .map(|(requested, recommended)| {
                 let requested = (*requested as f64).max(1.0);
@@ -71,9 +73,9 @@ impl Priority {
 
     /// Which of two goes first. Those that are to grow go before all others, then the larger difference. Equal ones stay
     /// in their order.
-    pub fn order(&self, other: &Self) -> Ordering {
+    pub fn compare(&self, other: &Self) -> Ordering {
         let growth = other.scale_up.cmp(&self.scale_up);
-        growth.then_with(|| other.difference.total_cmp(&self.difference))
+        growth.then_with(|| other.resource_diff.total_cmp(&self.resource_diff))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `evictionRequirements`: how the target must stand to the requests before a pod may go.
 
-use super::priority::find;
+use super::priority::recommendation_for;
 use crate::{
     api::vpa::{ChangeRequirement, EvictionRequirement, Recommendation},
     sizing,
@@ -14,8 +14,10 @@ pub fn are_met(
     recommendation: &Recommendation,
     sidecars: bool,
 ) -> bool {
-    pod.sized(sidecars).any(|(_, container)| {
-        let Some(wanted) = find(recommendation, &container.name) else { return false };
+    pod.sized_containers(sidecars).any(|(_, container)| {
+        let Some(wanted) = recommendation_for(recommendation, &container.name) else {
+            return false;
+        };
         let requests = container.actual().requests();
         if requests.cpu().is_none() || requests.memory().is_none() {
             return true;

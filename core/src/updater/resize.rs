@@ -3,7 +3,7 @@
 
 use crate::types::Time;
 
-use super::life::{Life, ResizeCondition};
+use super::pod_status::{PodStatus, ResizeCondition};
 
 /// What the conditions of a pod say of its resize. `PodResizePending` goes before `PodResizeInProgress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub enum ResizeStatus {
 
 impl ResizeStatus {
     /// By the conditions of the pod.
-    pub fn of(life: &Life) -> Self {
+    pub fn from_pod_status(life: &PodStatus) -> Self {
         match (&life.resize_pending, &life.resize_in_progress) {
             (Some(pending), _) => match &*pending.reason {
                 "Deferred" => Self::Deferred,
                 "Infeasible" => Self::Infeasible,
                 _ => Self::Unknown,
             },
-            (None, Some(progress)) if says_nothing(progress) => Self::InProgress,
+            (None, Some(progress)) if is_empty(progress) => Self::InProgress,
             (None, Some(progress)) if &*progress.reason == "Error" => Self::Error,
             (None, Some(_)) => Self::Unknown,
             (None, None) => Self::None,
@@ -39,7 +39,7 @@ impl ResizeStatus {
     }
 }
 
-fn says_nothing(condition: &ResizeCondition) -> bool {
+fn is_empty(condition: &ResizeCondition) -> bool {
     condition.reason.is_empty() && condition.message.is_empty()
 }
 
@@ -74,7 +74,7 @@ pub enum ResizePhase {
 
 impl ResizePhase {
     /// Of a pod, with the time at which it was resized last, and whether it has what its spec says.
-    pub fn of(life: &Life, resized_at: Option<Time>, has_its_spec: bool) -> Self {
+    pub fn from_pod_status(life: &PodStatus, resized_at: Option<Time>, has_its_spec: bool) -> Self {
         let condition = life.resize_pending.as_ref().or(life.resize_in_progress.as_ref());
         let Some(condition) = condition else {
             return match resized_at {
@@ -87,7 +87,7 @@ impl ResizePhase {
             return Self::Proposed { since: resized_at };
         }
         let since = condition.since.or(resized_at);
-        match ResizeStatus::of(life) {
+        match ResizeStatus::from_pod_status(life) {
             ResizeStatus::Infeasible => Self::Infeasible,
             ResizeStatus::InProgress => Self::InProgress { since },
             ResizeStatus::Error => Self::Error { since },
@@ -99,7 +99,7 @@ impl ResizePhase {
     }
 
     /// Whether the kubelet is at work on it, or has not looked at it yet.
-    pub fn is_at_work(self) -> bool {
+    pub fn is_kubelet_busy(self) -> bool {
         matches!(self, Self::Proposed { .. } | Self::InProgress { .. } | Self::Error { .. })
     }
 
@@ -120,7 +120,7 @@ pub struct Rejection<'a> {
 
 impl Rejection<'_> {
     /// Whether the server said by itself that the node has no such room.
-    pub fn is_of_capacity(&self) -> bool {
+    pub fn is_insufficient_capacity(&self) -> bool {
         self.reason == "Forbidden" && self.causes.contains(&"NodeCapacity")
     }
 }
@@ -148,16 +148,19 @@ mod tests {
             (None, Some(condition("Other", "")), ResizeStatus::Unknown),
             (Some(condition("Deferred", "")), Some(condition("Error", "")), ResizeStatus::Deferred),
         ] {
-            let life =
-                Life { resize_pending: pending, resize_in_progress: progress, ..Life::default() };
-            assert_eq!(ResizeStatus::of(&life), expected, "{life:?}");
+            let life = PodStatus {
+                resize_pending: pending,
+                resize_in_progress: progress,
+                ..PodStatus::default()
+            };
+            assert_eq!(ResizeStatus::from_pod_status(&life), expected, "{life:?}");
         }
     }
 
     #[test]
     fn a_condition_of_a_resize_before_the_last_one_says_nothing_of_the_last() {
         let at = Time::from_secs(1_000);
-        let mut life = Life {
+        let mut life = PodStatus {
             resize_pending: Some(ResizeCondition {
                 reason: "Deferred".into(),
                 since: Some(Time::from_secs(10)),
@@ -165,22 +168,25 @@ mod tests {
                 ..ResizeCondition::default()
             }),
             generation: Some(4),
-            ..Life::default()
+            ..PodStatus::default()
         };
         assert_eq!(
-            ResizePhase::of(&life, Some(at), false),
+            ResizePhase::from_pod_status(&life, Some(at), false),
             ResizePhase::Proposed { since: Some(at) }
         );
         life.generation = Some(3);
         let since = Some(Time::from_secs(10));
-        assert_eq!(ResizePhase::of(&life, Some(at), false), ResizePhase::Deferred { since });
-        life.resize_pending = None;
-        assert_eq!(ResizePhase::of(&life, Some(at), true), ResizePhase::Settled);
         assert_eq!(
-            ResizePhase::of(&life, Some(at), false),
+            ResizePhase::from_pod_status(&life, Some(at), false),
+            ResizePhase::Deferred { since }
+        );
+        life.resize_pending = None;
+        assert_eq!(ResizePhase::from_pod_status(&life, Some(at), true), ResizePhase::Settled);
+        assert_eq!(
+            ResizePhase::from_pod_status(&life, Some(at), false),
             ResizePhase::Proposed { since: Some(at) }
         );
-        assert_eq!(ResizePhase::of(&life, None, false), ResizePhase::Settled);
+        assert_eq!(ResizePhase::from_pod_status(&life, None, false), ResizePhase::Settled);
     }
 
     #[test]
@@ -192,7 +198,7 @@ mod tests {
             ("", &[], false),
         ] {
             assert_eq!(
-                Rejection { reason, causes }.is_of_capacity(),
+                Rejection { reason, causes }.is_insufficient_capacity(),
                 expected,
                 "{reason} {causes:?}"
             );

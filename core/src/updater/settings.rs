@@ -24,7 +24,7 @@ pub struct Settings {
     /// `--evict-after-oom-threshold`: a kill for memory sooner than this after the start is a quick one.
     pub oom_threshold: Duration,
     /// `--in-place-skip-disruption-budget`: resizes that restart nothing may pass budgets by.
-    pub skips_budget_in_place: bool,
+    pub in_place_skips_budget: bool,
     /// How long a deferred resize is waited for before the pod is evicted.
     pub deferred_timeout: Duration,
     /// How long a resize under way is waited for before the pod is evicted.
@@ -45,17 +45,17 @@ pub struct Settings {
 
 impl Settings {
     /// What a mode starts from.
-    pub fn of(compat: Compat) -> Self {
+    pub fn for_compat(compat: Compat) -> Self {
         let minutes = Duration::from_mins;
         Self {
             compat,
-            fixes: Fixes::of(compat),
+            fixes: Fixes::for_compat(compat),
             min_replicas: 2,
             eviction_tolerance: 0.5,
             update_threshold: 0.1,
             lifetime_threshold: minutes(12 * 60),
             oom_threshold: minutes(10),
-            skips_budget_in_place: false,
+            in_place_skips_budget: false,
             deferred_timeout: minutes(5),
             in_progress_timeout: minutes(60),
             infeasible_expiry: minutes(60),
@@ -63,13 +63,13 @@ impl Settings {
             in_place: false,
             startup_boost: false,
             per_vpa_config: false,
-            guards: GuardSettings::of(compat),
+            guards: GuardSettings::for_compat(compat),
         }
     }
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::of(Compat::default())
+        Self::for_compat(Compat::default())
     }
 }

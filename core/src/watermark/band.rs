@@ -15,7 +15,7 @@ pub enum Position {
 
 impl Position {
     /// The word for it, in rows and explanations.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Above => "above",
             Self::Inside => "inside",
@@ -24,8 +24,8 @@ impl Position {
     }
 
     /// That of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::Above, Self::Inside, Self::Below].into_iter().find(|one| one.word() == word)
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Above, Self::Inside, Self::Below].into_iter().find(|one| one.as_str() == word)
     }
 }
 
@@ -42,7 +42,7 @@ pub struct Band {
 
 impl Band {
     /// Of the marks as they are written. One that is left out is the other one; without any there is no band.
-    pub fn of(low: Option<Milli>, high: Option<Milli>, tolerance: Milli) -> Option<Self> {
+    pub fn new(low: Option<Milli>, high: Option<Milli>, tolerance: Milli) -> Option<Self> {
         let (low, high) = (low.or(high)?, high.or(low)?);
         Some(Self { low, high, tolerance })
     }
@@ -59,7 +59,7 @@ impl Band {
 
     /// Cut off towards zero, so that small marks have none.
     fn margin(&self, mark: Milli) -> Milli {
-        saturate(i128::from(mark) * i128::from(self.tolerance) / 1000)
+        saturate_to_milli(i128::from(mark) * i128::from(self.tolerance) / 1000)
     }
 
     /// Where a value lies that is a sum shared by so many. Whoever is exactly on an adjusted mark is inside.
@@ -86,7 +86,7 @@ impl Band {
     }
 }
 
-fn saturate(value: i128) -> Milli {
+fn saturate_to_milli(value: i128) -> Milli {
     Milli::try_from(value).unwrap_or(if value < 0 { Milli::MIN } else { Milli::MAX })
 }
 
@@ -118,7 +118,7 @@ mod tests {
     /// Vectors M8 to M11.
     #[test]
     fn a_mark_that_is_left_out_is_the_other_one() {
-        let both = |low, high| Band::of(low, high, 0).map(|band| (band.low, band.high));
+        let both = |low, high| Band::new(low, high, 0).map(|band| (band.low, band.high));
         assert_eq!(both(None, Some(80)), Some((80, 80)));
         assert_eq!(both(Some(50), None), Some((50, 50)));
         assert_eq!(both(Some(50), Some(80)), Some((50, 80)));

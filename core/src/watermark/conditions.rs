@@ -7,15 +7,15 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time as Stamp, jiff};
 
 use super::{
     band::Position,
-    booked::{BOOKED, UNSURE},
-    converge::{Convergence, Direction},
-    gate::{Backoff, Since},
+    converge::{ConvergeTowards, Convergence},
+    cooldown::{Backoff, StateSince},
+    pending_scale::{INDETERMINATE, PENDING},
 };
 use crate::api::wpa::{Condition, WatermarkPodAutoscalerStatus};
 
 /// Which facts there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fact {
+pub enum ConditionType {
     /// The target can be read and written.
     AbleToScale,
     /// A number of replicas can be worked out.
@@ -38,7 +38,7 @@ pub enum Fact {
     SpecDoubtful,
 }
 
-impl Fact {
+impl ConditionType {
     /// All of them.
     pub const ALL: [Self; 10] = [
         Self::AbleToScale,
@@ -82,9 +82,9 @@ impl Fact {
 
 /// One fact, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ConditionUpdate {
     /// Which.
-    pub fact: Fact,
+    pub condition_type: ConditionType,
     /// Whether it holds.
     pub holds: bool,
     /// Why, in short.
@@ -95,39 +95,44 @@ pub struct Said {
 
 /// The longest message of a condition, in bytes. It is written again with each change, and read by everybody who lists
 /// objects; what users write is quoted in some.
-const LONGEST: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// A message, without what is too much of it.
-fn shortened(mut message: String) -> String {
-    if message.len() > LONGEST {
-        message.truncate(message.floor_char_boundary(LONGEST));
+fn truncated(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         message.push_str("...");
     }
     message
 }
 
-impl Said {
+impl ConditionUpdate {
     /// A fact with its reason.
     pub fn new(
-        fact: Fact,
+        fact: ConditionType,
         holds: bool,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { fact, holds, reason: reason.into(), message: shortened(message.into()) }
+        Self {
+            condition_type: fact,
+            holds,
+            reason: reason.into(),
+            message: truncated(message.into()),
+        }
     }
 
     /// What upstream says of every object before it looks at it; ours says it of one that it could not look at.
     pub fn unprocessed() -> [Self; 2] {
         let message = "Error happened while processing the WPA";
-        [Fact::ScalingActive, Fact::AbleToScale]
+        [ConditionType::ScalingActive, ConditionType::AbleToScale]
             .map(|fact| Self::new(fact, false, "FailedProcessWPA", message))
     }
 
     /// Nobody knows whether a change was made that was about to be.
-    pub fn unsure(why: &str) -> Self {
+    pub fn indeterminate(why: &str) -> Self {
         let message = format!("the answer leaves open whether replicas were changed: {why}");
-        Self::new(Fact::AbleToScale, false, UNSURE, message)
+        Self::new(ConditionType::AbleToScale, false, INDETERMINATE, message)
     }
 
     /// Whether the target is left as it is.
@@ -137,25 +142,25 @@ impl Said {
         } else {
             ("DryRun mode disabled", "Scaling changes can be applied")
         };
-        Self::new(Fact::DryRun, is_on, reason, message)
+        Self::new(ConditionType::DryRun, is_on, reason, message)
     }
 
     /// Whether a metric is above its band.
-    pub fn above(holds: bool) -> Self {
+    pub fn above_high_watermark(holds: bool) -> Self {
         let message = "Allow upscaling if the value stays over the Watermark";
-        Self::new(Fact::AboveHighWatermark, holds, "Value above High Watermark", message)
+        Self::new(ConditionType::AboveHighWatermark, holds, "Value above High Watermark", message)
     }
 
     /// Whether a metric is below its band. The reason is upstream's, whose slip it is.
-    pub fn below(holds: bool) -> Self {
+    pub fn below_low_watermark(holds: bool) -> Self {
         let message = "Allow downscaling if the value stays under the Watermark";
-        Self::new(Fact::BelowLowWatermark, holds, "Value above Low Watermark", message)
+        Self::new(ConditionType::BelowLowWatermark, holds, "Value above Low Watermark", message)
     }
 
     /// A change is about to be made.
     pub fn ready_for_scale() -> Self {
         let message = "the last scaling time was sufficiently old as to warrant a new scale";
-        Self::new(Fact::AbleToScale, true, BOOKED, message)
+        Self::new(ConditionType::AbleToScale, true, PENDING, message)
     }
 
     /// Which windows are open.
@@ -168,7 +173,7 @@ impl Said {
             }
         };
         let message = format!("the time since the previous scale is still {which}");
-        Self::new(Fact::AbleToScale, false, reason, message)
+        Self::new(ConditionType::AbleToScale, false, reason, message)
     }
 
     /// What came of going towards a mark.
@@ -181,39 +186,39 @@ impl Said {
         let (holds, reason, message) = match convergence {
             Convergence::Outside(Position::Below) => (false, OUTSIDE, OUTSIDE),
             Convergence::Outside(_) => (false, HIGH, OUTSIDE),
-            Convergence::Refused(Direction::High) => (false, HIGH, UNSTABLE),
-            Convergence::Step(Direction::High) => (true, HIGH, BETWEEN),
-            Convergence::Refused(Direction::Low) => (false, LOW, UNSTABLE),
-            Convergence::Step(Direction::Low) => (true, LOW, BETWEEN),
+            Convergence::WouldOvershoot(ConvergeTowards::High) => (false, HIGH, UNSTABLE),
+            Convergence::Step(ConvergeTowards::High) => (true, HIGH, BETWEEN),
+            Convergence::WouldOvershoot(ConvergeTowards::Low) => (false, LOW, UNSTABLE),
+            Convergence::Step(ConvergeTowards::Low) => (true, LOW, BETWEEN),
             Convergence::Off => (false, "Feature not enabled", BETWEEN),
         };
-        Self::new(Fact::ConvergeToWatermark, holds, reason, message)
+        Self::new(ConditionType::ConvergeToWatermark, holds, reason, message)
     }
 }
 
 /// Times of objects have no fractions.
-pub fn stamp(at: Time) -> Stamp {
+pub fn to_timestamp(at: Time) -> Stamp {
     Stamp(jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default())
 }
 
 /// The time that a stamp says.
-pub fn time(stamp: &Stamp) -> Time {
+pub fn from_timestamp(stamp: &Stamp) -> Time {
     Time::from_secs(stamp.0.as_second())
 }
 
 /// Whether a fact holds, and since when. What nobody ever said does not, and never did.
-pub fn since(status: &WatermarkPodAutoscalerStatus, fact: Fact) -> Since {
+pub fn condition_since(status: &WatermarkPodAutoscalerStatus, fact: ConditionType) -> StateSince {
     let found = status.conditions.iter().find(|one| one.kind == fact.name());
-    found.map_or(Since { holds: false, at: Time::EPOCH }, |one| Since {
+    found.map_or(StateSince { holds: false, at: Time::EPOCH }, |one| StateSince {
         holds: one.status == "True",
-        at: one.last_transition_time.as_ref().map_or(Time::EPOCH, time),
+        at: one.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp),
     })
 }
 
 /// Writes a fact into the list: the time changes only with the answer, and what changed last stands first.
-pub fn set(status: &mut WatermarkPodAutoscalerStatus, said: &Said, now: Time) {
+pub fn set_condition(status: &mut WatermarkPodAutoscalerStatus, said: &ConditionUpdate, now: Time) {
     let answer = if said.holds { "True" } else { "False" };
-    let name = said.fact.name();
+    let name = said.condition_type.name();
     let place = status.conditions.iter().position(|one| one.kind == name);
     let mut condition = place.map_or_else(
         || Condition { kind: name.to_owned(), ..Condition::default() },
@@ -222,15 +227,15 @@ pub fn set(status: &mut WatermarkPodAutoscalerStatus, said: &Said, now: Time) {
     let kept = place.filter(|_| condition.status == answer);
     if kept.is_none() {
         answer.clone_into(&mut condition.status);
-        condition.last_transition_time = Some(stamp(now));
+        condition.last_transition_time = Some(to_timestamp(now));
     }
     condition.reason.clone_from(&said.reason);
     condition.message.clone_from(&said.message);
     // Times have no fractions: what changed later in the same second stands first all the same.
     status.conditions.insert(kept.unwrap_or(0), condition);
-    status
-        .conditions
-        .sort_by_key(|one| Reverse(one.last_transition_time.as_ref().map_or(Time::EPOCH, time)));
+    status.conditions.sort_by_key(|one| {
+        Reverse(one.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp))
+    });
     name.clone_into(&mut status.last_condition_type);
     answer.clone_into(&mut status.last_condition_state);
 }
@@ -251,18 +256,27 @@ mod tests {
     #[test]
     fn what_changed_last_stands_first_and_what_did_not_change_keeps_its_time() {
         let mut status = WatermarkPodAutoscalerStatus::default();
-        set(&mut status, &Said::dry_run(false), ago(10));
-        set(&mut status, &Said::above(false), ago(2));
+        set_condition(&mut status, &ConditionUpdate::dry_run(false), ago(10));
+        set_condition(&mut status, &ConditionUpdate::above_high_watermark(false), ago(2));
         let order = |status: &WatermarkPodAutoscalerStatus| {
             status.conditions.iter().map(|one| one.kind.clone()).collect::<Vec<_>>()
         };
         assert_eq!(order(&status), ["AboveHighWatermark", "DryRun"]);
-        set(&mut status, &Said::dry_run(false), NOW);
-        assert_eq!(since(&status, Fact::DryRun), Since { holds: false, at: ago(10) });
+        set_condition(&mut status, &ConditionUpdate::dry_run(false), NOW);
+        assert_eq!(
+            condition_since(&status, ConditionType::DryRun),
+            StateSince { holds: false, at: ago(10) }
+        );
         assert_eq!(status.last_condition_type, "DryRun");
-        set(&mut status, &Said::dry_run(true), NOW);
+        set_condition(&mut status, &ConditionUpdate::dry_run(true), NOW);
         assert_eq!(order(&status), ["DryRun", "AboveHighWatermark"]);
-        assert_eq!(since(&status, Fact::DryRun), Since { holds: true, at: NOW });
-        assert_eq!(since(&status, Fact::ScalingActive), Since { holds: false, at: Time::EPOCH });
+        assert_eq!(
+            condition_since(&status, ConditionType::DryRun),
+            StateSince { holds: true, at: NOW }
+        );
+        assert_eq!(
+            condition_since(&status, ConditionType::ScalingActive),
+            StateSince { holds: false, at: Time::EPOCH }
+        );
     }
 }

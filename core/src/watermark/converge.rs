@@ -4,21 +4,21 @@ use std::str::FromStr;
 
 use super::{
     band::{Band, Position},
-    propose::Question,
-    whole::{divide_down, divide_up, from_float},
+    propose::ProposalInput,
+    rounding::{divide_rounding_down, divide_rounding_up, replicas_from_float},
 };
 use crate::{scaling::Milli, types::compat::Fix};
 
 /// Which mark to go towards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum ConvergeTowards {
     /// Fewer replicas, until the metric is near the high mark.
     High,
     /// More replicas, until the metric is near the low mark.
     Low,
 }
 
-impl FromStr for Direction {
+impl FromStr for ConvergeTowards {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -38,55 +38,59 @@ pub enum Convergence {
     /// The metric is not between the marks.
     Outside(Position),
     /// One more step would go past the mark.
-    Refused(Direction),
+    WouldOvershoot(ConvergeTowards),
     /// One step is proposed.
-    Step(Direction),
+    Step(ConvergeTowards),
 }
 
-impl Question {
+impl ProposalInput {
     /// What is proposed between the marks.
     pub(super) fn converge(&self, sum: Milli, value: f64, band: &Band) -> (i32, Convergence) {
-        let Some(direction) = self.converge else { return (self.wanted, Convergence::Off) };
-        let ready = f64::from(self.ready);
+        let Some(direction) = self.converge else { return (self.spec_replicas, Convergence::Off) };
+        let ready = f64::from(self.ready_pods);
         let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
         let end = match direction {
             // Upstream divides first, and by a mark of nothing not at all.
-            Direction::High if exact => divide_up(self.product(sum), band.high.into()),
-            Direction::Low if exact => divide_down(self.product(sum), band.low.into()),
-            Direction::High if band.high != 0 => {
-                Some(from_float((ready / band.high as f64 * value).ceil()))
+            ConvergeTowards::High if exact => {
+                divide_rounding_up(self.ready_times_utilization(sum), band.high.into())
             }
-            Direction::Low if band.low != 0 => {
-                Some(from_float((ready / band.low as f64 * value).floor()))
+            ConvergeTowards::Low if exact => {
+                divide_rounding_down(self.ready_times_utilization(sum), band.low.into())
             }
-            Direction::High | Direction::Low => None,
+            ConvergeTowards::High if band.high != 0 => {
+                Some(replicas_from_float((ready / band.high as f64 * value).ceil()))
+            }
+            ConvergeTowards::Low if band.low != 0 => {
+                Some(replicas_from_float((ready / band.low as f64 * value).floor()))
+            }
+            ConvergeTowards::High | ConvergeTowards::Low => None,
         };
-        let end = end.map_or(self.wanted, |end| self.bounded(end));
+        let end = end.map_or(self.spec_replicas, |end| self.clamp_to_bounds(end));
         self.step_towards(direction, end)
     }
 
     /// One step, if it does not go past the end.
-    pub(super) fn step_towards(&self, direction: Direction, end: i32) -> (i32, Convergence) {
+    pub(super) fn step_towards(&self, direction: ConvergeTowards, end: i32) -> (i32, Convergence) {
         let modulo = self.modulo.max(1);
         let (replicas, is_past) = match direction {
-            Direction::High => {
-                let fewer = self.wanted.saturating_sub(modulo).max(1);
+            ConvergeTowards::High => {
+                let fewer = self.spec_replicas.saturating_sub(modulo).max(1);
                 (fewer, fewer < end)
             }
-            Direction::Low => {
-                let more = self.wanted.saturating_add(modulo);
+            ConvergeTowards::Low => {
+                let more = self.spec_replicas.saturating_add(modulo);
                 (more, more > end)
             }
         };
         if is_past {
-            (self.wanted, Convergence::Refused(direction))
+            (self.spec_replicas, Convergence::WouldOvershoot(direction))
         } else {
             (replicas, Convergence::Step(direction))
         }
     }
 
     /// Between the fewest and the most. Where those cross, the fewest wins.
-    fn bounded(&self, replicas: i32) -> i32 {
+    fn clamp_to_bounds(&self, replicas: i32) -> i32 {
         replicas.min(self.max).max(self.min.max(1))
     }
 }

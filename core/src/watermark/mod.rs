@@ -9,35 +9,37 @@
 //!                                                      Decision: a change, or why not (Restriction)
 //! ```
 
-pub mod advised;
-pub mod attributes;
 pub mod band;
-pub mod booked;
 pub mod combine;
 pub mod conditions;
 pub mod converge;
+pub mod cooldown;
 pub mod decide;
-pub mod doubts;
-pub mod gate;
-pub mod lifecycle;
-pub mod memory;
+pub mod log_attributes;
+pub mod metric_history;
+pub mod monitor_gate;
 pub mod options;
-pub mod outcome;
+pub mod pending_scale;
 pub mod propose;
+pub mod recommender;
 pub mod restriction;
-pub mod rules;
-pub mod trace;
+pub mod rounding;
+pub mod scale_decision;
+pub mod scale_rate;
+pub mod spec;
+pub mod status_update;
 pub mod validation;
-pub mod velocity;
-pub mod whole;
+pub mod warnings;
 
 pub use band::{Band, Position};
-pub use combine::{Combined, Row, Setting, Source, Uncomputable};
-pub use converge::{Convergence, Direction};
-pub use decide::{Change, Decision, Forced, Question};
-pub use gate::{Gate, Hold, Way};
-pub use memory::Memory;
-pub use options::Options;
+pub use combine::{
+    CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError,
+};
+pub use converge::{ConvergeTowards, Convergence};
+pub use cooldown::{Cooldown, HoldReason, ScaleDirection};
+pub use decide::{Decision, DecisionInput, ForcedReason, ReplicaChange};
+pub use metric_history::MetricHistory;
+pub use options::WpaOptions;
 pub use restriction::Restriction;
-pub use rules::Rules;
-pub use velocity::{Limited, Limits};
+pub use scale_rate::{LimitHit, ReplicaLimits};
+pub use spec::EffectiveSpec;

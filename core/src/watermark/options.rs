@@ -2,29 +2,29 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::api::annotation::{
-    BadAnnotation, DELAYS, FALLBACK, MODULO, PARTIAL_METRICS, PENDING_COUNTS_FOR, SCALE_TO_ZERO,
-    STARTING_IGNORED_FOR, UNKNOWN_GATE,
+use crate::api::annotations::{
+    DELAYS, FALLBACK, InvalidAnnotation, MODULO, PARTIAL_METRICS, PENDING_COUNTS_FOR,
+    SCALE_TO_ZERO, STARTING_IGNORED_FOR, UNKNOWN_GATE,
 };
 
 /// What an object asks for. Without any of them it is followed as upstream follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-pub struct Options {
+pub struct WpaOptions {
     /// Metrics that say something may add replicas while others say nothing.
-    pub partial: bool,
+    pub partial_metrics: bool,
     /// Where to go when metrics say nothing.
     pub fallback: Option<Fallback>,
     /// Each metric has to wait for its own delay.
-    pub each_delay: bool,
+    pub delay_per_metric: bool,
     /// The last replica may go.
-    pub to_zero: bool,
+    pub scale_to_zero: bool,
     /// What is written is a multiple too.
-    pub whole_result: bool,
+    pub modulo_of_result: bool,
     /// How long a pending pod counts.
-    pub pending_counts: Option<Duration>,
+    pub pending_counts_for: Option<Duration>,
     /// How long the CPU of a starting pod does not count.
-    pub starting_ignored: Option<Duration>,
+    pub starting_ignored_for: Option<Duration>,
     /// A gate of which nobody knows how it stands is open.
     pub unknown_gate_is_open: bool,
 }
@@ -38,16 +38,16 @@ pub struct Fallback {
     pub after: Duration,
 }
 
-const LONGEST: Duration = Duration::from_hours(1);
+const MAX_DELAY: Duration = Duration::from_hours(1);
 
-impl Options {
+impl WpaOptions {
     /// What the annotations of an object say, and those that make no sense. `period` is how often it is looked at.
-    pub fn read(
+    pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
         period: Duration,
-    ) -> (Self, Vec<BadAnnotation>) {
+    ) -> (Self, Vec<InvalidAnnotation>) {
         let mut bad = Vec::new();
-        let mut flag = |key: &crate::api::annotation::Key, words: [&str; 2]| {
+        let mut flag = |key: &crate::api::annotations::AnnotationKey, words: [&str; 2]| {
             let parse = |text: &str| words.iter().position(|word| *word == text);
             let read = key.read(annotations, parse);
             read.unwrap_or_else(|why| {
@@ -56,23 +56,23 @@ impl Options {
             }) == Some(1)
         };
         let mut options = Self {
-            partial: flag(&PARTIAL_METRICS, ["hold", "upscale"]),
-            each_delay: flag(&DELAYS, ["joint", "each"]),
-            to_zero: flag(&SCALE_TO_ZERO, ["false", "true"]),
-            whole_result: flag(&MODULO, ["proposal", "result"]),
+            partial_metrics: flag(&PARTIAL_METRICS, ["hold", "upscale"]),
+            delay_per_metric: flag(&DELAYS, ["joint", "each"]),
+            scale_to_zero: flag(&SCALE_TO_ZERO, ["false", "true"]),
+            modulo_of_result: flag(&MODULO, ["proposal", "result"]),
             unknown_gate_is_open: flag(&UNKNOWN_GATE, ["hold", "follow"]),
             ..Self::default()
         };
-        let mut take = |result: Result<_, BadAnnotation>| match result {
+        let mut take = |result: Result<_, InvalidAnnotation>| match result {
             Ok(found) => found,
             Err(why) => {
                 bad.push(why);
                 None
             }
         };
-        options.pending_counts = take(PENDING_COUNTS_FOR.read(annotations, delay));
-        options.starting_ignored = take(STARTING_IGNORED_FOR.read(annotations, delay));
-        match FALLBACK.read(annotations, |text| fallback(text, period)) {
+        options.pending_counts_for = take(PENDING_COUNTS_FOR.read(annotations, parse_delay));
+        options.starting_ignored_for = take(STARTING_IGNORED_FOR.read(annotations, parse_delay));
+        match FALLBACK.read(annotations, |text| parse_fallback(text, period)) {
             Ok(found) => options.fallback = found,
             Err(why) => bad.push(why),
         }
@@ -80,12 +80,12 @@ impl Options {
     }
 }
 
-fn delay(text: &str) -> Option<Duration> {
+fn parse_delay(text: &str) -> Option<Duration> {
     let delay: jiff::SignedDuration = text.parse().ok()?;
-    Duration::try_from(delay).ok().filter(|delay| *delay <= LONGEST)
+    Duration::try_from(delay).ok().filter(|delay| *delay <= MAX_DELAY)
 }
 
-fn fallback(text: &str, period: Duration) -> Option<Fallback> {
+fn parse_fallback(text: &str, period: Duration) -> Option<Fallback> {
     let (replicas, periods) = text.split_once(" after ")?;
     let replicas: i32 = replicas.trim().parse().ok().filter(|replicas| *replicas >= 1)?;
     let periods: u32 = periods.trim().parse().ok().filter(|periods| *periods >= 1)?;
@@ -95,18 +95,18 @@ fn fallback(text: &str, period: Duration) -> Option<Fallback> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::annotation::WPA_KEYS;
+    use crate::api::annotations::WPA_KEYS;
 
     const PERIOD: Duration = Duration::from_secs(15);
 
-    fn read(pairs: &[(&str, &str)]) -> (Options, Vec<BadAnnotation>) {
+    fn read(pairs: &[(&str, &str)]) -> (WpaOptions, Vec<InvalidAnnotation>) {
         let said = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Options::read(&said.collect(), PERIOD)
+        WpaOptions::from_annotations(&said.collect(), PERIOD)
     }
 
     #[test]
     fn what_is_not_said_is_as_upstream_has_it() {
-        assert_eq!(read(&[]), (Options::default(), Vec::new()));
+        assert_eq!(read(&[]), (WpaOptions::default(), Vec::new()));
         let said = [
             ("plimsoll.dev/partial-metrics", "hold"),
             ("plimsoll.dev/delays", "joint"),
@@ -114,7 +114,7 @@ mod tests {
             ("plimsoll.dev/modulo", "proposal"),
             ("plimsoll.dev/unknown-gate", "hold"),
         ];
-        assert_eq!(read(&said), (Options::default(), Vec::new()));
+        assert_eq!(read(&said), (WpaOptions::default(), Vec::new()));
     }
 
     #[test]
@@ -129,14 +129,14 @@ mod tests {
             ("plimsoll.dev/starting-ignored-for", "1m30s"),
             ("plimsoll.dev/unknown-gate", "follow"),
         ];
-        let expected = Options {
-            partial: true,
+        let expected = WpaOptions {
+            partial_metrics: true,
             fallback: Some(Fallback { replicas: 8, after: Duration::from_mins(5) }),
-            each_delay: true,
-            to_zero: true,
-            whole_result: true,
-            pending_counts: Some(Duration::ZERO),
-            starting_ignored: Some(Duration::from_secs(90)),
+            delay_per_metric: true,
+            scale_to_zero: true,
+            modulo_of_result: true,
+            pending_counts_for: Some(Duration::ZERO),
+            starting_ignored_for: Some(Duration::from_secs(90)),
             unknown_gate_is_open: true,
         };
         assert_eq!(read(&said), (expected, Vec::new()));
@@ -152,7 +152,7 @@ mod tests {
                 continue;
             }
             let (options, bad) = read(&[(key.name, "(nonsense)")]);
-            assert_eq!(options, Options::default());
+            assert_eq!(options, WpaOptions::default());
             assert_eq!(bad.iter().map(|bad| bad.key).collect::<Vec<_>>(), [key.name]);
         }
         for text in
@@ -160,7 +160,7 @@ mod tests {
         {
             let (options, bad) =
                 read(&[("plimsoll.dev/fallback-replicas", text), ("plimsoll.dev/delays", "each")]);
-            assert!(options.fallback.is_none() && options.each_delay, "{text}");
+            assert!(options.fallback.is_none() && options.delay_per_metric, "{text}");
             assert_eq!(bad.len(), 1, "{text}");
         }
         let (_, bad) = read(&[("plimsoll.dev/pending-counts-for", "2h")]);

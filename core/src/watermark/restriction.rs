@@ -48,7 +48,7 @@ impl Restriction {
     ];
 
     /// The word for it.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::WithinBounds => "within_bounds",
             Self::UpscaleCapping => "upscale_capping",

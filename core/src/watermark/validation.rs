@@ -2,27 +2,27 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::conditions::{Fact, Said};
+use super::conditions::{ConditionType, ConditionUpdate};
 use crate::{
     api::wpa::{MetricSpec, WatermarkPodAutoscalerSpec},
-    scaling::source::display_name,
+    scaling::metric_value::display_name,
     types::quantity::Quantity,
 };
 
 /// The most metrics of an object that is followed.
-pub const MOST_METRICS: usize = 50;
+pub const MAX_METRICS: usize = 50;
 /// The longest kind or name of an object in Kubernetes, in bytes.
-const LONGEST_OBJECT_NAME: usize = 253;
+const MAX_OBJECT_NAME_BYTES: usize = 253;
 /// The longest name of a metric, in bytes.
-const LONGEST_METRIC_NAME: usize = 1024;
+const MAX_METRIC_NAME_BYTES: usize = 1024;
 /// The longest address of a recommender, and the most that it is told in settings, in bytes.
-const LONGEST_SETTINGS: usize = 4096;
+const MAX_SETTINGS_BYTES: usize = 4096;
 /// The longest text otherwise, in bytes.
-const LONGEST_TEXT: usize = 16 * 1024;
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// What is wrong with an object: the first thing that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum SpecError {
     /// It is for nothing.
     #[error(
         "the Spec.ScaleTargetRef should be populated, currently Kind:{kind} and/or Name:{name} are not set properly"
@@ -48,36 +48,36 @@ pub enum Invalid {
     #[error(
         "scaleuplimitfactor and scaledownlimitfactor can't be nil, make sure the WPA spec is defaulted"
     )]
-    NoFactors,
+    MissingLimitFactors,
     /// It would add fewer than none.
     #[error(
         "scaleuplimitfactor should be set as a positive quantity, currently set to : {0}, which could yield a \
          {percent:.0}% growth",
         percent = .0.milli_value() as f64 / 1000.0
     )]
-    Up(Quantity),
+    UpscaleLimitFactor(Quantity),
     /// It would remove all, or fewer than none.
     #[error(
         "scaledownlimitfactor should be set as a quantity between 0 and 100 (exc.), currently set to : {0}, which could \
          yield a {percent:.0}% decrease",
         percent = .0.milli_value() as f64 / 1000.0
     )]
-    Down(Quantity),
+    DownscaleLimitFactor(Quantity),
     /// It has two masters.
     #[error("recommender and metrics can't be set at the same time, please choose one")]
-    TwoMasters,
+    MetricsAndRecommender,
     /// A metric says nothing of its kind.
     #[error("metric.{kind} is nil while metric.Type is '{kind}'")]
-    NoBlock {
+    MissingMetricBlock {
         /// Its kind.
         kind: String,
     },
     /// A metric has no mark.
     #[error("watermarks are not set correctly, removing the WPA {0} from the Reconciler")]
-    NoMarks(String),
+    MissingWatermarks(String),
     /// A metric selects nothing, not even everything.
     #[error("missing Labels for the {kind} metric {name}")]
-    NoSelector {
+    MissingSelector {
         /// Its kind.
         kind: String,
         /// Its name.
@@ -87,7 +87,7 @@ pub enum Invalid {
     #[error(
         "low WaterMark of {kind} metric {name} has to be strictly inferior to the High Watermark"
     )]
-    MarksCross {
+    WatermarksCross {
         /// Its kind.
         kind: String,
         /// Its name, with its selector.
@@ -95,10 +95,10 @@ pub enum Invalid {
     },
     /// A metric is of no known kind.
     #[error("incorrect metric.Type: '{0}'")]
-    Kind(String),
+    UnknownMetricType(String),
     /// It has too many metrics. To follow some of them would be to scale by a part of what was asked for.
     #[error(
-        "{0} metrics are set, and no object follows more than {MOST_METRICS}: nothing is scaled until there are fewer"
+        "{0} metrics are set, and no object follows more than {MAX_METRICS}: nothing is scaled until there are fewer"
     )]
     TooManyMetrics(usize),
     /// A text is longer than any that is meant.
@@ -117,11 +117,11 @@ pub enum Invalid {
     },
 }
 
-impl Invalid {
+impl SpecError {
     /// What is to be said of the object.
-    pub fn said(&self) -> Said {
+    pub fn condition(&self) -> ConditionUpdate {
         let message = format!("Invalid WPA specification: {self}");
-        Said::new(Fact::AbleToScale, false, "FailedSpecCheck", message)
+        ConditionUpdate::new(ConditionType::AbleToScale, false, "FailedSpecCheck", message)
     }
 
     /// Where in the object it is wrong.
@@ -130,35 +130,35 @@ impl Invalid {
             Self::Target { .. } => "spec.scaleTargetRef",
             Self::Bounds => "spec.minReplicas",
             Self::Tolerance(_) => "spec.tolerance",
-            Self::NoFactors => "spec",
-            Self::Up(_) => "spec.scaleUpLimitFactor",
-            Self::Down(_) => "spec.scaleDownLimitFactor",
-            Self::TwoMasters => "spec.recommender",
+            Self::MissingLimitFactors => "spec",
+            Self::UpscaleLimitFactor(_) => "spec.scaleUpLimitFactor",
+            Self::DownscaleLimitFactor(_) => "spec.scaleDownLimitFactor",
+            Self::MetricsAndRecommender => "spec.recommender",
             Self::TooLong { field, .. } => field,
             Self::TooManyMetrics(_)
-            | Self::NoBlock { .. }
-            | Self::NoMarks(_)
-            | Self::NoSelector { .. }
-            | Self::MarksCross { .. }
-            | Self::Kind(_) => "spec.metrics",
+            | Self::MissingMetricBlock { .. }
+            | Self::MissingWatermarks(_)
+            | Self::MissingSelector { .. }
+            | Self::WatermarksCross { .. }
+            | Self::UnknownMetricType(_) => "spec.metrics",
         }
     }
 }
 
 /// The parts of a metric that all kinds have.
 #[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
+pub struct MetricBlock<'a> {
     /// What it is called.
     pub name: &'a str,
     /// Which series, or pods, count.
     pub selector: Option<&'a LabelSelector>,
     /// Below this, replicas are removed.
-    pub low: Option<Quantity>,
+    pub low_watermark: Option<Quantity>,
     /// Above this, replicas are added.
-    pub high: Option<Quantity>,
+    pub high_watermark: Option<Quantity>,
 }
 
-impl Block<'_> {
+impl MetricBlock<'_> {
     /// The labels that have to match.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.selector.and_then(|selector| selector.match_labels.as_ref());
@@ -167,65 +167,65 @@ impl Block<'_> {
 }
 
 /// What a metric says of its kind.
-pub fn block(metric: &MetricSpec) -> Result<Block<'_>, Invalid> {
-    let none = || Invalid::NoBlock { kind: metric.kind.clone() };
+pub fn metric_block(metric: &MetricSpec) -> Result<MetricBlock<'_>, SpecError> {
+    let none = || SpecError::MissingMetricBlock { kind: metric.kind.clone() };
     match metric.kind.as_str() {
-        "External" => metric.external.as_ref().ok_or_else(none).map(|it| Block {
+        "External" => metric.external.as_ref().ok_or_else(none).map(|it| MetricBlock {
             name: &it.metric_name,
             selector: it.metric_selector.as_ref(),
-            low: it.low_watermark,
-            high: it.high_watermark,
+            low_watermark: it.low_watermark,
+            high_watermark: it.high_watermark,
         }),
-        "Resource" => metric.resource.as_ref().ok_or_else(none).map(|it| Block {
+        "Resource" => metric.resource.as_ref().ok_or_else(none).map(|it| MetricBlock {
             name: &it.name,
             selector: it.metric_selector.as_ref(),
-            low: it.low_watermark,
-            high: it.high_watermark,
+            low_watermark: it.low_watermark,
+            high_watermark: it.high_watermark,
         }),
         "ContainerResource" => {
-            metric.container_resource.as_ref().ok_or_else(none).map(|it| Block {
+            metric.container_resource.as_ref().ok_or_else(none).map(|it| MetricBlock {
                 name: &it.name,
                 selector: it.metric_selector.as_ref(),
-                low: it.low_watermark,
-                high: it.high_watermark,
+                low_watermark: it.low_watermark,
+                high_watermark: it.high_watermark,
             })
         }
-        other => Err(Invalid::Kind(other.to_owned())),
+        other => Err(SpecError::UnknownMetricType(other.to_owned())),
     }
 }
 
 /// Whether what its author wrote is of a size that is worked with each period: names are labels of series and parts of
 /// messages, and each metric is a request.
-fn within_limits(spec: &WatermarkPodAutoscalerSpec) -> Result<(), Invalid> {
+fn check_sizes(spec: &WatermarkPodAutoscalerSpec) -> Result<(), SpecError> {
     let fits = |field, what, bytes: usize, most| {
-        if bytes <= most { Ok(()) } else { Err(Invalid::TooLong { field, what, bytes, most }) }
+        if bytes <= most { Ok(()) } else { Err(SpecError::TooLong { field, what, bytes, most }) }
     };
     let target = &spec.scale_target_ref;
     for (what, text) in [("its kind", &target.kind), ("its name", &target.name)] {
-        fits("spec.scaleTargetRef", what, text.len(), LONGEST_OBJECT_NAME)?;
+        fits("spec.scaleTargetRef", what, text.len(), MAX_OBJECT_NAME_BYTES)?;
     }
-    if spec.metrics.len() > MOST_METRICS {
-        return Err(Invalid::TooManyMetrics(spec.metrics.len()));
+    if spec.metrics.len() > MAX_METRICS {
+        return Err(SpecError::TooManyMetrics(spec.metrics.len()));
     }
     for metric in &spec.metrics {
-        fits("spec.metrics", "the type of a metric", metric.kind.len(), LONGEST_OBJECT_NAME)?;
-        let Ok(found) = block(metric) else { continue };
-        fits("spec.metrics", "the name of a metric", found.name.len(), LONGEST_METRIC_NAME)?;
-        let selector = found.selector.map_or(0, size);
-        fits("spec.metrics", "the selector of a metric", selector, LONGEST_TEXT)?;
+        fits("spec.metrics", "the type of a metric", metric.kind.len(), MAX_OBJECT_NAME_BYTES)?;
+        let Ok(found) = metric_block(metric) else { continue };
+        fits("spec.metrics", "the name of a metric", found.name.len(), MAX_METRIC_NAME_BYTES)?;
+        let selector = found.selector.map_or(0, selector_bytes);
+        fits("spec.metrics", "the selector of a metric", selector, MAX_TEXT_BYTES)?;
     }
     if let Some(recommender) = &spec.recommender {
         let settings = recommender.settings.iter();
         let bytes: usize = settings.map(|(key, value)| key.len() + value.len()).sum();
         let name = recommender.target_type.len() + bytes;
-        fits("spec.recommender", "targetType and settings", name, LONGEST_SETTINGS)?;
-        fits("spec.recommender", "url", recommender.url.len(), LONGEST_SETTINGS)?;
+        fits("spec.recommender", "targetType and settings", name, MAX_SETTINGS_BYTES)?;
+        fits("spec.recommender", "url", recommender.url.len(), MAX_SETTINGS_BYTES)?;
     }
     Ok(())
 }
 
 /// The bytes of all keys and values of a selector.
-fn size(selector: &LabelSelector) -> usize {
+fn selector_bytes(selector: &LabelSelector) -> usize {
     let labels = selector.match_labels.iter().flatten();
     let labels: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
     let expressions = selector.match_expressions.iter().flatten();
@@ -237,48 +237,48 @@ fn size(selector: &LabelSelector) -> usize {
 }
 
 /// Looks at an object that is filled in. `object` is its namespace and name.
-pub fn validate(spec: &WatermarkPodAutoscalerSpec, object: &str) -> Result<(), Invalid> {
-    within_limits(spec)?;
+pub fn validate(spec: &WatermarkPodAutoscalerSpec, object: &str) -> Result<(), SpecError> {
+    check_sizes(spec)?;
     let target = &spec.scale_target_ref;
     if target.kind.is_empty() || target.name.is_empty() {
-        return Err(Invalid::Target { kind: target.kind.clone(), name: target.name.clone() });
+        return Err(SpecError::Target { kind: target.kind.clone(), name: target.name.clone() });
     }
     if spec.min_replicas.is_none_or(|min| spec.max_replicas < min) {
-        return Err(Invalid::Bounds);
+        return Err(SpecError::Bounds);
     }
     if let Some(tolerance) = spec.tolerance
         && !(0..=1000).contains(&tolerance.milli_value())
     {
-        return Err(Invalid::Tolerance(tolerance));
+        return Err(SpecError::Tolerance(tolerance));
     }
     let (Some(up), Some(down)) = (spec.scale_up_limit_factor, spec.scale_down_limit_factor) else {
-        return Err(Invalid::NoFactors);
+        return Err(SpecError::MissingLimitFactors);
     };
     if up.is_negative() {
-        return Err(Invalid::Up(up));
+        return Err(SpecError::UpscaleLimitFactor(up));
     }
     if !(0..100_000).contains(&down.milli_value()) {
-        return Err(Invalid::Down(down));
+        return Err(SpecError::DownscaleLimitFactor(down));
     }
     if spec.recommender.is_some() && !spec.metrics.is_empty() {
-        return Err(Invalid::TwoMasters);
+        return Err(SpecError::MetricsAndRecommender);
     }
-    spec.metrics.iter().try_for_each(|metric| look_at(metric, object))
+    spec.metrics.iter().try_for_each(|metric| validate_metric(metric, object))
 }
 
-fn look_at(metric: &MetricSpec, object: &str) -> Result<(), Invalid> {
-    let found = block(metric)?;
+fn validate_metric(metric: &MetricSpec, object: &str) -> Result<(), SpecError> {
+    let found = metric_block(metric)?;
     let (kind, name) = (metric.kind.clone(), found.name.to_owned());
-    if found.low.is_none() && found.high.is_none() {
-        return Err(Invalid::NoMarks(object.to_owned()));
+    if found.low_watermark.is_none() && found.high_watermark.is_none() {
+        return Err(SpecError::MissingWatermarks(object.to_owned()));
     }
     if found.selector.is_none() {
-        return Err(Invalid::NoSelector { kind, name });
+        return Err(SpecError::MissingSelector { kind, name });
     }
-    match (found.low, found.high) {
+    match (found.low_watermark, found.high_watermark) {
         (Some(low), Some(high)) if high.milli_value() < low.milli_value() => {
             let name = display_name(found.name, found.labels());
-            Err(Invalid::MarksCross { kind, name })
+            Err(SpecError::WatermarksCross { kind, name })
         }
         _ => Ok(()),
     }

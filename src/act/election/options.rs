@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::act::Rule;
+use crate::act::AccessRule;
 
 /// An election, by the names and with the meanings of upstream's flags.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub enum ElectionError {
     #[error(
         "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
     )]
-    DeadlineTooLong {
+    RenewDeadlineTooLong {
         /// As given.
         lease_duration: Duration,
         /// As given.
@@ -38,7 +38,7 @@ pub enum ElectionError {
     #[error(
         "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
     )]
-    RetriesTooRare {
+    RetryPeriodTooLong {
         /// As given.
         renew_deadline: Duration,
         /// As given.
@@ -51,13 +51,13 @@ pub enum ElectionError {
 
 impl ElectionOptions {
     /// Whether the times go together; client-go's rules.
-    pub fn check(&self) -> Result<(), ElectionError> {
+    pub fn validate(&self) -> Result<(), ElectionError> {
         let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
         if lease_duration <= renew_deadline {
-            return Err(ElectionError::DeadlineTooLong { lease_duration, renew_deadline });
+            return Err(ElectionError::RenewDeadlineTooLong { lease_duration, renew_deadline });
         }
         if renew_deadline <= retry_period.mul_f64(1.2) {
-            return Err(ElectionError::RetriesTooRare { renew_deadline, retry_period });
+            return Err(ElectionError::RetryPeriodTooLong { renew_deadline, retry_period });
         }
         if retry_period.is_zero() {
             return Err(ElectionError::NoRetryPeriod);
@@ -66,9 +66,11 @@ impl ElectionOptions {
     }
 
     /// The rules that an election needs, and upstream's role has.
-    pub fn rules(&self) -> [Rule; 3] {
-        let rule = |verb| Rule::new(verb, "coordination.k8s.io", "leases").within(&self.namespace);
-        [rule("create"), rule("get").named(&self.name), rule("update").named(&self.name)]
+    pub fn rules(&self) -> [AccessRule; 3] {
+        let rule = |verb| {
+            AccessRule::new(verb, "coordination.k8s.io", "leases").in_namespace(&self.namespace)
+        };
+        [rule("create"), rule("get").for_name(&self.name), rule("update").for_name(&self.name)]
     }
 }
 
@@ -86,13 +88,13 @@ mod tests {
             renew_deadline: Duration::from_millis(deadline),
             retry_period: Duration::from_millis(retry),
         };
-        assert_eq!(options(15_000, 10_000, 2_000).check(), Ok(()));
+        assert_eq!(options(15_000, 10_000, 2_000).validate(), Ok(()));
         for (lease, deadline, retry, words) in [
             (10_000, 10_000, 2_000, "longer than the renew deadline"),
             (15_000, 2_400, 2_000, "1.2 retry periods"),
             (15_000, 10_000, 0, "more than zero"),
         ] {
-            let why = options(lease, deadline, retry).check().expect_err(words).to_string();
+            let why = options(lease, deadline, retry).validate().expect_err(words).to_string();
             assert!(why.contains(words), "{why}");
         }
     }

@@ -8,7 +8,7 @@ use crate::act::Fence;
 
 /// How a contender stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaderState {
     /// It has not seen the Lease yet.
     Starting,
     /// It holds the Lease.
@@ -25,13 +25,13 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct ElectionState {
     pub(super) fence: Fence,
-    pub(super) seen: watch::Receiver<Seen>,
+    pub(super) observation: watch::Receiver<LeaseObservation>,
 }
 
 /// What was seen last.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub standing: Standing,
+pub(super) struct LeaseObservation {
+    pub leader_state: LeaderState,
     pub holder: Option<Arc<str>>,
     pub transitions: i32,
 }
@@ -39,14 +39,14 @@ pub(super) struct Seen {
 impl ElectionState {
     /// Whether this process may write now.
     pub fn is_leader(&self) -> bool {
-        self.fence.is_held()
+        self.fence.is_granted()
     }
 
     /// How this process stands.
-    pub fn standing(&self) -> Standing {
-        match self.seen.borrow().standing.clone() {
-            Standing::Leading if !self.fence.is_held() => {
-                Standing::Unreachable("the lease was not renewed in time".into())
+    pub fn leader_state(&self) -> LeaderState {
+        match self.observation.borrow().leader_state.clone() {
+            LeaderState::Leading if !self.fence.is_granted() => {
+                LeaderState::Unreachable("the lease was not renewed in time".into())
             }
             standing => standing,
         }
@@ -54,24 +54,24 @@ impl ElectionState {
 
     /// Who holds the Lease, as it was last seen.
     pub fn holder(&self) -> Option<Arc<str>> {
-        self.seen.borrow().holder.clone()
+        self.observation.borrow().holder.clone()
     }
 
     /// How often the Lease went from one to another, as it was last seen.
     pub fn transitions(&self) -> i32 {
-        self.seen.borrow().transitions
+        self.observation.borrow().transitions
     }
 
     /// Waits until the first answer, or the first failure, and says how things stand then.
-    pub async fn decided(&self) -> Standing {
-        let mut seen = self.seen.clone();
+    pub async fn wait_until_known(&self) -> LeaderState {
+        let mut seen = self.observation.clone();
         // An election that is gone decides nothing any more; what it saw last still holds.
-        let _ = seen.wait_for(|seen| seen.standing != Standing::Starting).await;
-        self.standing()
+        let _ = seen.wait_for(|seen| seen.leader_state != LeaderState::Starting).await;
+        self.leader_state()
     }
 
     /// Waits until holder or standing differ from what they were. `false` when the election has ended.
     pub async fn changed(&mut self) -> bool {
-        self.seen.changed().await.is_ok()
+        self.observation.changed().await.is_ok()
     }
 }

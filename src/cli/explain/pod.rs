@@ -4,20 +4,23 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ObjectArgs, ask, print};
+use super::{ObjectArgs, print, with_cluster};
 use crate::{
-    cli::{Exit, decisions::DecisionArgs, output::Problem, terminal::Terminal, typed::Typed},
+    cli::{
+        Exit, output::CliError, parsed_flags::ParsedFlags, terminal::Terminal,
+        updater_policy::UpdaterPolicyArgs,
+    },
     explain::pod::text,
     run::{
         UpdaterConfig,
-        config::{Address, Election, LogConfig, LogFormat, ObjectMetrics},
+        config::{Address, ElectionConfig, LogConfig, LogFormat, ObjectMetrics},
         updater::{
-            self, PodConfig,
-            config::{DryRun, Rate},
+            self, ExplainPodConfig,
+            config::{DryRun, RateLimit},
         },
     },
 };
-use plimsoll_core::recommender::Scope;
+use plimsoll_core::recommender::NamespaceScope;
 
 pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
@@ -49,32 +52,32 @@ pub struct PodArgs {
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAMESPACE")]
     leader_elect_resource_namespace: String,
     #[command(flatten)]
-    decisions: DecisionArgs,
+    policy: UpdaterPolicyArgs,
 }
 
 impl PodArgs {
     pub(super) fn config(
         &self,
-        typed: &Typed,
+        typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
-    ) -> Result<PodConfig, Problem> {
-        let (namespace, name) = self.object.object()?;
-        let refuse = |why: String| Problem::new(Exit::Findings, why);
-        let decisions = &self.decisions;
-        let none = Rate { per_second: 0.0, burst: 0 };
-        Ok(PodConfig {
+    ) -> Result<ExplainPodConfig, CliError> {
+        let (namespace, name) = self.object.resolve_object()?;
+        let refuse = |why: String| CliError::new(Exit::Findings, why);
+        let decisions = &self.policy;
+        let none = RateLimit { per_second: 0.0, burst: 0 };
+        Ok(ExplainPodConfig {
             namespace,
             name,
-            reach: self.object.reach(),
+            cluster_options: self.object.cluster_options(),
             updater: UpdaterConfig {
                 settings: decisions.settings(typed).map_err(refuse)?,
                 native_sidecars: decisions.native_sidecars(),
                 limit_policy: decisions.limit_policy(),
-                admission: decisions.admission(variable).map_err(refuse)?,
-                heartbeats: decisions.heartbeats(),
-                election: Election {
-                    on: false,
-                    explicit: false,
+                admission_check: decisions.admission(variable).map_err(refuse)?,
+                heartbeat_namespace: decisions.heartbeat_namespace(),
+                election: ElectionConfig {
+                    enabled: false,
+                    explicitly_disabled: false,
                     lease_duration: Duration::ZERO,
                     renew_deadline: Duration::ZERO,
                     retry_period: Duration::ZERO,
@@ -83,12 +86,12 @@ impl PodArgs {
                 },
                 // It makes no pass, changes nothing and serves nobody.
                 interval: Duration::ZERO,
-                evictions: none,
-                resizes: none,
+                eviction_rate: none,
+                resize_rate: none,
                 boost_workers: 1,
                 dry_run: Some(DryRun::default()),
                 address: Address { host: String::new(), port: 0 },
-                scope: Scope::default(),
+                scope: NamespaceScope::default(),
                 kubeconfig: None,
                 qps: f32::INFINITY,
                 burst: u32::MAX,
@@ -103,11 +106,12 @@ impl PodArgs {
 /// Explains a pod.
 pub(super) fn run(
     arguments: &PodArgs,
-    typed: &Typed,
+    typed: &ParsedFlags,
     terminal: &Terminal,
-) -> Result<Exit, Problem> {
+) -> Result<Exit, CliError> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let (config, object) = (arguments.config(typed, variable)?, &arguments.object);
-    let report = ask(object, terminal, async |cluster| updater::explain(&config, &cluster).await)?;
+    let report =
+        with_cluster(object, terminal, async |cluster| updater::explain(&config, &cluster).await)?;
     print(object, terminal, &report, text::render, report.findings.is_empty())
 }

@@ -2,14 +2,14 @@
 
 use clap::{ArgAction, Args};
 
-use super::{ObjectArgs, ask, print};
+use super::{ObjectArgs, print, with_cluster};
 use crate::{
     cli::{
         Exit,
-        caps::CapArgs,
-        gates::{Gate, Gates},
+        feature_gates::{FeatureGate, FeatureGates},
         model::ModelArgs,
-        output::Problem,
+        output::CliError,
+        pod_caps::PodCapArgs,
         terminal::Terminal,
     },
     clock::Clock,
@@ -47,28 +47,28 @@ pub struct VpaArgs {
     /// Features that the recommender has on, as in PerVPAConfig=true
     #[arg(long, value_name = "GATES", action = ArgAction::Append)]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_short_help = true, hide_env = true)]
-    feature_gates: Vec<Gates>,
+    feature_gates: Vec<FeatureGates>,
     #[command(flatten)]
-    caps: CapArgs,
+    caps: PodCapArgs,
     #[command(flatten)]
     model: ModelArgs,
 }
 
 impl VpaArgs {
-    pub(super) fn config(&self) -> Result<ExplainConfig, Problem> {
+    pub(super) fn config(&self) -> Result<ExplainConfig, CliError> {
         let compat = self.model.compat();
-        let gates = Gates::all(self.feature_gates.iter().cloned());
+        let gates = FeatureGates::merged(self.feature_gates.iter().cloned());
         let mut settings = self.model.settings();
-        settings.per_vpa_config = gates.open(Gate::PerVpaConfig, compat);
-        let (namespace, name) = self.object.object()?;
+        settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
+        let (namespace, name) = self.object.resolve_object()?;
         Ok(ExplainConfig {
             namespace,
             name,
-            reach: self.object.reach(),
+            cluster_options: self.object.cluster_options(),
             compat,
             settings,
             storage: self.storage.clone(),
-            native_sidecars: gates.open(Gate::NativeSidecar, compat),
+            native_sidecars: gates.is_enabled(FeatureGate::NativeSidecar, compat),
             cap_to_largest_node: self.caps.to_largest_node(),
             pod_cap: self.caps.pod(),
         })
@@ -76,9 +76,9 @@ impl VpaArgs {
 }
 
 /// Explains a VPA.
-pub(super) fn run(arguments: &VpaArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+pub(super) fn run(arguments: &VpaArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let (config, object) = (arguments.config()?, &arguments.object);
-    let report = ask(object, terminal, async |cluster| {
+    let report = with_cluster(object, terminal, async |cluster| {
         explain::explain(&config, &cluster, Clock::wall().now()).await
     })?;
     print(object, terminal, &report, text::render, report.findings.is_empty())

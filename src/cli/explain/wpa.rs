@@ -2,11 +2,11 @@
 
 use clap::Args;
 
-use super::{ObjectArgs, ask, print};
+use super::{ObjectArgs, print, with_cluster};
 use crate::{
-    cli::{Exit, output::Problem, terminal::Terminal},
+    cli::{Exit, output::CliError, terminal::Terminal},
     explain::wpa::text,
-    run::watermark::explained,
+    run::watermark::wpa_collect,
 };
 
 pub(in crate::cli) const EXAMPLES: &str = "\
@@ -29,17 +29,17 @@ pub struct WpaArgs {
 }
 
 impl WpaArgs {
-    pub(super) fn check(&self) -> Result<(), Problem> {
-        self.object.object().map(drop)
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        self.object.resolve_object().map(drop)
     }
 }
 
 /// Explains a watermark autoscaler.
-pub(super) fn run(arguments: &WpaArgs, terminal: &Terminal) -> Result<Exit, Problem> {
+pub(super) fn run(arguments: &WpaArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let object = &arguments.object;
-    let (namespace, name) = object.object()?;
-    let report = ask(object, terminal, async |cluster| {
-        explained::explain(&cluster, namespace.as_deref(), &name).await
+    let (namespace, name) = object.resolve_object()?;
+    let report = with_cluster(object, terminal, async |cluster| {
+        wpa_collect::explain(&cluster, namespace.as_deref(), &name).await
     })?;
     print(object, terminal, &report, text::render, report.findings.is_empty())
 }

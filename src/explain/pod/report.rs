@@ -31,15 +31,15 @@ pub struct PodReport {
     pub compat: String,
     /// Its direct controller, if it has one: pods of one controller are one group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controller: Option<Named>,
+    pub controller: Option<ObjectName>,
     /// The topmost of its controllers, by which its VPA is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workload: Option<Named>,
+    pub workload: Option<ObjectName>,
     /// Its VPA, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vpa: Option<OfVpa>,
+    pub vpa: Option<VpaSummary>,
     /// What becomes of it.
-    pub verdict: Verdict,
+    pub verdict: PodVerdict,
     /// How far it is from what is recommended for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub need: Option<Need>,
@@ -62,7 +62,7 @@ pub struct PodReport {
 
 /// An object of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct ObjectName {
     /// Its kind.
     pub kind: Arc<str>,
     /// Its name.
@@ -72,7 +72,7 @@ pub struct Named {
 /// The VPA of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OfVpa {
+pub struct VpaSummary {
     /// Its name.
     pub name: String,
     /// When pods get what is recommended.
@@ -81,12 +81,12 @@ pub struct OfVpa {
     pub recommender: String,
     /// What the updater said last of what it holds back, in the condition of the VPA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_back: Option<HeldBack>,
+    pub held_back: Option<PausedUpdates>,
 }
 
 /// The condition `UpdatesHeldBack`, while it is True.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldBack {
+pub struct PausedUpdates {
     /// Why, in one word.
     pub reason: String,
     /// Why, in a sentence.
@@ -99,7 +99,7 @@ pub struct HeldBack {
 /// What becomes of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct PodVerdict {
     /// `evict`, `resize`, `unboost`, or `none`.
     pub action: String,
     /// Why it is left as it is: a word of `plimsoll_updater_skipped_pods`, or of what keeps an updater from looking at
@@ -140,15 +140,15 @@ pub struct Container {
     pub name: Arc<str>,
     /// CPU, where it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<Amounts>,
+    pub cpu: Option<ContainerAmounts>,
     /// Memory, where it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Amounts>,
+    pub memory: Option<ContainerAmounts>,
 }
 
 /// What a container has of a resource, and what it should have after all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Amounts {
+pub struct ContainerAmounts {
     /// What it requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Quantity>,
@@ -162,13 +162,13 @@ pub struct Amounts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<Quantity>,
     /// How its request stands to the bounds.
-    pub standing: Standing,
+    pub standing: RequestPosition,
 }
 
 /// How a request stands to its bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
+pub enum RequestPosition {
     /// Nothing is recommended.
     #[default]
     Unasked,
@@ -182,19 +182,19 @@ pub enum Standing {
     Above,
 }
 
-impl Amounts {
+impl ContainerAmounts {
     /// With how the request stands to the bounds.
     #[must_use]
-    pub fn judged(mut self) -> Self {
+    pub fn with_position(mut self) -> Self {
         let beyond = |is: fn(&Quantity, &Quantity) -> bool, bound: Option<Quantity>| {
             self.request.zip(bound).is_some_and(|(request, bound)| is(&request, &bound))
         };
         self.standing = match (self.target, self.request) {
-            (None, _) => Standing::Unasked,
-            (Some(_), None) => Standing::Missing,
-            _ if beyond(PartialOrd::lt, self.lower) => Standing::Below,
-            _ if beyond(PartialOrd::gt, self.upper) => Standing::Above,
-            _ => Standing::Within,
+            (None, _) => RequestPosition::Unasked,
+            (Some(_), None) => RequestPosition::Missing,
+            _ if beyond(PartialOrd::lt, self.lower) => RequestPosition::Below,
+            _ if beyond(PartialOrd::gt, self.upper) => RequestPosition::Above,
+            _ => RequestPosition::Within,
         };
         self
     }
@@ -209,12 +209,12 @@ pub struct Order {
     /// How many pods of the VPA are worth a change and might have it.
     pub candidates: usize,
     /// What is done to other pods of the VPA before its turn comes, as if all of it went well.
-    pub before: Vec<Earlier>,
+    pub before: Vec<EarlierAction>,
 }
 
 /// What is done to another pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Earlier {
+pub struct EarlierAction {
     /// The pod.
     pub pod: String,
     /// `evict`, `resize` or `surge`.
@@ -244,9 +244,9 @@ pub struct Group {
 #[serde(rename_all = "camelCase")]
 pub struct Guards {
     /// The recommender: `fresh`, `loading`, `stale`, `absent`, `unknown`, `notAsked` or `unreadable`.
-    pub recommender: Seen,
+    pub recommender: LeaseState,
     /// The admission controller: `ready`, `stale`, `unknown`, `notAsked` or `unreadable`.
-    pub admission_controller: Seen,
+    pub admission_controller: LeaseState,
     /// When it may be changed.
     pub windows: Windows,
     /// The change of its workload that is being made, or was made last.
@@ -254,7 +254,7 @@ pub struct Guards {
     pub rollout: Option<Rollout>,
     /// What was done to this pod last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_change: Option<Changed>,
+    pub last_change: Option<PodChange>,
     /// Whether changes made pods of the workload worse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
@@ -262,7 +262,7 @@ pub struct Guards {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewritten_since: Option<Time>,
     /// Changes within the last hour.
-    pub changes: Vec<Spent>,
+    pub changes: Vec<ChangesMade>,
     /// Until when nothing is changed in the cluster, because several workloads got worse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_stopped_until: Option<Time>,
@@ -275,7 +275,7 @@ pub struct Guards {
 
 /// What was seen of somebody who tells by a Lease that it is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct LeaseState {
     /// In one word.
     pub state: String,
     /// When the Lease was renewed last.
@@ -313,7 +313,7 @@ pub struct Rollout {
 
 /// What was done to a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct PodChange {
     /// `evicted` or `resized`.
     pub what: String,
     /// When.
@@ -337,7 +337,7 @@ pub struct Breaker {
 
 /// Changes within the last hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct ChangesMade {
     /// `namespace` or `cluster`.
     pub within: String,
     /// `disruption` or `resize`.

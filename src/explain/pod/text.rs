@@ -2,35 +2,38 @@
 
 use plimsoll_core::types::Time;
 
-use super::report::{Amounts, Container, Guards, Named, Need, Order, PodReport, Seen, Standing};
+use super::report::{
+    Container, ContainerAmounts, Guards, LeaseState, Need, ObjectName, Order, PodReport,
+    RequestPosition,
+};
 use crate::{
-    explain::{chain::ago, text::remarks},
-    look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put},
+    explain::{resource_text::ago, text::render_findings_and_notes},
+    style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line},
 };
 use plimsoll_core::types::quantity::Quantity;
 
 /// The whole report.
-pub fn render(report: &PodReport, look: &Look) -> String {
+pub fn render(report: &PodReport, look: &Style) -> String {
     let mut out = String::new();
     head(&mut out, report, look);
     verdict(&mut out, report, look);
     if let Some(need) = &report.need {
-        wanted(&mut out, need, look);
+        render_need(&mut out, need, look);
     }
     for container in &report.containers {
-        one(&mut out, container, look);
+        render_container(&mut out, container, look);
     }
-    place(&mut out, report, look);
+    render_order(&mut out, report, look);
     if let Some(guards) = &report.guards {
         look.heading(&mut out, "GUARDS", "");
-        stand(&mut out, report, guards, look);
+        render_guards(&mut out, report, guards, look);
     }
-    remarks(&mut out, &report.findings, &report.notes, look);
+    render_findings_and_notes(&mut out, &report.findings, &report.notes, look);
     out
 }
 
-fn head(out: &mut String, report: &PodReport, look: &Look) {
-    let named = |it: &Named| format!("{} {}", it.kind, it.name);
+fn head(out: &mut String, report: &PodReport, look: &Style) {
+    let named = |it: &ObjectName| format!("{} {}", it.kind, it.name);
     let mut words = Vec::new();
     match (&report.controller, &report.workload) {
         (Some(direct), Some(top)) if direct != top => {
@@ -44,18 +47,18 @@ fn head(out: &mut String, report: &PodReport, look: &Look) {
         None => "no VPA".to_owned(),
     });
     let name = format!("{}/{}", report.namespace, report.name);
-    put(out, format_args!("{}", look.paint(BOLD, &name)));
+    push_line(out, format_args!("{}", look.paint(BOLD, &name)));
     for line in look.wrap(&words.join(", "), 2) {
-        put(out, format_args!("  {line}"));
+        push_line(out, format_args!("  {line}"));
     }
     let words = "Decided now by the updater's own code, on the pod, its VPA and what is stored about \
                  their last changes. Flags have to be those of the updater.";
     for line in look.wrap(words, 0) {
-        put(out, format_args!("{}", look.paint(DIM, &line)));
+        push_line(out, format_args!("{}", look.paint(DIM, &line)));
     }
 }
 
-fn verdict(out: &mut String, report: &PodReport, look: &Look) {
+fn verdict(out: &mut String, report: &PodReport, look: &Style) {
     let verdict = &report.verdict;
     let (code, title) = match &*verdict.action {
         "none" if verdict.held_back => (RED, "HELD BACK"),
@@ -66,9 +69,9 @@ fn verdict(out: &mut String, report: &PodReport, look: &Look) {
         _ => (YELLOW, "PREPARED"),
     };
     let word = verdict.reason.as_ref().map_or_else(String::new, |word| format!("  {word}"));
-    put(out, format_args!("\n{}{}", look.paint(code, title), look.paint(DIM, &word)));
+    push_line(out, format_args!("\n{}{}", look.paint(code, title), look.paint(DIM, &word)));
     for line in look.wrap(&verdict.message, 4) {
-        put(out, format_args!("    {line}"));
+        push_line(out, format_args!("    {line}"));
     }
     if let Some(held) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
         let since = held.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.at)));
@@ -77,7 +80,7 @@ fn verdict(out: &mut String, report: &PodReport, look: &Look) {
     }
 }
 
-fn wanted(out: &mut String, need: &Need, look: &Look) {
+fn render_need(out: &mut String, need: &Need, look: &Style) {
     let (title, word) = match (&need.word, &need.why_not) {
         (Some(word), _) => ("WANTED", word.as_str()),
         (None, Some(word)) => ("NOT WANTED", word.as_str()),
@@ -90,28 +93,30 @@ fn wanted(out: &mut String, need: &Need, look: &Look) {
     look.paragraph(out, "difference", &far);
 }
 
-fn one(out: &mut String, container: &Container, look: &Look) {
+fn render_container(out: &mut String, container: &Container, look: &Style) {
     look.heading(out, &format!("CONTAINER {}", container.name), "");
     let columns = format!("{:>12}{:>13}{:>13}{:>13}", "requested", "target", "lower", "upper");
-    put(out, format_args!("    {:<10}{}", "", look.paint(DIM, &columns)));
+    push_line(out, format_args!("    {:<10}{}", "", look.paint(DIM, &columns)));
     let text =
         |number: Option<Quantity>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
     for (label, amounts) in [("cpu", container.cpu), ("memory", container.memory)] {
-        let Some(Amounts { request, target, lower, upper, standing }) = amounts else { continue };
+        let Some(ContainerAmounts { request, target, lower, upper, standing }) = amounts else {
+            continue;
+        };
         let (code, word) = match standing {
-            Standing::Unasked | Standing::Within => (DIM, ""),
-            Standing::Missing => (YELLOW, "not set"),
-            Standing::Below => (YELLOW, "below"),
-            Standing::Above => (YELLOW, "above"),
+            RequestPosition::Unasked | RequestPosition::Within => (DIM, ""),
+            RequestPosition::Missing => (YELLOW, "not set"),
+            RequestPosition::Below => (YELLOW, "below"),
+            RequestPosition::Above => (YELLOW, "above"),
         };
         let [request, target, lower, upper] = [request, target, lower, upper].map(text);
         let line = format!("    {label:<10}{request:>12}{target:>13}{lower:>13}{upper:>13}");
         let word = look.paint(code, word);
-        put(out, format_args!("{}", format!("{line}  {word}").trim_end()));
+        push_line(out, format_args!("{}", format!("{line}  {word}").trim_end()));
     }
 }
 
-fn place(out: &mut String, report: &PodReport, look: &Look) {
+fn render_order(out: &mut String, report: &PodReport, look: &Style) {
     if report.order.is_none() && report.group.is_none() {
         return;
     }
@@ -148,11 +153,11 @@ fn moment(at: Time, now: Time) -> String {
     format!("{} ({})", Time::from_secs(at.as_secs()), ago(at, now))
 }
 
-fn stand(out: &mut String, report: &PodReport, guards: &Guards, look: &Look) {
+fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, look: &Style) {
     let now = report.at;
     let mut line = |label: &str, text: &str| look.paragraph(out, label, text);
     let recommender = report.vpa.as_ref().map_or("default", |vpa| &vpa.recommender);
-    line("recommender", &sign(recommender, &guards.recommender, now));
+    line("recommender", &lease_line(recommender, &guards.recommender, now));
     line("admission", admission(&guards.admission_controller));
     line(
         "windows",
@@ -207,7 +212,7 @@ fn stand(out: &mut String, report: &PodReport, guards: &Guards, look: &Look) {
     }
 }
 
-fn sign(name: &str, seen: &Seen, now: Time) -> String {
+fn lease_line(name: &str, seen: &LeaseState, now: Time) -> String {
     let renewed = seen.renewed.map_or_else(String::new, |at| {
         format!("; by this machine's clock it was renewed {}", ago(at, now))
     });
@@ -223,7 +228,7 @@ fn sign(name: &str, seen: &Seen, now: Time) -> String {
     format!("{name}: {words}{renewed}")
 }
 
-fn admission(seen: &Seen) -> &'static str {
+fn admission(seen: &LeaseState) -> &'static str {
     match &*seen.state {
         "ready" => "it is there to size new pods",
         "stale" => "its Lease is too old: new pods would be as the old ones",
@@ -236,13 +241,14 @@ fn admission(seen: &Seen) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::look::Glyphs;
+    use crate::style::Glyphs;
 
     #[test]
     fn the_sample_reads_well_in_eighty_columns_of_seven_bits() {
         let sample = include_str!("../../../tests/data/explain-pod.json");
         let report: PodReport = serde_json::from_str(sample).expect("a report");
-        let look = Look { width: 80, colour: false, glyphs: Glyphs::Ascii, command: String::new() };
+        let look =
+            Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: String::new() };
         let printed = render(&report, &look);
         assert!(printed.is_ascii() && !printed.contains('\x1b'), "{printed}");
         for line in printed.lines() {

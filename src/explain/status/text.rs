@@ -1,17 +1,17 @@
 //! The status for people: a table of roles, and what to look at.
 
 use super::{Level, RoleReport, StatusReport};
-use crate::look::{BOLD, DIM, GREEN, Look, RED, YELLOW, put};
+use crate::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
 
 /// Where the text of a finding begins.
 const INDENT: usize = 7;
 /// Where the text below a role begins.
-const BESIDE: usize = 4;
+const DETAIL_INDENT: usize = 4;
 
 /// One screen.
-pub fn render(report: &StatusReport, look: &Look) -> String {
+pub fn render(report: &StatusReport, look: &Style) -> String {
     let mut out = String::new();
-    put(
+    push_line(
         &mut out,
         format_args!(
             "{}  {}",
@@ -22,9 +22,9 @@ pub fn render(report: &StatusReport, look: &Look) -> String {
     if !report.roles.is_empty() {
         table(&mut out, report, look);
     }
-    put(&mut out, format_args!(""));
+    push_line(&mut out, format_args!(""));
     if report.findings.is_empty() {
-        put(&mut out, format_args!("  {} nothing to look at", look.paint(GREEN, "ok  ")));
+        push_line(&mut out, format_args!("  {} nothing to look at", look.paint(GREEN, "ok  ")));
     }
     for finding in &report.findings {
         let (colour, mark) = match finding.level {
@@ -34,7 +34,7 @@ pub fn render(report: &StatusReport, look: &Look) -> String {
         let text = format!("{} [{}]", finding.message, finding.code);
         for (index, line) in look.wrap(&text, INDENT).iter().enumerate() {
             let mark = if index == 0 { mark } else { "    " };
-            put(&mut out, format_args!("  {} {line}", look.paint(colour, mark)));
+            push_line(&mut out, format_args!("  {} {line}", look.paint(colour, mark)));
         }
     }
     out
@@ -43,7 +43,7 @@ pub fn render(report: &StatusReport, look: &Look) -> String {
 const COLUMNS: usize = 6;
 const HEADS: [&str; COLUMNS] = ["ROLE", "PODS", "VERSION", "LOOP", "OBJECTS", "DATA"];
 
-fn table(out: &mut String, report: &StatusReport, look: &Look) {
+fn table(out: &mut String, report: &StatusReport, look: &Style) {
     let rows: Vec<[String; COLUMNS]> = report.roles.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -55,12 +55,12 @@ fn table(out: &mut String, report: &StatusReport, look: &Look) {
             cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
-    put(out, format_args!("\n  {}", look.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
+    push_line(out, format_args!("\n  {}", look.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
     for (row, role) in rows.iter().zip(&report.roles) {
-        put(out, format_args!("  {}", line(row)));
-        let led = led(role);
-        for text in look.wrap(&led, BESIDE) {
-            put(out, format_args!("    {}", look.paint(DIM, &text)));
+        push_line(out, format_args!("  {}", line(row)));
+        let led = leader_line(role);
+        for text in look.wrap(&led, DETAIL_INDENT) {
+            push_line(out, format_args!("    {}", look.paint(DIM, &text)));
         }
     }
 }
@@ -90,7 +90,7 @@ fn row(role: &RoleReport) -> [String; COLUMNS] {
 }
 
 /// Who leads, and by which Lease.
-fn led(role: &RoleReport) -> String {
+fn leader_line(role: &RoleReport) -> String {
     let Some(leader) = &role.leader else { return format!("{}: nobody leads", role.lease) };
     // Behind the pod's name there is only chance.
     let pod = leader.rsplit_once('_').map_or(&**leader, |(pod, _)| pod);

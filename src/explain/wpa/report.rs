@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::explain::report::Finding;
 use plimsoll_core::{
     api::{
-        trace::Trace,
+        scale_decision::ScaleDecision,
         wpa::{Condition, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     },
-    watermark::{Options, Rules, conditions, doubts, rules::fill_in, validation::validate},
+    watermark::{
+        EffectiveSpec, WpaOptions, conditions, spec::with_defaults, validation::validate, warnings,
+    },
 };
 
 /// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
@@ -42,7 +44,7 @@ pub struct WpaReport {
     pub dry_run: bool,
     /// The last decision, where the object tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Trace>,
+    pub decision: Option<ScaleDecision>,
     /// Replicas that there were and that there were to be.
     pub replicas: (i32, i32),
     /// How often replicas were changed, and when last.
@@ -66,16 +68,16 @@ impl WpaReport {
         status: &WatermarkPodAutoscalerStatus,
         now: Time,
     ) -> Self {
-        let filled = fill_in(spec);
-        let rules = Rules::of(&filled);
-        let last = status.last_scale_time.as_ref().map(conditions::time);
+        let filled = with_defaults(spec);
+        let rules = EffectiveSpec::from_spec(&filled);
+        let last = status.last_scale_time.as_ref().map(conditions::from_timestamp);
         let left = |window: Duration| {
             let until = last.map(|last| last.later(window));
             until.map_or(0, |until| (until.nanos_since(now).max(0) + 999_999_999) / 1_000_000_000)
         };
         let target = &spec.scale_target_ref;
         // What a period is does not matter to whether an annotation makes sense.
-        let (options, bad) = Options::read(annotations, Duration::from_secs(15));
+        let (options, bad) = WpaOptions::from_annotations(annotations, Duration::from_secs(15));
         let mut findings = findings(&format!("{namespace}/{name}"), &filled, status);
         findings.extend(bad.iter().map(|bad| Finding::new("annotation_ignored", bad.to_string())));
         Self {
@@ -91,7 +93,7 @@ impl WpaReport {
             decision: status.decision.clone(),
             replicas: (status.current_replicas, status.desired_replicas),
             changes: (status.scaling_events_count, last),
-            left: (left(rules.up_window), left(rules.down_window)),
+            left: (left(rules.upscale_window), left(rules.downscale_window)),
             conditions: status.conditions.clone(),
             findings,
             notes: notes(&filled, &options, status),
@@ -126,7 +128,7 @@ fn findings(
 
 fn notes(
     filled: &WatermarkPodAutoscalerSpec,
-    options: &Options,
+    options: &WpaOptions,
     status: &WatermarkPodAutoscalerStatus,
 ) -> Vec<String> {
     let mut notes = Vec::new();
@@ -138,6 +140,6 @@ fn notes(
         );
     }
     // The same as whoever writes the object is told.
-    notes.extend(doubts::find(filled, options));
+    notes.extend(warnings::collect(filled, options));
     notes
 }

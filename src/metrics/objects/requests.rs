@@ -19,7 +19,10 @@ pub struct PodRequests {
 
 impl PodRequests {
     /// Of what each pod that has the container states, in thousandths of a core or bytes. `None`: there is no such pod.
-    pub fn of(resource: Resource, stated: impl Iterator<Item = Option<i64>>) -> Option<Self> {
+    pub fn from_pods(
+        resource: Resource,
+        stated: impl Iterator<Item = Option<i64>>,
+    ) -> Option<Self> {
         // Whole thousandths and bytes add up exactly, which cores would not.
         let (mut largest, mut smallest, mut sum) = (None, None, 0_i64);
         for request in stated {
@@ -42,7 +45,7 @@ mod tests {
     use super::*;
 
     fn of_cpu(stated: &[Option<i64>]) -> Option<PodRequests> {
-        PodRequests::of(Resource::Cpu, stated.iter().copied())
+        PodRequests::from_pods(Resource::Cpu, stated.iter().copied())
     }
 
     #[test]

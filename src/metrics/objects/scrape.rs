@@ -2,40 +2,40 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
-use super::{ObjectMetrics, passes::PASSES};
-use crate::metrics::{definition::Definition, text::Lines, watermark::WatermarkObjects};
+use super::{ObjectMetrics, families::OBJECT_FAMILIES};
+use crate::metrics::{definition::Definition, text::FamilyWriter, watermark::WpaObjectMetrics};
 
 /// What the families are of what is printed.
 pub(in crate::metrics) fn definitions(
     objects: Option<&ObjectMetrics>,
-    watermarks: Option<&WatermarkObjects>,
+    watermarks: Option<&WpaObjectMetrics>,
 ) -> Vec<Definition> {
-    let shared = PASSES.iter().filter(|pass| {
+    let shared = OBJECT_FAMILIES.iter().filter(|pass| {
         objects.is_some_and(|objects| objects.rows(pass).is_some())
             || watermarks.is_some_and(|watermarks| watermarks.prints(pass))
     });
     let mut definitions: Vec<Definition> = shared.map(|pass| pass.definition).collect();
-    definitions.extend(watermarks.iter().flat_map(|watermarks| watermarks.upstreams()));
+    definitions.extend(watermarks.iter().flat_map(|watermarks| watermarks.upstream_definitions()));
     definitions
 }
 
 /// One scrape of the objects under way.
 pub(in crate::metrics) struct ObjectScrape {
     objects: Option<Arc<ObjectMetrics>>,
-    watermarks: Option<Arc<WatermarkObjects>>,
+    watermarks: Option<Arc<WpaObjectMetrics>>,
     /// Those that kinds share come first, then upstream's of watermark controllers.
     family: usize,
-    turn: Turn,
-    after: Option<VpaKey>,
+    step: ScrapeStep,
+    after: Option<ObjectKey>,
     /// The family's two lines were written: it has a series.
-    begun: bool,
+    header_written: bool,
 }
 
 /// Whose series of a family are being written.
 #[derive(Clone, Copy)]
-enum Turn {
+enum ScrapeStep {
     Vpas,
     Updates,
     Watermarks,
@@ -44,45 +44,53 @@ enum Turn {
 impl ObjectScrape {
     pub(in crate::metrics) const fn new(
         objects: Option<Arc<ObjectMetrics>>,
-        watermarks: Option<Arc<WatermarkObjects>>,
+        watermarks: Option<Arc<WpaObjectMetrics>>,
     ) -> Self {
-        Self { objects, watermarks, family: 0, turn: Turn::Vpas, after: None, begun: false }
+        Self {
+            objects,
+            watermarks,
+            family: 0,
+            step: ScrapeStep::Vpas,
+            after: None,
+            header_written: false,
+        }
     }
 
     /// Writes the next page. `false`: there is none.
     pub(in crate::metrics) fn write(&mut self, text: &mut String) -> bool {
         let after = self.after.as_ref();
         let (objects, watermarks) = (self.objects.as_deref(), self.watermarks.as_deref());
-        let (next, then) = if let Some(pass) = PASSES.get(self.family) {
-            let mut lines = Lines::new(text, &pass.definition, &mut self.begun);
-            match self.turn {
-                Turn::Vpas => {
+        let (next, then) = if let Some(pass) = OBJECT_FAMILIES.get(self.family) {
+            let mut lines = FamilyWriter::new(text, &pass.definition, &mut self.header_written);
+            match self.step {
+                ScrapeStep::Vpas => {
                     let next = objects.and_then(|objects| objects.write(pass, after, &mut lines));
-                    (next, Some(Turn::Updates))
+                    (next, Some(ScrapeStep::Updates))
                 }
-                Turn::Updates => {
+                ScrapeStep::Updates => {
                     let write = |it: &ObjectMetrics| it.write_updates(pass, after, &mut lines);
-                    (objects.and_then(write), Some(Turn::Watermarks))
+                    (objects.and_then(write), Some(ScrapeStep::Watermarks))
                 }
-                Turn::Watermarks => {
-                    let write = |it: &WatermarkObjects| it.write(pass, after, &mut lines);
+                ScrapeStep::Watermarks => {
+                    let write = |it: &WpaObjectMetrics| it.write(pass, after, &mut lines);
                     (watermarks.and_then(write), None)
                 }
             }
         } else {
             let Some(watermarks) = watermarks else { return false };
-            let Some(family) = watermarks.upstream(self.family - PASSES.len()) else {
+            let Some(family) = watermarks.upstream_family(self.family - OBJECT_FAMILIES.len())
+            else {
                 return false;
             };
-            let mut lines = Lines::new(text, &family.definition, &mut self.begun);
+            let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
             (watermarks.write_upstream(family, after, &mut lines), None)
         };
         self.after = next;
         if self.after.is_none() {
-            self.turn = then.unwrap_or(Turn::Vpas);
+            self.step = then.unwrap_or(ScrapeStep::Vpas);
             if then.is_none() {
                 self.family += 1;
-                self.begun = false;
+                self.header_written = false;
             }
         }
         true

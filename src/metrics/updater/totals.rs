@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
 use crate::metrics::labels::known_mode;
 
@@ -11,9 +11,9 @@ pub(super) const SIZES: usize = 20;
 
 /// A VPA as series know it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sized<'a> {
+pub struct UpdatedVpa<'a> {
     /// The VPA.
-    pub vpa: &'a VpaKey,
+    pub vpa: &'a ObjectKey,
     /// Its mode.
     pub mode: &'a str,
     /// How many pods it has.
@@ -32,7 +32,7 @@ pub struct PassTotals {
 
 /// What happened to the pods of one VPA in a pass.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct VpaTotals {
     /// Pods that would be changed, were there no limits.
     pub candidates: usize,
     /// Pods that were evicted.
@@ -51,7 +51,7 @@ pub(super) fn log2(size: usize) -> String {
 
 impl PassTotals {
     /// Adds a VPA.
-    pub fn add(&mut self, of: Sized<'_>, tally: Tally) {
+    pub fn add(&mut self, of: UpdatedVpa<'_>, tally: VpaTotals) {
         let flag = |count: usize| f64::from(u8::from(count > 0));
         let size = log2(of.pods);
         let mode = known_mode(of.mode).to_owned();
@@ -71,22 +71,22 @@ impl PassTotals {
     }
 
     /// A pod was left alone.
-    pub fn skip(&mut self, why: &'static str) {
+    pub fn count_skipped(&mut self, why: &'static str) {
         *self.skipped.entry(why).or_default() += 1.0;
     }
 
     /// A VPA's recommender is known to be so.
-    pub fn heartbeat(&mut self, state: &'static str) {
+    pub fn count_heartbeat(&mut self, state: &'static str) {
         *self.heartbeats.entry(state).or_default() += 1.0;
     }
 
     /// A VPA is left alone because its pods got worse.
-    pub fn breaker(&mut self) {
+    pub fn count_open_breaker(&mut self) {
         self.breakers += 1.0;
     }
 
     /// How many workloads are left alone because their pods got worse.
-    pub fn open(&self) -> u64 {
+    pub fn open_breakers(&self) -> u64 {
         self.breakers as u64
     }
 }

@@ -6,32 +6,32 @@ use http::Uri;
 
 use crate::metrics::{
     definition::{Definition, counter, gauge, histogram},
-    family::{Family, OVERFLOW},
+    family::{Family, OVERFLOW_LABEL},
+    instruments::{Counter, Gauge, Histogram},
     registry::Registry,
-    value::{Counter, Gauge, Histogram},
 };
 
-const NEVER: &str = "it has not happened yet";
+const NOT_YET_OBSERVED: &str = "it has not happened yet";
 /// Recommenders that have series of their own.
-const MOST_CLIENTS: usize = 256;
+const MAX_CLIENTS: usize = 256;
 /// Of each a few codes.
-const MOST_ANSWERS: usize = 1024;
-const BY_ANSWER: &[&str] = &["client", "code", "method"];
+const MAX_RESPONSE_SERIES: usize = 1024;
+const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
 
 const REQUESTS: Definition = counter(
     "http_client_requests_total",
     "Answers of recommenders; one that leads elsewhere counts by itself.",
 )
-.labels(BY_ANSWER, "1 per recommender, code and method, 1,024 in all")
-.absent(NEVER);
+.labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
+.absent(NOT_YET_OBSERVED);
 const DURATIONS: Definition = histogram(
     "http_client_request_duration_seconds",
     "How long recommenders take to answer.",
     &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
 )
-.labels(BY_ANSWER, "1 of 11 per recommender, code and method, 1,024 in all")
+.labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
 .unit("seconds")
-.absent(NEVER);
+.absent(NOT_YET_OBSERVED);
 const ERRORS: Definition =
     counter("http_client_requests_errors_total", "Calls of recommenders without an answer.")
         .labels(&["client"], "1 per recommender, 256 in all")
@@ -43,7 +43,7 @@ const INFLIGHT: Definition =
 
 /// What is told of calls of recommenders.
 #[derive(Clone, Debug)]
-pub(super) struct Calls {
+pub(super) struct RecommenderCallMetrics {
     requests: Arc<Family<Counter, 3>>,
     durations: Arc<Family<Histogram, 3>>,
     errors: Arc<Family<Counter, 1>>,
@@ -54,30 +54,30 @@ pub(super) struct Calls {
 #[derive(Debug)]
 pub struct RecommenderCall {
     client: String,
-    calls: Calls,
+    calls: RecommenderCallMetrics,
     inflight: Arc<Gauge>,
 }
 
-impl Calls {
+impl RecommenderCallMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
-            requests: registry.family(REQUESTS, MOST_ANSWERS),
-            durations: registry.family(DURATIONS, MOST_ANSWERS),
-            errors: registry.family(ERRORS, MOST_CLIENTS),
-            inflight: registry.family(INFLIGHT, MOST_CLIENTS),
+            requests: registry.family(REQUESTS, MAX_RESPONSE_SERIES),
+            durations: registry.family(DURATIONS, MAX_RESPONSE_SERIES),
+            errors: registry.family(ERRORS, MAX_CLIENTS),
+            inflight: registry.family(INFLIGHT, MAX_CLIENTS),
         }
     }
 
     pub(super) fn begin(&self, url: &str) -> RecommenderCall {
         let client = client_label(url);
-        self.errors.with([&client]);
-        let inflight = self.inflight.with([&client]);
+        self.errors.with_labels([&client]);
+        let inflight = self.inflight.with_labels([&client]);
         inflight.add(1.0);
         RecommenderCall { client, calls: self.clone(), inflight }
     }
 
-    pub(super) fn keep(&self, used: &HashSet<String>) {
-        let is_kept = |client: &str| client == OVERFLOW || used.contains(client);
+    pub(super) fn retain_clients(&self, used: &HashSet<String>) {
+        let is_kept = |client: &str| client == OVERFLOW_LABEL || used.contains(client);
         self.requests.retain(|labels| is_kept(&labels[0]));
         self.durations.retain(|labels| is_kept(&labels[0]));
         self.errors.retain(|labels| is_kept(&labels[0]));
@@ -87,16 +87,16 @@ impl Calls {
 
 impl RecommenderCall {
     /// An answer came, be it one that leads elsewhere.
-    pub fn answered(&self, method: &str, code: u16, took: Duration) {
+    pub fn on_response(&self, method: &str, code: u16, took: Duration) {
         let (code, method) = (code.to_string(), method.to_ascii_lowercase());
         let labels = [self.client.as_str(), &code, &method];
-        self.calls.requests.with(labels).increment();
-        self.calls.durations.with(labels).observe(took.as_secs_f64());
+        self.calls.requests.with_labels(labels).increment();
+        self.calls.durations.with_labels(labels).observe(took.as_secs_f64());
     }
 
     /// None came.
-    pub fn failed(&self) {
-        self.calls.errors.with([&self.client]).increment();
+    pub fn on_failure(&self) {
+        self.calls.errors.with_labels([&self.client]).increment();
     }
 }
 

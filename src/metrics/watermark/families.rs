@@ -1,19 +1,19 @@
 //! Upstream's families of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
 
-use super::rows::{Each, SourceRow, WatermarkRow, one};
+use super::rows::{EmitSample, SourceRow, WatermarkRow, bool_value};
 use crate::metrics::{
     definition::{Definition, counter, gauge},
     labels::LabelSet,
 };
 
 /// What a family takes from the row of an object.
-pub(in crate::metrics) enum Values {
+pub(in crate::metrics) enum WpaSeries {
     /// One value.
-    Whole(fn(&WatermarkRow<'_>) -> Option<f64>),
+    Object(fn(&WatermarkRow<'_>) -> Option<f64>),
     /// A value for each metric.
-    Source(fn(&SourceRow<'_>) -> Option<f64>),
+    Metric(fn(&SourceRow<'_>) -> Option<f64>),
     /// A value for each of a few words.
-    Words(fn(&WatermarkRow<'_>, &mut Each<'_>)),
+    Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
     /// 1 or 0 for each restriction.
     Restrictions,
     /// 1, beside labels of the object.
@@ -21,14 +21,14 @@ pub(in crate::metrics) enum Values {
 }
 
 /// A family of upstream's.
-pub(super) struct Family {
+pub(super) struct UpstreamFamilyDefinition {
     pub definition: Definition,
-    pub labels: Sets,
-    pub values: Values,
+    pub labels: LabelsByRelease,
+    pub values: WpaSeries,
 }
 
 /// Labels by release.
-pub(super) type Sets = [&'static [&'static str]; 3];
+pub(super) type LabelsByRelease = [&'static [&'static str]; 3];
 
 /// The labels of a series about an object, and one of its own where its name belongs in alphabetical order.
 macro_rules! object_and {
@@ -53,14 +53,14 @@ macro_rules! object_and {
     };
 }
 
-const OBJECT: Sets = object_and!(;;;);
-const CONDITION: Sets = object_and!("condition";;;);
-const METRIC: Sets = object_and!(; "metric_name";;);
-const REASON: Sets = object_and!(;; "reason";);
-const TRANSITION: Sets = object_and!(;;; "transition");
+const OBJECT: LabelsByRelease = object_and!(;;;);
+const CONDITION: LabelsByRelease = object_and!("condition";;;);
+const METRIC: LabelsByRelease = object_and!(; "metric_name";;);
+const REASON: LabelsByRelease = object_and!(;; "reason";);
+const TRANSITION: LabelsByRelease = object_and!(;;; "transition");
 const WITHOUT_DRY_RUN: &[&str] =
     &["lifecycle_status", "monitor_name", "monitor_namespace", "wpa_name", "wpa_namespace"];
-const LIFECYCLE: Sets = [
+const LIFECYCLE: LabelsByRelease = [
     WITHOUT_DRY_RUN,
     WITHOUT_DRY_RUN,
     &[
@@ -72,7 +72,7 @@ const LIFECYCLE: Sets = [
         "wpa_namespace",
     ],
 ];
-const TAGS: Sets = [
+const TAGS: LabelsByRelease = [
     &["resource_namespace", "wpa_name", "wpa_namespace"],
     &["namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
     &["dry_run", "namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
@@ -83,56 +83,56 @@ const PER_METRIC: &str = "1 per metric of a WPA";
 const MILLI: &str = "thousandths of what the metric counts";
 const UNDECIDED: &str = "nothing could be decided yet";
 
-impl Family {
+impl UpstreamFamilyDefinition {
     /// What it is, with the labels of a release.
     pub(super) const fn definition(&self, set: LabelSet) -> Definition {
-        self.definition.labels(self.labels[set as usize], self.definition.series)
+        self.definition.labels(self.labels[set as usize], self.definition.series_count)
     }
 }
 
-const fn whole(
+const fn per_object(
     definition: Definition,
     absent: &'static str,
     read: fn(&WatermarkRow<'_>) -> Option<f64>,
-) -> Family {
+) -> UpstreamFamilyDefinition {
     let definition = definition.labels(&[], PER_WPA).absent(absent);
-    Family { definition, labels: OBJECT, values: Values::Whole(read) }
+    UpstreamFamilyDefinition { definition, labels: OBJECT, values: WpaSeries::Object(read) }
 }
 
-const fn of_metric(
+const fn per_metric(
     definition: Definition,
     absent: &'static str,
     read: fn(&SourceRow<'_>) -> Option<f64>,
-) -> Family {
+) -> UpstreamFamilyDefinition {
     let definition = definition.labels(&[], PER_METRIC).absent(absent);
-    Family { definition, labels: METRIC, values: Values::Source(read) }
+    UpstreamFamilyDefinition { definition, labels: METRIC, values: WpaSeries::Metric(read) }
 }
 
-const fn mark(
+const fn watermark(
     name: &'static str,
     help: &'static str,
     read: fn(&SourceRow<'_>) -> Option<f64>,
-) -> Family {
-    of_metric(gauge(name, help).unit(MILLI), "the metric has no mark", read)
+) -> UpstreamFamilyDefinition {
+    per_metric(gauge(name, help).unit(MILLI), "the metric has no mark", read)
 }
 
-const fn words(
+const fn labelled(
     definition: Definition,
-    labels: Sets,
-    each: fn(&WatermarkRow<'_>, &mut Each<'_>),
-) -> Family {
-    Family { definition, labels, values: Values::Words(each) }
+    labels: LabelsByRelease,
+    each: fn(&WatermarkRow<'_>, &mut EmitSample<'_>),
+) -> UpstreamFamilyDefinition {
+    UpstreamFamilyDefinition { definition, labels, values: WpaSeries::Labelled(each) }
 }
 
-pub(super) static FAMILIES: [Family; 18] = [
-    words(
+pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
+    labelled(
         gauge("wpa_controller_conditions", "1 while this condition of an object is true, else 0.")
             .labels(&[], "3 per WPA")
             .absent("the object has no such condition"),
         CONDITION,
-        |row, each| row.each_condition(each),
+        |row, each| row.emit_conditions(each),
     ),
-    whole(
+    per_object(
         counter(
             "wpa_controller_downscale_replicas_total",
             "Replicas that this process has removed, in sum. A dry run removes none.",
@@ -141,29 +141,29 @@ pub(super) static FAMILIES: [Family; 18] = [
         "this process has not changed replicas yet",
         |row| row.downscale_total.map(|total| total as f64),
     ),
-    whole(gauge("wpa_controller_dry_run", "1 while nothing is changed, else 0."), "", |row| {
-        Some(one(row.dry_run))
+    per_object(gauge("wpa_controller_dry_run", "1 while nothing is changed, else 0."), "", |row| {
+        Some(bool_value(row.dry_run))
     }),
-    mark(
+    watermark(
         "wpa_controller_high_watermak",
         "The same as wpa_controller_high_watermark, under the name that old dashboards know.",
         |row| row.high_milli,
     ),
-    mark(
+    watermark(
         "wpa_controller_high_watermark",
         "Above this mark replicas are added; without the tolerance.",
         |row| row.high_milli,
     ),
-    Family {
+    UpstreamFamilyDefinition {
         definition: gauge(
             "wpa_controller_labels_info",
             "Always 1; beside these labels has those labels of the object that are asked for.",
         )
         .labels(&[], PER_WPA),
         labels: TAGS,
-        values: Values::Tags,
+        values: WpaSeries::Tags,
     },
-    words(
+    labelled(
         gauge(
             "wpa_controller_lifecycle_control_status",
             "1 while the monitor of an object blocks changes, 0 while it is well.",
@@ -172,43 +172,43 @@ pub(super) static FAMILIES: [Family; 18] = [
         .absent("the object has no such monitor"),
         LIFECYCLE,
         |row, each| {
-            if let Some(lifecycle) = row.lifecycle {
-                each("blocked", one(lifecycle.is_blocked));
+            if let Some(lifecycle) = row.monitor_gate {
+                each("blocked", bool_value(lifecycle.is_blocked));
             }
         },
     ),
-    mark(
+    watermark(
         "wpa_controller_low_watermak",
         "The same as wpa_controller_low_watermark, under the name that old dashboards know.",
         |row| row.low_milli,
     ),
-    mark(
+    watermark(
         "wpa_controller_low_watermark",
         "Below this mark replicas are removed; without the tolerance.",
         |row| row.low_milli,
     ),
-    whole(
+    per_object(
         gauge("wpa_controller_max_replicas", "The most replicas that there may be.")
             .unit("replicas"),
         "",
         |row| Some(row.max_replicas.into()),
     ),
-    whole(
+    per_object(
         gauge("wpa_controller_min_replicas", "The fewest replicas that there may be.")
             .unit("replicas"),
         "",
         |row| Some(row.min_replicas.into()),
     ),
-    whole(
+    per_object(
         gauge(
             "wpa_controller_replicas_scaling_effective",
             "The replicas that were decided, after all limits, windows and delays.",
         )
         .unit("replicas"),
         UNDECIDED,
-        |row| row.effective,
+        |row| row.effective_replicas,
     ),
-    of_metric(
+    per_metric(
         gauge(
             "wpa_controller_replicas_scaling_proposal",
             "The replicas that a metric asks for, before any limit.",
@@ -217,7 +217,7 @@ pub(super) static FAMILIES: [Family; 18] = [
         "the metric is not known",
         |row| row.proposal,
     ),
-    words(
+    labelled(
         gauge(
             "wpa_controller_restricted_scaling",
             "1 while this limit holds (between the marks, or as fast as may be), else 0.",
@@ -225,17 +225,17 @@ pub(super) static FAMILIES: [Family; 18] = [
         .labels(&[], "3 per WPA")
         .absent("a metric is not known"),
         REASON,
-        |row, each| row.each_capping(each),
+        |row, each| row.emit_cappings(each),
     ),
-    whole(
+    per_object(
         gauge(
             "wpa_controller_scaling_active",
             "1 while the replicas follow the metrics, 0 while they cannot.",
         ),
         UNDECIDED,
-        |row| row.scaling_active.map(one),
+        |row| row.scaling_active.map(bool_value),
     ),
-    words(
+    labelled(
         gauge(
             "wpa_controller_transition_countdown",
             "How long it is until replicas may be added or removed again; 0 once they may.",
@@ -244,9 +244,9 @@ pub(super) static FAMILIES: [Family; 18] = [
         .unit("seconds")
         .absent("replicas were never changed"),
         TRANSITION,
-        |row, each| row.each_countdown(each),
+        |row, each| row.emit_cooldowns(each),
     ),
-    whole(
+    per_object(
         counter(
             "wpa_controller_upscale_replicas_total",
             "Replicas that this process has added, in sum. A dry run adds none.",
@@ -255,7 +255,7 @@ pub(super) static FAMILIES: [Family; 18] = [
         "this process has not changed replicas yet",
         |row| row.upscale_total.map(|total| total as f64),
     ),
-    of_metric(
+    per_metric(
         gauge("wpa_controller_value", "What is compared with the marks.").unit(MILLI),
         "the metric is not known, or is a zero that says nothing",
         |row| row.value_milli,

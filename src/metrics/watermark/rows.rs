@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
-use plimsoll_core::watermark::{Restriction, Way, gate::Left};
+use plimsoll_core::watermark::{Restriction, ScaleDirection, cooldown::CooldownRemaining};
 
 /// What is told of one object. What is `None` has no series.
 #[derive(Clone, Copy)]
 pub struct WatermarkRow<'a> {
     /// Which one.
-    pub key: &'a VpaKey,
+    pub key: &'a ObjectKey,
     /// Kind of what it scales, as it is written in the object.
     pub target_kind: &'a str,
     /// Name of what it scales.
@@ -24,7 +24,7 @@ pub struct WatermarkRow<'a> {
     /// How far beyond a mark is still inside, as a share of the mark.
     pub tolerance: f64,
     /// Replicas that were decided last, limits and all; in a dry run those that there would be.
-    pub effective: Option<f64>,
+    pub effective_replicas: Option<f64>,
     /// Whether the condition `ScalingActive` is true.
     pub scaling_active: Option<bool>,
     /// Whether the condition `AbleToScale` is true.
@@ -42,7 +42,7 @@ pub struct WatermarkRow<'a> {
     /// All that holds, for the series of our own.
     pub restrictions: Option<Restrictions>,
     /// Seconds until replicas may be changed again.
-    pub countdown: Option<Left>,
+    pub cooldown_remaining: Option<CooldownRemaining>,
     /// Replicas that were added by this process, once it has changed any.
     pub upscale_total: Option<u64>,
     /// Replicas that were removed by this process, once it has changed any.
@@ -50,7 +50,7 @@ pub struct WatermarkRow<'a> {
     /// Age of the latest value, in seconds.
     pub staleness_seconds: Option<f64>,
     /// The gate of its life cycle, while it has one.
-    pub lifecycle: Option<LifecycleRow<'a>>,
+    pub monitor_gate: Option<MonitorGateRow<'a>>,
     /// Its metrics in the order of the object; a recommender is one of them.
     pub sources: &'a [SourceRow<'a>],
     /// The label of the object with this key.
@@ -59,7 +59,7 @@ pub struct WatermarkRow<'a> {
 
 /// What has to be well before anything is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LifecycleRow<'a> {
+pub struct MonitorGateRow<'a> {
     /// Name of the monitor.
     pub monitor_name: &'a str,
     /// Where it is.
@@ -99,7 +99,7 @@ impl Restrictions {
     }
 
     /// Those with these bits.
-    pub(super) const fn of_bits(bits: u64) -> Self {
+    pub(super) const fn from_bits(bits: u64) -> Self {
         Self(bits as u16)
     }
 
@@ -117,55 +117,55 @@ impl FromIterator<Restriction> for Restrictions {
 /// The objects of a role, as rows. Each call visits one page of about [`PAGE`](crate::metrics::objects::PAGE) objects in
 /// order of their keys, from the first key after `after` on, and says from where to go on; it holds its lock no longer
 /// than that. `None`: that was the last page.
-pub trait Watermarks: Send + Sync {
+pub trait WpaMetricsSource: Send + Sync {
     /// Visits a page of objects.
     fn visit(
         &self,
-        after: Option<&VpaKey>,
+        after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(WatermarkRow<'_>),
-    ) -> Option<VpaKey>;
+    ) -> Option<ObjectKey>;
 }
 
 /// Takes a label of its own and a value.
-pub(in crate::metrics) type Each<'a> = dyn FnMut(&str, f64) + 'a;
+pub(in crate::metrics) type EmitSample<'a> = dyn FnMut(&str, f64) + 'a;
 
 impl<'a> WatermarkRow<'a> {
     /// Seconds left, by the way that replicas go.
-    pub(in crate::metrics) fn each_countdown(&self, each: &mut Each<'_>) {
-        if let Some(left) = self.countdown {
-            each(Way::Down.word(), left.down);
-            each(Way::Up.word(), left.up);
+    pub(in crate::metrics) fn emit_cooldowns(&self, each: &mut EmitSample<'_>) {
+        if let Some(left) = self.cooldown_remaining {
+            each(ScaleDirection::Down.as_str(), left.down);
+            each(ScaleDirection::Up.as_str(), left.up);
         }
     }
 
     /// Upstream's three reasons, as far as they are known.
-    pub(super) fn each_capping(&self, each: &mut Each<'_>) {
+    pub(super) fn emit_cappings(&self, each: &mut EmitSample<'_>) {
         for (reason, holds) in [
             (Restriction::DownscaleCapping, self.downscale_capping),
             (Restriction::UpscaleCapping, self.upscale_capping),
             (Restriction::WithinBounds, self.within_bounds),
         ] {
             if let Some(holds) = holds {
-                each(reason.word(), one(holds));
+                each(reason.as_str(), bool_value(holds));
             }
         }
     }
 
     /// The conditions that upstream shows.
-    pub(super) fn each_condition(&self, each: &mut Each<'_>) {
+    pub(super) fn emit_conditions(&self, each: &mut EmitSample<'_>) {
         for (condition, is_true) in [
             ("able_to_scale", self.able_to_scale),
             ("scaling_blocked", self.scaling_blocked),
             ("scaling_limited", self.scaling_limited),
         ] {
             if let Some(is_true) = is_true {
-                each(condition, one(is_true));
+                each(condition, bool_value(is_true));
             }
         }
     }
 
     /// Its metrics, of those with the same name only the last: series of upstream's know them by nothing else.
-    pub(super) fn last_of_each_name(&self) -> impl Iterator<Item = &'a SourceRow<'a>> {
+    pub(super) fn last_source_by_name(&self) -> impl Iterator<Item = &'a SourceRow<'a>> {
         let sources = self.sources;
         let places = sources.iter().enumerate();
         let last: HashMap<&str, usize> =
@@ -178,7 +178,7 @@ impl<'a> WatermarkRow<'a> {
     }
 
     /// Its metrics, each with how many before it have the same name.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &'a SourceRow<'a>)> {
+    pub(super) fn numbered_sources(&self) -> impl Iterator<Item = (usize, &'a SourceRow<'a>)> {
         let mut seen: HashMap<&str, usize> = HashMap::with_capacity(self.sources.len());
         self.sources.iter().map(move |source| {
             let before = seen.entry(source.metric_name).or_default();
@@ -189,7 +189,7 @@ impl<'a> WatermarkRow<'a> {
 }
 
 /// As a gauge.
-pub(super) const fn one(holds: bool) -> f64 {
+pub(super) const fn bool_value(holds: bool) -> f64 {
     if holds { 1.0 } else { 0.0 }
 }
 

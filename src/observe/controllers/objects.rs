@@ -12,7 +12,7 @@ use crate::observe::selector::{Selector, SelectorError};
 
 /// The part of a controller that selects by a `LabelSelector`.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct BySelector {
+pub struct SelectorSpec {
     /// As in the object.
     pub selector: Option<LabelSelector>,
     /// As in the object.
@@ -22,7 +22,7 @@ pub struct BySelector {
 
 /// The part of a ReplicationController, which selects by plain labels.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct ByLabels {
+pub struct LabelMapSpec {
     /// As in the object.
     pub selector: Option<BTreeMap<String, String>>,
     /// As in the object.
@@ -33,7 +33,7 @@ pub struct ByLabels {
 /// What is read of what became of a controller.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Became {
+pub struct ControllerStatus {
     /// Nodes that a DaemonSet is to have a pod on.
     pub desired_number_scheduled: Option<i32>,
     /// Pods that there are, where the kind counts them.
@@ -43,7 +43,7 @@ pub struct Became {
 /// The part of a CronJob: its pods are known by the labels that they will be given.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ByTemplate {
+pub struct CronJobSpec {
     job_template: JobTemplate,
 }
 
@@ -71,7 +71,7 @@ struct TemplateMeta {
     labels: Option<BTreeMap<String, String>>,
 }
 
-impl BySelector {
+impl SelectorSpec {
     fn read(&self) -> Result<Selector, SelectorError> {
         Selector::from_label_selector(self.selector.as_ref())
     }
@@ -81,11 +81,11 @@ impl BySelector {
     }
 }
 
-impl ByLabels {
+impl LabelMapSpec {
     #[allow(clippy::unnecessary_wraps, reason = "the three parts answer alike")]
     fn read(&self) -> Result<Selector, SelectorError> {
         let labels = self.selector.as_ref();
-        Ok(labels.map_or_else(Selector::everything, Selector::of_labels))
+        Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
     }
 
     fn replicas(&self) -> Option<i32> {
@@ -93,11 +93,11 @@ impl ByLabels {
     }
 }
 
-impl ByTemplate {
+impl CronJobSpec {
     #[allow(clippy::unnecessary_wraps, reason = "the three parts answer alike")]
     fn read(&self) -> Result<Selector, SelectorError> {
         let labels = self.job_template.spec.template.metadata.labels.as_ref();
-        Ok(labels.map_or_else(Selector::everything, Selector::of_labels))
+        Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
     }
 
     #[allow(clippy::unused_self, reason = "the three parts answer alike")]
@@ -119,7 +119,7 @@ macro_rules! controllers {
             pub spec: $spec,
             /// As in the object.
             #[serde(default)]
-            pub status: Became,
+            pub status: ControllerStatus,
         }
 
         impl Controller for $name {
@@ -145,11 +145,11 @@ macro_rules! controllers {
 }
 
 controllers! {
-    SlimDaemonSet: apps::v1::DaemonSet, DaemonSet, BySelector;
-    SlimDeployment: apps::v1::Deployment, Deployment, BySelector;
-    SlimReplicaSet: apps::v1::ReplicaSet, ReplicaSet, BySelector;
-    SlimStatefulSet: apps::v1::StatefulSet, StatefulSet, BySelector;
-    SlimReplicationController: core::v1::ReplicationController, ReplicationController, ByLabels;
-    SlimJob: batch::v1::Job, Job, BySelector;
-    SlimCronJob: batch::v1::CronJob, CronJob, ByTemplate;
+    SlimDaemonSet: apps::v1::DaemonSet, DaemonSet, SelectorSpec;
+    SlimDeployment: apps::v1::Deployment, Deployment, SelectorSpec;
+    SlimReplicaSet: apps::v1::ReplicaSet, ReplicaSet, SelectorSpec;
+    SlimStatefulSet: apps::v1::StatefulSet, StatefulSet, SelectorSpec;
+    SlimReplicationController: core::v1::ReplicationController, ReplicationController, LabelMapSpec;
+    SlimJob: batch::v1::Job, Job, SelectorSpec;
+    SlimCronJob: batch::v1::CronJob, CronJob, CronJobSpec;
 }

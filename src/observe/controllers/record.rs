@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, cmp::Ordering};
 
-use super::{Controller, Known, Owner};
+use super::{Controller, ControllerInfo, Owner};
 use crate::observe::selector::Selector;
 
 /// Between the parts of a record: no name, version or selector of the API holds it.
@@ -16,11 +16,11 @@ pub(super) struct Record(Box<str>);
 // === impl Record ===
 
 impl Record {
-    pub fn of<K: Controller>(controller: &K) -> Self {
+    pub fn from_controller<K: Controller>(controller: &K) -> Self {
         let meta = controller.meta();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let mut text = key(namespace, meta.name.as_deref().unwrap_or_default());
-        let owner = Owner::of(meta.owner_references.as_deref().unwrap_or_default());
+        let owner = Owner::controller_of(meta.owner_references.as_deref().unwrap_or_default());
         for part in owner.map_or_else(Default::default, |o| [o.api_version, o.kind, o.name]) {
             text.push(SEPARATOR);
             text.push_str(&part);
@@ -45,7 +45,7 @@ impl Record {
     }
 
     /// Whether both say the same, not only of the same controller.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn same_content(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
@@ -55,11 +55,11 @@ impl Record {
     }
 
     /// What it says.
-    pub fn known(&self) -> Known {
+    pub fn info(&self) -> ControllerInfo {
         let mut parts = self.0.split(SEPARATOR).skip(1);
         let owner = owner(&mut parts);
         let replicas = parts.next().and_then(|number| number.parse().ok());
-        Known { selector: parts.next().map(Selector::of_canonical), owner, replicas }
+        ControllerInfo { selector: parts.next().map(Selector::from_canonical), owner, replicas }
     }
 }
 

@@ -1,19 +1,19 @@
 //! Where values come from that replicas follow: the metrics APIs of the cluster, recommenders, a Prometheus. Whoever
 //! asks is answered or told why not; what is not known is never a zero.
 
-pub mod external_metric;
-pub mod pod_usage;
+pub mod external_metrics;
+mod http_clients;
 pub mod promql;
 pub mod recommender;
-mod tls;
-mod trust;
+pub mod resource_metrics;
+mod tls_files;
 
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::items::UsageError;
+use super::list_stream::UsageError;
 use plimsoll_core::{
-    scaling::{Milli, Unknown},
+    scaling::{MetricError, Milli},
     types::quantity::Quantity,
 };
 
@@ -27,49 +27,59 @@ struct MetricsApi {
 impl MetricsApi {
     /// Where metrics of a namespace are.
     fn path(self, namespace: &str, what: &str, selector: &str) -> String {
-        use super::items::encode;
+        use super::list_stream::encode_query;
         let group = self.group;
-        let path =
-            format!("/apis/{group}/v1beta1/namespaces/{}/{}", encode(namespace), encode(what));
+        let path = format!(
+            "/apis/{group}/v1beta1/namespaces/{}/{}",
+            encode_query(namespace),
+            encode_query(what)
+        );
         if selector.is_empty() {
             return path;
         }
-        format!("{path}?labelSelector={}", encode(selector))
+        format!("{path}?labelSelector={}", encode_query(selector))
     }
 
     /// There is nothing in the answer.
-    fn empty(self) -> Unknown {
-        Unknown::Empty(self.name)
+    fn no_values(self) -> MetricError {
+        MetricError::Empty(self.name)
     }
 
     /// There is no answer, or none that can be read.
-    fn failed(self, why: impl std::fmt::Display) -> Unknown {
-        Unknown::Failed(format!("unable to fetch metrics from {} metrics API: {why}", self.name))
+    fn request_failed(self, why: impl std::fmt::Display) -> MetricError {
+        MetricError::Failed(format!(
+            "unable to fetch metrics from {} metrics API: {why}",
+            self.name
+        ))
     }
 
     /// There is no answer. Nobody serving the API and nobody knowing the metric look the same from here.
-    fn untold(self, failure: &UsageError) -> Unknown {
+    fn unavailable(self, failure: &UsageError) -> MetricError {
         match failure {
-            UsageError::Absent { code, message, .. } => self.failed(format!(
+            UsageError::NotServed { code, message, .. } => self.request_failed(format!(
                 "HTTP {code}: {message}: is there a server of {}, and does it know this metric?",
                 self.group
             )),
-            other => self.failed(other),
+            other => self.request_failed(other),
         }
     }
 
     /// An amount in thousandths, rounded away from zero. One that is missing or no number is none.
-    fn amount(self, value: Option<&Value>, of: impl std::fmt::Display) -> Result<Milli, Unknown> {
+    fn parse_milli(
+        self,
+        value: Option<&Value>,
+        of: impl std::fmt::Display,
+    ) -> Result<Milli, MetricError> {
         let Some(value) = value.filter(|value| !value.is_null()) else {
-            return Err(self.failed(format!("the value of {of} is missing")));
+            return Err(self.request_failed(format!("the value of {of} is missing")));
         };
         if value.as_str().is_some_and(is_no_number) {
-            return Err(Unknown::NotANumber);
+            return Err(MetricError::NotANumber);
         }
         let amount = Quantity::deserialize(value);
         amount
             .map(Quantity::milli_value)
-            .map_err(|why| self.failed(format!("the value of {of}: {why}")))
+            .map_err(|why| self.request_failed(format!("the value of {of}: {why}")))
     }
 }
 
@@ -97,10 +107,14 @@ mod tests {
             (json!("0"), 0),
             (json!("9e30"), i64::MAX),
         ] {
-            assert_eq!(API.amount(Some(&value), "it"), Ok(milli), "{value}");
+            assert_eq!(API.parse_milli(Some(&value), "it"), Ok(milli), "{value}");
         }
         for text in ["NaN", "+Inf", "-Inf", "Infinity"] {
-            assert_eq!(API.amount(Some(&json!(text)), "it"), Err(Unknown::NotANumber), "{text}");
+            assert_eq!(
+                API.parse_milli(Some(&json!(text)), "it"),
+                Err(MetricError::NotANumber),
+                "{text}"
+            );
         }
         for (value, why) in [
             (None, "the value of it is missing"),
@@ -108,7 +122,7 @@ mod tests {
             (Some(json!("many")), "the value of it: \"many\" is not a quantity: "),
             (Some(json!([])), "the value of it: invalid type: sequence"),
         ] {
-            let told = API.amount(value.as_ref(), "it").expect_err("is none").to_string();
+            let told = API.parse_milli(value.as_ref(), "it").expect_err("is none").to_string();
             let start = format!("unable to fetch metrics from external metrics API: {why}");
             assert!(told.starts_with(&start) && !told.contains('\n'), "{told}");
         }

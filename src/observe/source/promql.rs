@@ -9,16 +9,16 @@ use std::{
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
-    answer::{Kind, Labels, Series, Wants},
-    client::Client,
-    query::Query,
+    client::PrometheusClient,
+    decode::{Interest, Labels, ResultType, SeriesVisitor},
+    promql::Query,
     schema::Dialect,
-    selector::{Match, Matcher, Matchers},
+    selector::{LabelMatcher, LabelMatchers, MatchOperator},
 };
 use tokio::sync::{Mutex as Turns, Semaphore};
 
 use plimsoll_core::{
-    scaling::{Answer, Unknown},
+    scaling::{MetricError, MetricValue},
     types::quantity::Quantity,
 };
 
@@ -30,16 +30,16 @@ pub fn check_query(text: &str) -> Result<(), String> {
 
 /// The same for a server that is known to speak this dialect.
 pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
-    Query::check(text, dialect).map_err(|why| why.to_string())
+    Query::validate(text, dialect).map_err(|why| why.to_string())
 }
 
 /// Whether each selector of a query has a matcher for this label.
-pub fn asks_for_label(query: &str, label: &str) -> bool {
-    Query::asks_for_label(query, label)
+pub fn requires_label(query: &str, label: &str) -> bool {
+    Query::every_selector_has_label(query, label)
 }
 
 /// A namespace has at most one in so many of the queries that may be in flight at once.
-const SHARE: usize = 4;
+const NAMESPACE_SHARE: usize = 4;
 
 /// Which series the queries of a namespace may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,72 +52,72 @@ pub struct TenantScope {
 
 impl TenantScope {
     /// The matcher that each selector of the namespace's queries gets; `None` where it may read everything.
-    pub fn matcher(&self, namespace: &str) -> Option<Matcher> {
+    pub fn matcher(&self, namespace: &str) -> Option<LabelMatcher> {
         let is_free = self.unrestricted.iter().any(|free| free == "*" || free == namespace);
-        (!is_free).then(|| Matcher::new(&self.label, Match::Equals, namespace))
+        (!is_free).then(|| LabelMatcher::new(&self.label, MatchOperator::Equals, namespace))
     }
 }
 
 /// An answer that nobody asked for in so many periods is forgotten.
-const FORGOTTEN: u32 = 4;
+const EVICT_AFTER_PERIODS: u32 = 4;
 /// Whoever had an answer takes it again for so long a part of a period: who tries again after a failure asks nobody for more
 /// than that.
-const AGAIN: u32 = 4;
+const RETRY_REUSE_FRACTION: u32 = 4;
 
 /// Asks a Prometheus.
 #[derive(Debug)]
-pub struct Queries {
-    client: Client,
+pub struct PromqlCache {
+    client: PrometheusClient,
     period: Duration,
-    matchers: Matchers,
+    matchers: LabelMatchers,
     scope: Option<TenantScope>,
-    tells_age: bool,
-    known: Mutex<Known>,
+    include_sample_age: bool,
+    cache: Mutex<CacheState>,
     in_flight: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CacheState {
     slots: HashMap<Box<str>, Slot>,
-    swept: Option<Time>,
+    last_sweep: Option<Time>,
 }
 
 /// Whoever needs an answer that is not there asks for it, and the others wait for that.
-type Slot = Arc<Turns<Option<Told>>>;
+type Slot = Arc<Turns<Option<CachedResult>>>;
 
 #[derive(Clone, Debug)]
-struct Told {
+struct CachedResult {
     at: Time,
-    answer: Result<Answer, Unknown>,
+    result: Result<MetricValue, MetricError>,
 }
 
-impl Queries {
+impl PromqlCache {
     /// Asks through this client, by whose limits no more than so many queries are under way at once. An answer is good
     /// for one period. Half an answer is none, as a sum over half of the series would be too little; and
     /// nobody waits for another attempt, as the next period is one.
-    pub fn new(client: Client, period: Duration) -> Self {
-        let client = client.insisting().with_attempts(1);
+    pub fn new(client: PrometheusClient, period: Duration) -> Self {
+        let client = client.rejecting_partial().with_max_attempts(1);
         Self {
             client,
             period,
-            matchers: Matchers::default(),
+            matchers: LabelMatchers::default(),
             scope: None,
-            tells_age: false,
-            known: Mutex::default(),
+            include_sample_age: false,
+            cache: Mutex::default(),
             in_flight: Mutex::default(),
         }
     }
 
     /// Lets the queries of a namespace read its own series only. Without a scope they read everything.
     #[must_use]
-    pub fn within(mut self, scope: TenantScope) -> Self {
+    pub fn with_tenant_scope(mut self, scope: TenantScope) -> Self {
         self.scope = Some(scope);
         self
     }
 
     /// Puts these into every query.
     #[must_use]
-    pub fn with_matchers(mut self, matchers: Matchers) -> Self {
+    pub fn with_matchers(mut self, matchers: LabelMatchers) -> Self {
         self.matchers = matchers;
         self
     }
@@ -125,8 +125,8 @@ impl Queries {
     /// Asks of a query that is one selector and nothing else also when its samples were taken: the oldest tells the
     /// time of the sum. All others are worked out by the server at the moment that is asked about, from what it finds.
     #[must_use]
-    pub fn telling_age(mut self) -> Self {
-        self.tells_age = true;
+    pub fn with_sample_age(mut self) -> Self {
+        self.include_sample_age = true;
         self
     }
 
@@ -135,53 +135,58 @@ impl Queries {
     ///
     /// Who asks has `had` all answers up to then. Turns are seldom a period apart to the millisecond, and one that comes
     /// late must not have the next one told the same: it counts for no period of its own then.
-    pub async fn ask(
+    pub async fn get(
         &self,
         namespace: &str,
         query: &str,
         at: Time,
         had: Option<Time>,
-    ) -> Result<Answer, Unknown> {
+    ) -> Result<MetricValue, MetricError> {
         // Answers are shared by the text that is sent, which has the matcher of the namespace in it.
         let query = self.query(namespace, query)?;
         let slot = self.slot(query.as_str(), at);
         let mut told = slot.lock().await;
-        let is_good = |told: &&Told| {
+        let is_good = |told: &&CachedResult| {
             let is_new = had.is_none_or(|had| told.at > had);
-            within(told.at, at, if is_new { self.period } else { self.period / AGAIN })
+            is_less_apart(
+                told.at,
+                at,
+                if is_new { self.period } else { self.period / RETRY_REUSE_FRACTION },
+            )
         };
         if let Some(told) = told.as_ref().filter(is_good) {
-            return told.answer.clone();
+            return told.result.clone();
         }
         let answer = self.fetch(namespace, &query, at).await;
-        *told = Some(Told { at, answer: answer.clone() });
+        *told = Some(CachedResult { at, result: answer.clone() });
         answer
     }
 
-    fn query(&self, namespace: &str, text: &str) -> Result<Query, Unknown> {
+    fn query(&self, namespace: &str, text: &str) -> Result<Query, MetricError> {
         let tenant = self.scope.as_ref().and_then(|scope| scope.matcher(namespace));
         let query = match tenant {
-            Some(tenant) => Query::of_tenant(text, &self.matchers, &tenant),
-            None => Query::of_user(text, &self.matchers),
+            Some(tenant) => Query::from_tenant(text, &self.matchers, &tenant),
+            None => Query::from_user(text, &self.matchers),
         };
         query.map_err(failed)
     }
 
     /// Whether less than so many periods are between two moments.
     fn is_within(&self, one: Time, other: Time, periods: u32) -> bool {
-        within(one, other, self.period * periods)
+        is_less_apart(one, other, self.period * periods)
     }
 
     fn slot(&self, query: &str, now: Time) -> Slot {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { slots, swept } = &mut *known;
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let CacheState { slots, last_sweep: swept } = &mut *known;
         if swept.is_none_or(|swept| !self.is_within(swept, now, 1)) {
             *swept = Some(now);
             slots.retain(|_, slot| {
                 let asked = Arc::strong_count(slot) > 1;
                 asked
                     || slot.try_lock().is_ok_and(|told| {
-                        told.as_ref().is_some_and(|told| self.is_within(told.at, now, FORGOTTEN))
+                        told.as_ref()
+                            .is_some_and(|told| self.is_within(told.at, now, EVICT_AFTER_PERIODS))
                     })
             });
         }
@@ -193,10 +198,15 @@ impl Queries {
         slot
     }
 
-    async fn fetch(&self, namespace: &str, query: &Query, at: Time) -> Result<Answer, Unknown> {
+    async fn fetch(
+        &self,
+        namespace: &str,
+        query: &Query,
+        at: Time,
+    ) -> Result<MetricValue, MetricError> {
         // The client counts from when it is a query's turn, and a deaf server may keep all turns for long.
         let limit = self.client.limits().timeout;
-        let share = self.share(namespace);
+        let share = self.namespace_permits(namespace);
         let answered = tokio::time::timeout(limit, async {
             // Never closed, so that there is always a permit to come.
             let _permit = share.acquire().await;
@@ -208,54 +218,60 @@ impl Queries {
     }
 
     /// What the queries of a namespace take turns by: slow ones of one namespace leave room for those of the others.
-    fn share(&self, namespace: &str) -> Arc<Semaphore> {
+    fn namespace_permits(&self, namespace: &str) -> Arc<Semaphore> {
         let mut shares = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = shares.get(namespace) {
             return Arc::clone(share);
         }
         // Whoever waits or asks holds a share; without one the namespace starts anew.
         shares.retain(|_, share| Arc::strong_count(share) > 1);
-        let most = self.client.limits().in_flight.div_ceil(SHARE).max(1);
+        let most = self.client.limits().max_in_flight.div_ceil(NAMESPACE_SHARE).max(1);
         let share = Arc::new(Semaphore::new(most));
         shares.insert(namespace.into(), Arc::clone(&share));
         share
     }
 
-    async fn sum(&self, query: &Query, at: Time) -> Result<Answer, Unknown> {
+    async fn sum(&self, query: &Query, at: Time) -> Result<MetricValue, MetricError> {
         let mut sum = Sum::default();
-        let (summary, _) = self.client.answer(query, at, &mut sum).await.map_err(failed)?;
+        let (summary, _) =
+            self.client.instant_with_summary(query, at, &mut sum).await.map_err(failed)?;
         match summary.kind {
-            Some(Kind::Matrix) => {
+            Some(ResultType::Matrix) => {
                 let why = "the query answers a range and no number: put a function such as rate() around it";
                 return Err(failed(why));
             }
-            Some(Kind::String) => return Err(failed("the query answers a text and no number")),
+            Some(ResultType::String) => {
+                return Err(failed("the query answers a text and no number"));
+            }
             _ => {}
         }
         if sum.series == 0 {
-            return Err(Unknown::Empty("Prometheus"));
+            return Err(MetricError::Empty("Prometheus"));
         }
         // A histogram is no number, and without it the sum would be too little.
         if sum.is_no_number || summary.histograms > 0 {
-            return Err(Unknown::NotANumber);
+            return Err(MetricError::NotANumber);
         }
         let mut taken = sum.at;
-        if self.tells_age && query.is_bare() {
+        if self.include_sample_age && query.is_selector() {
             let mut ages = Oldest::default();
-            self.client.answer(&query.times(), at, &mut ages).await.map_err(failed)?;
+            self.client
+                .instant_with_summary(&query.timestamps(), at, &mut ages)
+                .await
+                .map_err(failed)?;
             taken = ages.at.or(taken);
         }
-        Ok(Answer::Sum { sum: sum.total.milli_value(), at: taken })
+        Ok(MetricValue::Sum { sum: sum.total.milli_value(), at: taken })
     }
 }
 
 /// Whether less time than this is between two moments. Whoever asks at the same time may do so a little earlier.
-fn within(one: Time, other: Time, less_than: Duration) -> bool {
+fn is_less_apart(one: Time, other: Time, less_than: Duration) -> bool {
     u128::from(one.nanos_since(other).unsigned_abs()) < less_than.as_nanos()
 }
 
-fn failed(why: impl std::fmt::Display) -> Unknown {
-    Unknown::Failed(format!("unable to ask the Prometheus: {why}"))
+fn failed(why: impl std::fmt::Display) -> MetricError {
+    MetricError::Failed(format!("unable to ask the Prometheus: {why}"))
 }
 
 /// The sum of all samples, exact to a billionth.
@@ -267,10 +283,10 @@ struct Sum {
     is_no_number: bool,
 }
 
-impl Series for Sum {
-    fn begin(&mut self, _: Labels<'_>) -> Wants {
+impl SeriesVisitor for Sum {
+    fn begin(&mut self, _: Labels<'_>) -> Interest {
         self.series += 1;
-        Wants::Points
+        Interest::Points
     }
 
     fn point(&mut self, at: Time, value: f64) {
@@ -304,9 +320,9 @@ struct Oldest {
     at: Option<Time>,
 }
 
-impl Series for Oldest {
-    fn begin(&mut self, _: Labels<'_>) -> Wants {
-        Wants::Points
+impl SeriesVisitor for Oldest {
+    fn begin(&mut self, _: Labels<'_>) -> Interest {
+        Interest::Points
     }
 
     fn point(&mut self, _: Time, seconds: f64) {

@@ -10,90 +10,92 @@ use std::{
 use plimsoll_core::types::Time;
 
 use super::{
-    Role,
+    AdmissionController,
     config::{CertificateFiles, CertificateSource},
 };
 use crate::{
     act::{
         CertificateSecret,
-        registration::{Change, Extent},
+        webhook_config::{WebhookChange, WebhookScope},
     },
-    certificate::{Bundle, Candidate, Pair, Validity, Wanted, shown},
-    serve::webhook::certified,
+    certificate::{
+        CaBundle, Candidate, CertificateSpec, IssuedCertificate, Validity, select_certificate,
+    },
+    serve::webhook::certified_key,
 };
 use plimsoll_core::types::compat::Compat;
 
 /// An authority that is not ours stays in the registration for so long after this process has seen it: replicas that
 /// still show what it stands for must be believed until they have learned of the new one.
-const OVERLAP: Duration = Duration::from_hours(1);
+const FOREIGN_CA_RETENTION: Duration = Duration::from_hours(1);
 /// After a registration that was brought in order at the start only its trust is kept up, and only after it was wrong
 /// for so long: another replica may just be ahead.
-const GRIEVANCE: Duration = Duration::from_secs(30);
+const REGISTRATION_REPAIR_DELAY: Duration = Duration::from_secs(30);
 
 /// All that is known of certificates.
 #[derive(Debug, Default)]
-pub(super) struct Certificates(Mutex<Known>);
+pub(super) struct Certificates(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CertificateState {
     /// The newest first; two at most.
-    pairs: Vec<Held>,
+    pairs: Vec<TrackedPair>,
     /// Which one is shown.
-    shown: Option<Pair>,
+    serving: Option<IssuedCertificate>,
     /// Whom the API server is registered to trust, when it was last looked at.
-    registered: Option<Bundle>,
+    registered: Option<CaBundle>,
     /// What the API server was once registered to trust of ours.
-    told: Bundle,
+    once_registered: CaBundle,
     /// Since when the registration has been wrong.
     wrong_since: Option<Instant>,
     /// Authorities of ours that stand for nothing any more that could be shown.
-    former: Bundle,
+    retired: CaBundle,
     /// Authorities that others put into the registration before ours was there, with when they were first seen.
-    others: Vec<(Bundle, Instant)>,
+    foreign: Vec<(CaBundle, Instant)>,
     /// Whether the registration was brought in order once.
-    ordered: bool,
+    was_registered: bool,
     /// What went wrong last, so that it is said once.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
-    pair: Pair,
+struct TrackedPair {
+    pair: IssuedCertificate,
     validity: Validity,
-    found: Instant,
+    found_at: Instant,
     /// Since when API servers are known to trust it.
-    trusted: Option<Instant>,
+    trusted_since: Option<Instant>,
 }
 
 impl Certificates {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, CertificateState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is shown, and who stands for it.
-    pub fn shown(&self) -> Option<Pair> {
-        self.lock().shown.clone()
+    pub fn serving_pair(&self) -> Option<IssuedCertificate> {
+        self.lock().serving.clone()
     }
 
     /// Whom the API server is registered to trust.
-    pub fn registered(&self) -> Option<Bundle> {
+    pub fn registered_bundle(&self) -> Option<CaBundle> {
         self.lock().registered.clone()
     }
 
     /// Whether the registration was brought in order once.
     pub fn was_registered(&self) -> bool {
-        self.lock().ordered
+        self.lock().was_registered
     }
 
     /// What is wrong, if anything is.
-    pub fn trouble(&self) -> Option<String> {
-        self.lock().trouble.clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.lock().last_error.clone()
     }
 
     /// Takes a pair in as the newest, unless it is that already.
-    fn take(&self, pair: Pair) -> Result<(), String> {
-        certified(&pair.chain, &pair.key).map_err(|why| why.to_string())?;
-        let validity = Validity::of_pem(&pair.chain, "the certificate");
+    fn add_pair(&self, pair: IssuedCertificate) -> Result<(), String> {
+        certified_key(&pair.chain, &pair.key).map_err(|why| why.to_string())?;
+        let validity = Validity::from_pem(&pair.chain, "the certificate");
         let validity = validity.map_err(|why| why.to_string())?;
         let mut known = self.lock();
         if let Some(place) = known.pairs.iter().position(|held| held.pair == pair) {
@@ -101,10 +103,13 @@ impl Certificates {
             let held = known.pairs.remove(place);
             known.pairs.insert(0, held);
         } else {
-            known.pairs.insert(0, Held { pair, validity, found: Instant::now(), trusted: None });
+            known.pairs.insert(
+                0,
+                TrackedPair { pair, validity, found_at: Instant::now(), trusted_since: None },
+            );
         }
         // What is shown stays, however fast others come after it.
-        let shown = known.shown.clone();
+        let shown = known.serving.clone();
         let mut place = 0;
         known.pairs.retain(|held| {
             place += 1;
@@ -115,79 +120,89 @@ impl Certificates {
 
     /// The authorities that stand for what is or will be shown. One that stands only for what was shown before goes
     /// after a while, where nobody knows who else shows it: `keeps` says that somebody does.
-    fn bundle(&self, keeps: bool, now: Time) -> Bundle {
+    fn own_ca_bundle(&self, keeps: bool, now: Time) -> CaBundle {
         let mut known = self.lock();
         let newest = known.pairs.first().map(|held| held.pair.clone());
-        known.pairs.retain(|held| now <= held.validity.ends || newest.as_ref() == Some(&held.pair));
-        let is_new = known.pairs.first().is_some_and(|held| held.found.elapsed() < OVERLAP);
+        known
+            .pairs
+            .retain(|held| now <= held.validity.not_after || newest.as_ref() == Some(&held.pair));
+        let is_new =
+            known.pairs.first().is_some_and(|held| held.found_at.elapsed() < FOREIGN_CA_RETENTION);
         if !keeps && !is_new {
             known.pairs.truncate(1);
         }
-        let all = |pairs: &[Held]| {
-            pairs.iter().fold(Bundle::default(), |bundle, held| {
-                bundle.with(&Bundle::read(&held.pair.authority))
+        let all = |pairs: &[TrackedPair]| {
+            pairs.iter().fold(CaBundle::default(), |bundle, held| {
+                bundle.union(&CaBundle::parse(&held.pair.authority))
             })
         };
         let ours = all(&known.pairs);
-        let former = known.former.clone().with(&known.told);
-        known.former = former.without(&ours);
+        let former = known.retired.clone().union(&known.once_registered);
+        known.retired = former.difference(&ours);
         ours
     }
 }
 
-impl Known {
+impl CertificateState {
     /// Ours, and those of others: what was there before ours goes after a while, and what came later is somebody's who
     /// knows better. What was ours goes with what it stood for.
-    fn trust(&self, ours: &Bundle, registered: &Bundle, now: Instant, time: Time) -> Bundle {
-        let others = registered.clone().still_valid(time);
-        let is_over = |authority: &Bundle| {
-            let seen = self.others.iter().find(|(seen, _)| seen == authority);
-            let old = seen.is_some_and(|(_, since)| now.duration_since(*since) >= OVERLAP);
-            old || self.former.contains(authority)
+    fn desired_ca_bundle(
+        &self,
+        ours: &CaBundle,
+        registered: &CaBundle,
+        now: Instant,
+        time: Time,
+    ) -> CaBundle {
+        let others = registered.clone().unexpired(time);
+        let is_over = |authority: &CaBundle| {
+            let seen = self.foreign.iter().find(|(seen, _)| seen == authority);
+            let old =
+                seen.is_some_and(|(_, since)| now.duration_since(*since) >= FOREIGN_CA_RETENTION);
+            old || self.retired.contains(authority)
         };
-        let stays = others.each().filter(|authority| !is_over(authority));
-        stays.fold(ours.clone(), |bundle, authority| bundle.with(&authority))
+        let stays = others.iter().filter(|authority| !is_over(authority));
+        stays.fold(ours.clone(), |bundle, authority| bundle.union(&authority))
     }
 
     /// Remembers whose authorities were in the registration before ours.
-    fn note_others(&mut self, ours: &Bundle, registered: &Bundle, now: Instant) {
-        if !self.told.contains(ours) {
-            for authority in registered.each().filter(|authority| !ours.contains(authority)) {
-                if !self.others.iter().any(|(seen, _)| *seen == authority) {
-                    self.others.push((authority, now));
+    fn record_foreign_authorities(&mut self, ours: &CaBundle, registered: &CaBundle, now: Instant) {
+        if !self.once_registered.contains(ours) {
+            for authority in registered.iter().filter(|authority| !ours.contains(authority)) {
+                if !self.foreign.iter().any(|(seen, _)| *seen == authority) {
+                    self.foreign.push((authority, now));
                 }
             }
         }
-        self.others.retain(|(seen, _)| registered.contains(seen) && !ours.contains(seen));
+        self.foreign.retain(|(seen, _)| registered.contains(seen) && !ours.contains(seen));
     }
 }
 
-impl Role {
+impl AdmissionController {
     /// Looks for certificates, keeps the registration in order, and shows what can be shown. Once at the start, and
     /// whenever it is time.
-    pub(super) async fn look_after_certificates(&self) {
+    pub(super) async fn reconcile_certificates(&self) {
         let now = self.clock.now();
         let found = match self.source {
-            CertificateSource::Mounted => self.look_at_files(),
-            CertificateSource::SelfSigned => self.look_at_secret(now).await,
+            CertificateSource::Mounted => self.reload_files(),
+            CertificateSource::SelfSigned => self.reconcile_secret(now).await,
         };
         // Something must be shown before anybody is sent here.
-        self.show(now);
-        let registered = self.keep_registered(now).await;
-        self.show(now);
+        self.update_serving_pair(now);
+        let registered = self.reconcile_registration(now).await;
+        self.update_serving_pair(now);
         let trouble = found.and(registered).err();
         let mut known = self.certificates.lock();
-        if known.trouble != trouble {
+        if known.last_error != trouble {
             if let Some(why) = &trouble {
                 tracing::warn!("{why}");
             } else {
                 tracing::info!("certificates and registration are in order again");
             }
-            known.trouble = trouble;
+            known.last_error = trouble;
         }
     }
 
-    fn look_at_files(&self) -> Result<(), String> {
+    fn reload_files(&self) -> Result<(), String> {
         let files = &self.config.certificates.files;
         if !files.reload && !self.certificates.lock().pairs.is_empty() {
             return Ok(());
@@ -198,72 +213,79 @@ impl Role {
             return Ok(());
         }
         // Files change one after the other: what does not belong together yet will in a moment.
-        let own = Bundle::read(&pair.authority);
+        let own = CaBundle::parse(&pair.authority);
         if newest.is_some() && !own.is_empty() {
-            let believed = own.accepts(&pair.chain, self.config.server_name(), self.clock.now());
+            let believed = own.verify(&pair.chain, self.config.server_name(), self.clock.now());
             believed.map_err(|why| {
-                self.metrics.certificate_refused();
+                self.metrics.count_certificate_rejected();
                 let (authority, chain) = (files.authority.display(), files.certificate.display());
                 format!(
                     "{authority} does not stand for {chain}: {why}; what was shown before is shown on"
                 )
             })?;
         }
-        self.certificates.take(pair).map_err(|why| {
-            self.metrics.certificate_refused();
+        self.certificates.add_pair(pair).map_err(|why| {
+            self.metrics.count_certificate_rejected();
             let (certificate, key) = (files.certificate.display(), files.key.display());
             format!("{certificate} and {key}: {why}; what was shown before is shown on")
         })
     }
 
-    async fn look_at_secret(&self, now: Time) -> Result<(), String> {
+    async fn reconcile_secret(&self, now: Time) -> Result<(), String> {
         let secret = &self.config.certificates.secret;
-        let wanted = Wanted { names: self.config.names.clone(), lifetime: secret.lifetime };
+        let wanted =
+            CertificateSpec { names: self.config.server_names.clone(), lifetime: secret.lifetime };
         let keeper = CertificateSecret::new(self.client.clone(), &secret.namespace, &secret.name)
-            .with_stats(self.stats.clone());
-        let kept = keeper.keep(&self.permit, &wanted, now).await.map_err(|why| why.to_string())?;
-        if kept.is_new {
+            .with_stats(self.write_stats.clone());
+        let kept =
+            keeper.ensure(&self.permit, &wanted, now).await.map_err(|why| why.to_string())?;
+        if kept.was_renewed {
             let (namespace, name) = (&secret.namespace, &secret.name);
             tracing::info!(namespace, name, "a new certificate was made and is kept in a Secret");
         }
         for pair in kept.pairs.into_iter().rev() {
-            self.certificates.take(pair).inspect_err(|_| self.metrics.certificate_refused())?;
+            self.certificates
+                .add_pair(pair)
+                .inspect_err(|_| self.metrics.count_certificate_rejected())?;
         }
         Ok(())
     }
 
-    async fn keep_registered(&self, now: Time) -> Result<(), String> {
+    async fn reconcile_registration(&self, now: Time) -> Result<(), String> {
         let Some(registration) = &self.registration else {
             // Whoever registers it knows what they do.
-            let long_ago = Instant::now().checked_sub(self.config.certificates.settle);
+            let long_ago =
+                Instant::now().checked_sub(self.config.certificates.ca_propagation_delay);
             for held in &mut self.certificates.lock().pairs {
-                held.trusted = held.trusted.or(long_ago);
+                held.trusted_since = held.trusted_since.or(long_ago);
             }
             return Ok(());
         };
-        let ours = self.certificates.bundle(self.source == CertificateSource::SelfSigned, now);
-        if self.certificates.shown().is_none() {
+        let ours =
+            self.certificates.own_ca_bundle(self.source == CertificateSource::SelfSigned, now);
+        if self.certificates.serving_pair().is_none() {
             return Err("nothing is registered before there is a certificate".to_owned());
         }
         let instant = Instant::now();
         let (extent, patient) = {
             let known = self.certificates.lock();
             let wrong = known.wrong_since.map_or(Duration::ZERO, |since| instant - since);
-            let extent = if known.ordered { Extent::Trust } else { Extent::Whole };
+            let extent =
+                if known.was_registered { WebhookScope::CaBundle } else { WebhookScope::Full };
             // What we have just got must be told at once; what others took away may be on its way.
-            let told = known.told.contains(&ours);
-            (extent, known.ordered && told && wrong < GRIEVANCE)
+            let told = known.once_registered.contains(&ours);
+            (extent, known.was_registered && told && wrong < REGISTRATION_REPAIR_DELAY)
         };
-        let trust = |registered: &Bundle| {
+        let trust = |registered: &CaBundle| {
             let mut known = self.certificates.lock();
-            known.note_others(&ours, registered, instant);
+            known.record_foreign_authorities(&ours, registered, instant);
             if patient && !registered.is_empty() && !registered.contains(&ours) {
                 known.wrong_since.get_or_insert(instant);
                 return registered.clone();
             }
             match self.config.compat {
                 Compat::Upstream => ours.clone(),
-                Compat::Plimsoll => known.trust(&ours, registered, instant, now),
+                Compat::Plimsoll => known.desired_ca_bundle(&ours, registered, instant, now),
             }
         };
         let registered = registration.ensure(&self.permit, extent, &trust).await;
@@ -272,50 +294,50 @@ impl Role {
             why.to_string()
         })?;
         match registered.change {
-            Change::None => {}
-            Change::Created => tracing::info!("the webhook is registered"),
-            Change::Patched => {
+            WebhookChange::None => {}
+            WebhookChange::Created => tracing::info!("the webhook is registered"),
+            WebhookChange::Patched => {
                 tracing::info!("the registration of the webhook was brought in order");
             }
         }
         let mut known = self.certificates.lock();
-        known.ordered = true;
-        if registered.trusts.contains(&ours) {
+        known.was_registered = true;
+        if registered.ca_bundle.contains(&ours) {
             known.wrong_since = None;
-            known.told = ours;
+            known.once_registered = ours;
         }
         let name = self.config.server_name();
         for held in &mut known.pairs {
-            let trusted = registered.trusts.accepts(&held.pair.chain, name, now);
-            held.trusted = trusted.is_ok().then(|| held.trusted.unwrap_or(instant));
+            let trusted = registered.ca_bundle.verify(&held.pair.chain, name, now);
+            held.trusted_since = trusted.is_ok().then(|| held.trusted_since.unwrap_or(instant));
         }
-        known.registered = Some(registered.trusts);
+        known.registered = Some(registered.ca_bundle);
         Ok(())
     }
 
     /// Shows what can be shown now.
-    fn show(&self, now: Time) {
-        let settle = self.config.certificates.settle;
+    fn update_serving_pair(&self, now: Time) {
+        let settle = self.config.certificates.ca_propagation_delay;
         let mut known = self.certificates.lock();
         let candidates: Vec<Candidate> = known
             .pairs
             .iter()
             .map(|held| Candidate {
                 validity: held.validity,
-                trusted: held.trusted.map(|since| since.elapsed()),
+                trusted_for: held.trusted_since.map(|since| since.elapsed()),
             })
             .collect();
-        let Some(place) = shown(&candidates, now, settle) else { return };
-        let Held { pair, validity, .. } = known.pairs[place].clone();
-        if known.shown.as_ref() == Some(&pair) {
+        let Some(place) = select_certificate(&candidates, now, settle) else { return };
+        let TrackedPair { pair, validity, .. } = known.pairs[place].clone();
+        if known.serving.as_ref() == Some(&pair) {
             return;
         }
-        match certified(&pair.chain, &pair.key) {
+        match certified_key(&pair.chain, &pair.key) {
             Ok(key) => {
-                self.keyring.show(key);
-                self.metrics.certificate_shown(validity.ends);
-                tracing::info!(until = %validity.ends, "the webhook shows another certificate");
-                known.shown = Some(pair);
+                self.keyring.set(key);
+                self.metrics.set_certificate_expiry(validity.not_after);
+                tracing::info!(until = %validity.not_after, "the webhook shows another certificate");
+                known.serving = Some(pair);
             }
             Err(why) => tracing::error!(%why, "a certificate that was fine cannot be shown"),
         }
@@ -323,9 +345,9 @@ impl Role {
 }
 
 /// What is in the files. An authority that is not there is none: whoever registers the webhook may know it.
-pub(super) fn read_files(files: &CertificateFiles) -> Result<Pair, String> {
+pub(super) fn read_files(files: &CertificateFiles) -> Result<IssuedCertificate, String> {
     let read = |path: &Path| fs::read(path).map_err(|why| format!("{}: {why}", path.display()));
-    Ok(Pair {
+    Ok(IssuedCertificate {
         chain: read(&files.certificate)?,
         key: read(&files.key)?,
         authority: fs::read(&files.authority).unwrap_or_default(),
@@ -335,58 +357,75 @@ pub(super) fn read_files(files: &CertificateFiles) -> Result<Pair, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificate::make;
+    use crate::certificate::issue;
 
     const NOW: Time = Time::from_secs(1_800_000_000);
 
-    fn pair() -> Pair {
-        let wanted = Wanted { names: vec!["a.svc".to_owned()], lifetime: Duration::from_hours(10) };
-        make(&wanted, NOW).expect("made")
+    fn pair() -> IssuedCertificate {
+        let wanted =
+            CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: Duration::from_hours(10) };
+        issue(&wanted, NOW).expect("made")
     }
 
-    fn authority() -> Bundle {
-        Bundle::read(&pair().authority)
+    fn authority() -> CaBundle {
+        CaBundle::parse(&pair().authority)
     }
 
     #[test]
     fn what_was_registered_before_goes_after_a_while_and_what_came_later_stays() {
         let (ours, before, later) = (authority(), authority(), authority());
-        let mut known = Known::default();
+        let mut known = CertificateState::default();
         let start = Instant::now();
-        known.note_others(&ours, &before, start);
-        let both = ours.clone().with(&before);
-        assert_eq!(known.trust(&ours, &before, start, NOW), both, "others still show it");
-        assert_eq!(known.trust(&ours, &both, start + OVERLAP, NOW), ours);
+        known.record_foreign_authorities(&ours, &before, start);
+        let both = ours.clone().union(&before);
+        assert_eq!(
+            known.desired_ca_bundle(&ours, &before, start, NOW),
+            both,
+            "others still show it"
+        );
+        assert_eq!(known.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW), ours);
         let end = NOW.later(Duration::from_hours(11));
-        assert_eq!(known.trust(&ours, &before, start, end), ours, "it has ended");
+        assert_eq!(known.desired_ca_bundle(&ours, &before, start, end), ours, "it has ended");
 
-        known.told = ours.clone();
-        let both = ours.clone().with(&later);
-        known.note_others(&ours, &both, start);
-        assert_eq!(known.trust(&ours, &both, start + OVERLAP, NOW), both, "a replica is ahead");
-        known.former = later;
-        assert_eq!(known.trust(&ours, &both, start, NOW), ours, "it was ours, and is no more");
+        known.once_registered = ours.clone();
+        let both = ours.clone().union(&later);
+        known.record_foreign_authorities(&ours, &both, start);
+        assert_eq!(
+            known.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW),
+            both,
+            "a replica is ahead"
+        );
+        known.retired = later;
+        assert_eq!(
+            known.desired_ca_bundle(&ours, &both, start, NOW),
+            ours,
+            "it was ours, and is no more"
+        );
     }
 
     #[test]
     fn the_newest_two_are_kept_and_what_is_shown_whatever_comes() {
         let certificates = Certificates::default();
-        let pairs: Vec<Pair> = (0..4).map(|_| pair()).collect();
-        certificates.take(pairs[0].clone()).expect("is fine");
-        certificates.lock().shown = Some(pairs[0].clone());
+        let pairs: Vec<IssuedCertificate> = (0..4).map(|_| pair()).collect();
+        certificates.add_pair(pairs[0].clone()).expect("is fine");
+        certificates.lock().serving = Some(pairs[0].clone());
         for pair in &pairs[1..] {
-            certificates.take(pair.clone()).expect("is fine");
+            certificates.add_pair(pair.clone()).expect("is fine");
         }
-        let held = || -> Vec<Pair> {
+        let held = || -> Vec<IssuedCertificate> {
             certificates.lock().pairs.iter().map(|held| held.pair.clone()).collect()
         };
         assert_eq!(held(), [pairs[3].clone(), pairs[2].clone(), pairs[0].clone()]);
-        assert_eq!(certificates.bundle(true, NOW).len(), 3);
-        certificates.take(pairs[2].clone()).expect("is fine");
+        assert_eq!(certificates.own_ca_bundle(true, NOW).len(), 3);
+        certificates.add_pair(pairs[2].clone()).expect("is fine");
         assert_eq!(held(), [pairs[2].clone(), pairs[3].clone(), pairs[0].clone()], "back again");
-        let mixed = Pair { key: pairs[1].key.clone(), ..pairs[0].clone() };
-        certificates.take(mixed).expect_err("they do not belong together");
+        let mixed = IssuedCertificate { key: pairs[1].key.clone(), ..pairs[0].clone() };
+        certificates.add_pair(mixed).expect_err("they do not belong together");
         let late = NOW.later(Duration::from_hours(11));
-        assert_eq!(certificates.bundle(true, late).len(), 1, "the newest, though all have ended");
+        assert_eq!(
+            certificates.own_ca_bundle(true, late).len(),
+            1,
+            "the newest, though all have ended"
+        );
     }
 }

@@ -3,12 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    act::registration::{self, Caller},
+    act::webhook_config::{self, WebhookClientConfig},
     run::config::{Address, LogConfig},
-    serve::webhook::{Ciphers, MinVersion, WebhookLimits},
+    serve::webhook::{CipherSuites, MinVersion, WebhookLimits},
 };
 use plimsoll_core::{
-    recommender::Scope,
+    recommender::NamespaceScope,
     sizing::LimitPolicy,
     types::{
         compat::{Compat, Fixes},
@@ -32,13 +32,13 @@ pub struct AdmissionConfig {
     /// Where certificates come from.
     pub certificates: CertificateConfig,
     /// The names by which API servers call the webhook, the first as they register it.
-    pub names: Vec<String>,
+    pub server_names: Vec<String>,
     /// What is registered; `None` when others do that.
-    pub registration: Option<registration::Wanted>,
+    pub registration: Option<webhook_config::DesiredWebhook>,
     /// The Lease that says that the webhook is reachable.
     pub lease: LeaseConfig,
     /// Which namespaces are looked after.
-    pub scope: Scope,
+    pub scope: NamespaceScope,
     /// How to reach the API server; none is from inside of the cluster.
     pub kubeconfig: Option<PathBuf>,
     /// Requests a second to the API server; infinite for no limit.
@@ -46,7 +46,7 @@ pub struct AdmissionConfig {
     /// How many requests may go at once before that.
     pub burst: u32,
     /// What may be done beyond the usual.
-    pub gates: AdmissionGates,
+    pub feature_gates: AdmissionGates,
     /// What becomes of limits.
     pub limit_policy: LimitPolicy,
     /// The most CPU that a boosted container may request; zero and none are no limit.
@@ -65,9 +65,9 @@ pub struct AdmissionConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
     /// The oldest version.
-    pub minimum: MinVersion,
+    pub min_version: MinVersion,
     /// The ciphers of TLS 1.2.
-    pub ciphers: Ciphers,
+    pub ciphers: CipherSuites,
 }
 
 /// Features that gates open.
@@ -96,7 +96,7 @@ pub struct CertificateConfig {
     /// How often is looked for new ones, and at the registration.
     pub interval: Duration,
     /// How long API servers may take to learn of a new authority.
-    pub settle: Duration,
+    pub ca_propagation_delay: Duration,
 }
 
 /// Where certificates come from.
@@ -146,18 +146,18 @@ pub struct LeaseConfig {
 impl AdmissionConfig {
     /// The name by which API servers call the webhook.
     pub fn server_name(&self) -> &str {
-        self.names.first().map_or("localhost", String::as_str)
+        self.server_names.first().map_or("localhost", String::as_str)
     }
 }
 
 /// The names that a certificate must have for API servers that call by this.
-pub fn names(caller: &Caller) -> Vec<String> {
+pub fn certificate_names(caller: &WebhookClientConfig) -> Vec<String> {
     match caller {
-        Caller::Service { namespace, name } => {
+        WebhookClientConfig::Service { namespace, name } => {
             let full = format!("{name}.{namespace}.svc");
             vec![full.clone(), format!("{name}.{namespace}"), format!("{full}.cluster.local")]
         }
-        Caller::Url(url) => {
+        WebhookClientConfig::Url(url) => {
             let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             let host = host.split(['/', '?']).next().unwrap_or_default();
             let host = match host.strip_prefix('[') {
@@ -175,10 +175,12 @@ mod tests {
 
     #[test]
     fn the_names_of_a_webhook_are_those_that_it_is_called_by() {
-        let service =
-            Caller::Service { namespace: "kube-system".into(), name: "vpa-webhook".into() };
+        let service = WebhookClientConfig::Service {
+            namespace: "kube-system".into(),
+            name: "vpa-webhook".into(),
+        };
         assert_eq!(
-            names(&service),
+            certificate_names(&service),
             [
                 "vpa-webhook.kube-system.svc",
                 "vpa-webhook.kube-system",
@@ -192,7 +194,11 @@ mod tests {
             ("hook:1", "hook"),
             ("", ""),
         ] {
-            assert_eq!(names(&Caller::Url(url.into())), [expected], "{url}");
+            assert_eq!(
+                certificate_names(&WebhookClientConfig::Url(url.into())),
+                [expected],
+                "{url}"
+            );
         }
     }
 }

@@ -2,22 +2,22 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Role, feeds::TargetKey};
+use super::{AdmissionController, watches::TargetKey};
 use crate::observe::{
     controllers::{Owner, WellKnown},
-    scale::ObjectKey,
+    scale::ObjectReference,
     selector::Selector,
-    target::{Outcome, Top},
+    target::{TargetResolution, TopOwner},
 };
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    sizing::Young,
+    sizing::AdmissionPod,
     types::compat::Compat,
 };
 
 /// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
-const PAUSES: [Duration; 5] = [
+const OWNER_LOOKUP_DELAYS: [Duration; 5] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
     Duration::from_millis(100),
@@ -26,46 +26,46 @@ const PAUSES: [Duration; 5] = [
 ];
 
 /// What was found, or why nothing was, in one word.
-pub(super) type Found = Result<Arc<VerticalPodAutoscaler>, &'static str>;
+pub(super) type VpaMatch = Result<Arc<VerticalPodAutoscaler>, &'static str>;
 
-impl Role {
+impl AdmissionController {
     /// The VPA that this pod is sized by.
-    pub(super) async fn find_vpa(&self, namespace: &str, young: &mut Young) -> Found {
+    pub(super) async fn find_vpa(&self, namespace: &str, young: &mut AdmissionPod) -> VpaMatch {
         let Some(owner) = young.controller.take() else { return Err("no_controller") };
         let owner = Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
-        let is_well_known = WellKnown::of(&owner.kind).is_some();
-        let owner = ObjectKey::of_owner(namespace, owner);
+        let is_well_known = WellKnown::from_kind(&owner.kind).is_some();
+        let owner = ObjectReference::from_owner(namespace, owner);
         // Nodes own their mirror pods, and nobody scales those.
         if &*owner.kind == "Node" {
             return Err("no_scalable_controller");
         }
-        let top = match self.topmost(&owner, is_well_known).await {
-            Top::Found(top) => top,
-            Top::None => return Err("no_scalable_controller"),
-            Top::Broken(why) => {
+        let top = match self.top_owner(&owner, is_well_known).await {
+            TopOwner::Found(top) => top,
+            TopOwner::None => return Err("no_scalable_controller"),
+            TopOwner::Invalid(why) => {
                 tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "the controller of a new pod cannot be followed; it is let through");
                 return Err("controller_unknown");
             }
-            Top::Unavailable(why) => {
+            TopOwner::Unavailable(why) => {
                 tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "nobody can tell who controls a new pod; it is let through");
                 return Err("controller_unavailable");
             }
         };
         let key = TargetKey::new(namespace, &top.kind, &top.name);
-        let candidates = self.seen.vpas(&key);
+        let candidates = self.stores.vpas(&key);
         if candidates.is_empty() {
             return Err("no_vpa");
         }
-        self.choose(namespace, &candidates, &top, &young.pod.labels).await
+        self.select_vpa(namespace, &candidates, &top, &young.pod.labels).await
     }
 
-    async fn topmost(&self, owner: &ObjectKey, is_well_known: bool) -> Top {
+    async fn top_owner(&self, owner: &ObjectReference, is_well_known: bool) -> TopOwner {
         let mut top = self.targets.topmost(owner).await;
         if self.config.compat == Compat::Upstream || !is_well_known {
             return top;
         }
-        for pause in PAUSES {
-            if !matches!(top, Top::Broken(_)) {
+        for pause in OWNER_LOOKUP_DELAYS {
+            if !matches!(top, TopOwner::Invalid(_)) {
                 break;
             }
             tokio::time::sleep(pause).await;
@@ -74,13 +74,13 @@ impl Role {
         top
     }
 
-    async fn choose(
+    async fn select_vpa(
         &self,
         namespace: &str,
         candidates: &[Arc<VerticalPodAutoscaler>],
-        top: &ObjectKey,
+        top: &ObjectReference,
         labels: &BTreeMap<String, String>,
-    ) -> Found {
+    ) -> VpaMatch {
         let label = |key: &str| labels.get(key).map(String::as_str);
         let (mut chosen, mut why): (Option<&Arc<VerticalPodAutoscaler>>, _) = (None, "vpa_is_off");
         for vpa in candidates {
@@ -94,11 +94,11 @@ impl Role {
                     continue;
                 }
             };
-            if !selector.matches_by(label) {
+            if !selector.matches_with(label) {
                 why = "labels_differ";
                 continue;
             }
-            if chosen.is_none_or(|chosen| goes_before(vpa, chosen)) {
+            if chosen.is_none_or(|chosen| takes_precedence(vpa, chosen)) {
                 chosen = Some(vpa);
             }
         }
@@ -110,17 +110,17 @@ impl Role {
         &self,
         namespace: &str,
         vpa: &VerticalPodAutoscaler,
-        top: &ObjectKey,
+        top: &ObjectReference,
     ) -> Result<Selector, &'static str> {
         let target = &vpa.spec.target_ref;
         // Most name what the walk from the pod has just ended at: no second walk is needed.
-        if let Some(selector) = self.targets.selector_of_top(target, top) {
+        if let Some(selector) = self.targets.selector_of_top_owner(target, top) {
             return Ok(selector);
         }
         match self.targets.resolve(namespace, target).await {
-            Outcome::Found { selector, .. } => Ok(selector),
-            Outcome::Unsupported { .. } => Err("target_unsupported"),
-            Outcome::Unavailable { message } => {
+            TargetResolution::Found { selector, .. } => Ok(selector),
+            TargetResolution::Unsupported { .. } => Err("target_unsupported"),
+            TargetResolution::Unavailable { message } => {
                 tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
                 Err("target_unavailable")
             }
@@ -130,11 +130,11 @@ impl Role {
 
 /// Whether a VPA leaves new pods alone: it is off, and boosts nothing.
 pub(in crate::run) fn is_off(vpa: &VerticalPodAutoscaler) -> bool {
-    vpa.spec.update_mode() == UpdateMode::Off && !has_boost(vpa)
+    vpa.spec.update_mode() == UpdateMode::Off && !has_startup_boost(vpa)
 }
 
 /// Whether a VPA gives any of its containers more to start with.
-pub(in crate::run) fn has_boost(vpa: &VerticalPodAutoscaler) -> bool {
+pub(in crate::run) fn has_startup_boost(vpa: &VerticalPodAutoscaler) -> bool {
     let of_containers =
         vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
     vpa.spec.startup_boost.is_some()
@@ -142,7 +142,7 @@ pub(in crate::run) fn has_boost(vpa: &VerticalPodAutoscaler) -> bool {
 }
 
 /// Whether a VPA counts and not the other one: the older does, and of the same age the one whose name comes first.
-pub(in crate::run) fn goes_before(
+pub(in crate::run) fn takes_precedence(
     one: &VerticalPodAutoscaler,
     other: &VerticalPodAutoscaler,
 ) -> bool {
@@ -170,10 +170,10 @@ mod tests {
             ))
         };
         let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
-        assert!(goes_before(&of("z", early), &of("a", late)));
-        assert!(!goes_before(&of("a", late), &of("z", early)));
-        assert!(goes_before(&of("a", early), &of("b", early)));
-        assert!(!goes_before(&of("a", early), &of("a", early)));
+        assert!(takes_precedence(&of("z", early), &of("a", late)));
+        assert!(!takes_precedence(&of("a", late), &of("z", early)));
+        assert!(takes_precedence(&of("a", early), &of("b", early)));
+        assert!(!takes_precedence(&of("a", early), &of("a", early)));
     }
 
     #[test]

@@ -2,32 +2,32 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use super::Role;
+use super::Recommender;
 use crate::{
-    run::shown::{unread, watches_turn},
+    run::traffic_metrics::{check_watch_loops, unsynced_watches},
     serve::{Probes, Stalled},
 };
 
 /// A loop may wait for usage and take long for a large cluster: neither is a reason to end it.
-const WAIT: Duration = Duration::from_secs(45);
+const LOOP_TIMEOUT: Duration = Duration::from_secs(45);
 
-impl Probes for Role {
-    fn alive(&self) -> Result<(), Stalled> {
-        watches_turn(self.feeds.all())?;
-        let limit = self.config.interval.saturating_mul(5).saturating_add(WAIT);
+impl Probes for Recommender {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        let limit = self.config.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
         // A clock that a test steps says nothing about how often the loop should turn.
         if self.clock.is_wall() {
-            self.pulse.within(limit, "the recommender's loop")
+            self.loop_watchdog.check(limit, "the recommender's loop")
         } else {
             Ok(())
         }
     }
 
-    fn ready(&self) -> Result<(), Vec<String>> {
-        let mut missing = unread(self.feeds.needed());
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let mut missing = unsynced_watches(self.watches.required());
         // VPAs that come later are loaded then: they are no reason to be taken out of service.
         if missing.is_empty() && !self.was_ready.load(Ordering::Acquire) {
-            let waiting = self.state.lock().fleet.waiting().count();
+            let waiting = self.state.lock().vpa_registry.waiting_for_history().count();
             if waiting > 0 {
                 missing.push(format!("the stored history of {waiting} VPAs is not loaded yet"));
             } else {

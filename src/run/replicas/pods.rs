@@ -6,44 +6,44 @@
 
 use super::Workloads;
 use crate::observe::{
-    scale::{Scales, ToldScale},
-    scaled_pod::{KeptPod, OwnedBy},
+    replica_pod::{OwnerRef, ReplicaPod},
+    scale::{ScaleClient, ScaleState},
     selector::Selector,
 };
 use plimsoll_core::{
-    api::scaled::ScaleTarget,
-    scaling::{Pod, pods::is_owner_by_name},
+    api::scale_target::ScaleTarget,
+    scaling::{Pod, pod_readiness::is_owner_by_name},
 };
 
 /// What a Deployment's ReplicaSet calls its pods and itself after.
-const HASH: &str = "pod-template-hash";
+const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// How it is told whether a pod is a workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::run) enum Belonging {
+pub(in crate::run) enum OwnershipRule {
     /// The selector of the scale is trusted alone.
-    Selected,
+    Selector,
     /// An owner's name tells, by upstream's rule.
-    Named,
+    OwnerName,
     /// What stands above it tells.
-    Owned,
+    OwnerChain,
 }
 
 /// What can be told of a pod by itself.
-enum Own {
-    Told(bool),
+enum Ownership {
+    Known(bool),
     /// It hangs on what stands above these.
-    Asks(Box<[OwnedBy]>),
+    ThroughOwners(Box<[OwnerRef]>),
 }
 
 impl Workloads {
     /// The pods that the scale's selector finds, with whose they are.
-    pub(in crate::run) async fn pods_of(
+    pub(in crate::run) async fn matching_pods(
         &self,
         namespace: &str,
         target: &ScaleTarget,
-        told: &ToldScale,
-        belonging: Belonging,
+        told: &ScaleState,
+        belonging: OwnershipRule,
     ) -> Vec<Pod> {
         let selector = match &told.selector {
             Ok(selector) => selector.clone(),
@@ -51,78 +51,85 @@ impl Workloads {
             Err(_) => Selector::everything(),
         };
         // A scale that does not say whose it is leaves only names.
-        let by_name = belonging == Belonging::Named || told.uid.is_empty();
-        let own = |pod: &KeptPod| {
-            if belonging == Belonging::Selected {
-                return Own::Told(true);
+        let by_name = belonging == OwnershipRule::OwnerName || told.uid.is_empty();
+        let own = |pod: &ReplicaPod| {
+            if belonging == OwnershipRule::Selector {
+                return Ownership::Known(true);
             }
             if by_name {
-                return Own::Told(is_named_after(&pod.owners, &target.name));
+                return Ownership::Known(owner_name_matches(&pod.owners, &target.name));
             }
-            tell(pod, &told.uid, &target.kind, &target.name)
+            classify(pod, &told.uid, &target.kind, &target.name)
         };
         let found = self.scopes.pods(namespace, &selector, |pod| (own(pod), pod.pod.clone()));
-        let mut asked = Asked { of: &target.name, uid: &told.uid, answers: Vec::new() };
+        let mut asked =
+            OwnerLookups { target_name: &target.name, target_uid: &told.uid, results: Vec::new() };
         let mut pods = Vec::with_capacity(found.len());
         for (own, pod) in found {
             let is_own = match own {
-                Own::Told(is_own) => is_own,
-                Own::Asks(owners) => {
+                Ownership::Known(is_own) => is_own,
+                Ownership::ThroughOwners(owners) => {
                     let mut is_own = false;
                     for owner in owners {
-                        is_own |= asked.ask(&self.scales, namespace, owner).await;
+                        is_own |= asked.is_owned_by_target(&self.scales, namespace, owner).await;
                     }
                     is_own
                 }
             };
-            pods.push(Pod { is_own, ..pod });
+            pods.push(Pod { owned_by_target: is_own, ..pod });
         }
         pods
     }
 }
 
 /// Owners that were asked about in this look: many pods have the same one.
-struct Asked<'a> {
-    of: &'a str,
-    uid: &'a str,
-    answers: Vec<(Box<str>, bool)>,
+struct OwnerLookups<'a> {
+    target_name: &'a str,
+    target_uid: &'a str,
+    results: Vec<(Box<str>, bool)>,
 }
 
-impl Asked<'_> {
-    async fn ask(&mut self, scales: &Scales, namespace: &str, owner: OwnedBy) -> bool {
-        if let Some((_, answer)) = self.answers.iter().find(|(known, _)| *known == owner.uid) {
+impl OwnerLookups<'_> {
+    async fn is_owned_by_target(
+        &mut self,
+        scales: &ScaleClient,
+        namespace: &str,
+        owner: OwnerRef,
+    ) -> bool {
+        if let Some((_, answer)) = self.results.iter().find(|(known, _)| *known == owner.uid) {
             return *answer;
         }
-        let above = scales.is_above(self.uid, namespace, &owner).await;
-        let answer = above.unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.of));
-        self.answers.push((owner.uid, answer));
+        let above = scales.is_in_owner_chain(self.target_uid, namespace, &owner).await;
+        let answer =
+            above.unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.target_name));
+        self.results.push((owner.uid, answer));
         answer
     }
 }
 
-fn is_named_after(owners: &[OwnedBy], target: &str) -> bool {
+fn owner_name_matches(owners: &[OwnerRef], target: &str) -> bool {
     owners.iter().any(|owner| is_owner_by_name(&owner.kind, &owner.name, target))
 }
 
-fn tell(pod: &KeptPod, uid: &str, kind: &str, name: &str) -> Own {
+fn classify(pod: &ReplicaPod, uid: &str, kind: &str, name: &str) -> Ownership {
     if pod.owners.is_empty() || pod.owners.iter().any(|owner| *owner.uid == *uid) {
-        return Own::Told(!pod.owners.is_empty());
+        return Ownership::Known(!pod.owners.is_empty());
     }
     let is_replica_set =
-        |owner: &OwnedBy| &*owner.kind == "ReplicaSet" && owner.api_version.starts_with("apps/");
+        |owner: &OwnerRef| &*owner.kind == "ReplicaSet" && owner.api_version.starts_with("apps/");
     if kind == "Deployment"
         && pod.owners.iter().all(is_replica_set)
-        && let Some(hash) = pod.labels.get(HASH)
+        && let Some(hash) = pod.labels.get(POD_TEMPLATE_HASH)
     {
-        let is_it = |owner: &OwnedBy| {
+        let is_it = |owner: &OwnerRef| {
             let rest = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             rest == Some(hash)
         };
         if pod.owners.iter().any(is_it) {
-            return Own::Told(true);
+            return Ownership::Known(true);
         }
     }
-    Own::Asks(pod.owners.clone())
+    Ownership::ThroughOwners(pod.owners.clone())
 }
 
 #[cfg(test)]
@@ -130,20 +137,21 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::observe::scaled_pod::ScaledPod;
+    use crate::observe::replica_pod::PartialReplicaPod;
 
-    fn pod(labels: &Value, owners: &Value) -> KeptPod {
+    fn pod(labels: &Value, owners: &Value) -> ReplicaPod {
         let metadata = json!({
             "name": "web-5d9c-abcde", "namespace": "shop", "labels": labels, "ownerReferences": owners,
         });
-        let pod: ScaledPod = serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
-        pod.keep()
+        let pod: PartialReplicaPod =
+            serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
+        pod.into_replica_pod()
     }
 
     fn told(kind: &str, labels: &Value, owners: &Value) -> Option<bool> {
-        match tell(&pod(labels, owners), "target", kind, "web") {
-            Own::Told(is_own) => Some(is_own),
-            Own::Asks(_) => None,
+        match classify(&pod(labels, owners), "target", kind, "web") {
+            Ownership::Known(is_own) => Some(is_own),
+            Ownership::ThroughOwners(_) => None,
         }
     }
 

@@ -3,10 +3,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    act::Limiter,
-    run::config::{Address, Election, LogConfig, ObjectMetrics},
+    act::RateLimiter,
+    run::config::{Address, ElectionConfig, LogConfig, ObjectMetrics},
 };
-use plimsoll_core::{recommender::Scope, sizing::LimitPolicy, updater::Settings};
+use plimsoll_core::{recommender::NamespaceScope, sizing::LimitPolicy, updater::Settings};
 
 /// Everything about the updater that flags can set.
 #[derive(Clone, Debug)]
@@ -20,21 +20,21 @@ pub struct UpdaterConfig {
     /// What becomes of limits.
     pub limit_policy: LimitPolicy,
     /// Evictions a second.
-    pub evictions: Rate,
+    pub eviction_rate: RateLimit,
     /// Resizes a second.
-    pub resizes: Rate,
+    pub resize_rate: RateLimit,
     /// How many pods lose their boost at once, at least 1.
     pub boost_workers: usize,
     /// What is asked about the admission controller; nothing when it is not.
-    pub admission: Option<AdmissionCheck>,
+    pub admission_check: Option<AdmissionCheck>,
     /// Namespace of the heartbeats of recommenders.
-    pub heartbeats: String,
+    pub heartbeat_namespace: String,
     /// Whether nothing is written, and what is said all the same.
     pub dry_run: Option<DryRun>,
     /// Where metrics and health are served.
     pub address: Address,
     /// Which namespaces are looked after.
-    pub scope: Scope,
+    pub scope: NamespaceScope,
     /// How to reach the API server; none is from inside of the cluster.
     pub kubeconfig: Option<PathBuf>,
     /// Requests a second to the API server; infinite for no limit.
@@ -42,7 +42,7 @@ pub struct UpdaterConfig {
     /// How many requests may go at once before that.
     pub burst: u32,
     /// Who acts, of several replicas.
-    pub election: Election,
+    pub election: ElectionConfig,
     /// Of which objects there are series of their own.
     pub object_metrics: ObjectMetrics,
     /// Where words about the work go.
@@ -53,22 +53,22 @@ pub struct UpdaterConfig {
 
 /// How many a second, and at once before that.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub struct RateLimit {
     /// A second; negative for no limit.
     pub per_second: f32,
     /// At once.
     pub burst: u32,
 }
 
-impl Rate {
+impl RateLimit {
     /// Whether nothing ever passes: nothing at once is nothing at all, as upstream has it.
-    pub const fn lets_none(self) -> bool {
+    pub const fn blocks_all(self) -> bool {
         self.per_second >= 0.0 && self.per_second.is_finite() && self.burst == 0
     }
 
     /// What holds to it, where anything passes.
-    pub fn limiter(self) -> Option<Limiter> {
-        (!self.lets_none()).then(|| Limiter::new(self.per_second, self.burst))
+    pub fn limiter(self) -> Option<RateLimiter> {
+        (!self.blocks_all()).then(|| RateLimiter::new(self.per_second, self.burst))
     }
 }
 

@@ -15,144 +15,149 @@ use kube::{
 
 use plimsoll_core::types::Time;
 
-use super::{Role, Stop};
+use super::{ShutdownToken, Updater};
 use crate::{
-    act::heartbeat::{HISTORY, lease_name},
+    act::heartbeat::{HISTORY_ANNOTATION, lease_name},
     metrics::HistoryState,
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
     recommender::Shard,
-    updater::guard::{Heartbeat, HeartbeatRule},
+    updater::guard::{HeartbeatPolicy, RecommenderHeartbeat},
 };
 
 /// Between two looks, at most.
-const LOOK: Duration = Duration::from_secs(10);
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How their names begin.
-const PREFIX: &str = "plimsoll-";
+const LEASE_NAME_PREFIX: &str = "plimsoll-";
 /// For a Lease that does not say how long it counts.
-const USUAL: Duration = Duration::from_mins(3);
+const DEFAULT_LEASE_DURATION: Duration = Duration::from_mins(3);
 
 /// What is known of all of them.
 #[derive(Debug, Default)]
-pub(super) struct Heartbeats(Mutex<Known>);
+pub(super) struct Heartbeats(Mutex<HeartbeatState>);
 
 #[derive(Debug, Default)]
-struct Known {
-    leases: HashMap<Box<str>, Beat>,
+struct HeartbeatState {
+    leases: HashMap<Box<str>, ObservedLease>,
     /// Whether the last look failed, or there was none yet.
-    is_blind: Option<bool>,
+    read_failed: Option<bool>,
 }
 
 #[derive(Debug)]
-struct Beat {
+struct ObservedLease {
     renewed: Option<MicroTime>,
     /// When it was seen first.
-    first: Instant,
+    first_seen: Instant,
     /// When it was seen to change; not before it was seen twice.
-    changed: Option<Instant>,
-    lasts: Duration,
+    last_change: Option<Instant>,
+    lease_duration: Duration,
     history_loaded: bool,
 }
 
-impl Beat {
+impl ObservedLease {
     fn is_fresh(&self) -> bool {
-        self.changed.is_some_and(|changed| changed.elapsed() <= self.lasts)
+        self.last_change.is_some_and(|changed| changed.elapsed() <= self.lease_duration)
     }
 
     /// Whether it may still turn out to be fresh.
-    fn is_awaited(&self) -> bool {
-        self.changed.is_none() && self.first.elapsed() <= self.lasts
+    fn may_become_fresh(&self) -> bool {
+        self.last_change.is_none() && self.first_seen.elapsed() <= self.lease_duration
     }
 }
 
 impl Heartbeats {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what a look found.
-    fn see(&self, leases: Vec<Lease>, now: Instant) {
+    fn observe(&self, leases: Vec<Lease>, now: Instant) {
         let mut known = self.lock();
         let mut before = std::mem::take(&mut known.leases);
         for lease in leases {
             let name = lease.name_any();
-            let history = lease.annotations().get(HISTORY).map(String::as_str);
+            let history = lease.annotations().get(HISTORY_ANNOTATION).map(String::as_str);
             let (loaded, absent) = (HistoryState::Loaded.as_str(), HistoryState::Absent.as_str());
             let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
             let spec = lease.spec.unwrap_or_default();
             let lasts = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
             let (first, changed) = match before.remove(name.as_str()) {
-                Some(beat) if beat.renewed == spec.renew_time => (beat.first, beat.changed),
-                Some(beat) => (beat.first, Some(now)),
+                Some(beat) if beat.renewed == spec.renew_time => {
+                    (beat.first_seen, beat.last_change)
+                }
+                Some(beat) => (beat.first_seen, Some(now)),
                 None => (now, None),
             };
-            let beat = Beat {
+            let beat = ObservedLease {
                 renewed: spec.renew_time,
-                first,
-                changed,
-                lasts: lasts.map_or(USUAL, Duration::from_secs),
+                first_seen: first,
+                last_change: changed,
+                lease_duration: lasts.map_or(DEFAULT_LEASE_DURATION, Duration::from_secs),
                 history_loaded,
             };
             known.leases.insert(name.into(), beat);
         }
-        known.is_blind = Some(false);
+        known.read_failed = Some(false);
     }
 
     /// Takes in what a single look found: by the clocks of whoever renewed the Leases and of this machine, because none of
     /// them can be seen to change.
-    pub fn see_once(&self, leases: Vec<Lease>, wall: Time) {
+    pub fn observe_once(&self, leases: Vec<Lease>, wall: Time) {
         let now = Instant::now();
-        let ours = leases.into_iter().filter(|lease| lease.name_any().starts_with(PREFIX));
-        self.see(ours.collect(), now);
+        let ours =
+            leases.into_iter().filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
+        self.observe(ours.collect(), now);
         for beat in self.lock().leases.values_mut() {
             let Some(renewed) = &beat.renewed else { continue };
             let age = wall.nanos_since(Time::from(renewed.0)).max(0);
-            beat.changed = now.checked_sub(Duration::from_nanos(age.unsigned_abs()));
+            beat.last_change = now.checked_sub(Duration::from_nanos(age.unsigned_abs()));
         }
     }
 
     /// When one that is for a VPA was renewed last.
     pub fn renewed(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Option<Time> {
         let known = self.lock();
-        let of_it = known.of(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
+        let of_it = known.leases_for_vpa(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
         of_it.map(|at| Time::from(at.0)).max()
     }
 
-    pub fn fail(&self) {
-        self.lock().is_blind = Some(true);
+    pub fn record_failure(&self) {
+        self.lock().read_failed = Some(true);
     }
 
     /// What is known of the recommender of a VPA.
-    pub fn of(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Heartbeat {
+    pub fn for_vpa(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> RecommenderHeartbeat {
         let known = self.lock();
-        match known.is_blind {
-            None => return Heartbeat::Awaited,
-            Some(true) => return Heartbeat::Unknown,
+        match known.read_failed {
+            None => return RecommenderHeartbeat::NotYetObserved,
+            Some(true) => return RecommenderHeartbeat::Unknown,
             Some(false) => {}
         }
         // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
-        let of_it: Vec<&Beat> = known.of(vpa, namespace).collect();
+        let of_it: Vec<&ObservedLease> = known.leases_for_vpa(vpa, namespace).collect();
         if of_it.is_empty() {
-            return Heartbeat::Absent;
+            return RecommenderHeartbeat::Absent;
         }
         let mut fresh = of_it.iter().filter(|beat| beat.is_fresh()).peekable();
         if fresh.peek().is_some() {
-            return Heartbeat::Fresh { history_loaded: fresh.any(|beat| beat.history_loaded) };
+            return RecommenderHeartbeat::Fresh {
+                history_loaded: fresh.any(|beat| beat.history_loaded),
+            };
         }
-        let is_awaited = of_it.iter().any(|beat| beat.is_awaited());
-        if is_awaited { Heartbeat::Awaited } else { Heartbeat::Stale }
+        let is_awaited = of_it.iter().any(|beat| beat.may_become_fresh());
+        if is_awaited { RecommenderHeartbeat::NotYetObserved } else { RecommenderHeartbeat::Stale }
     }
 }
 
-impl Known {
+impl HeartbeatState {
     /// Those of the recommender of a VPA.
-    fn of<'a>(
+    fn leases_for_vpa<'a>(
         &'a self,
         vpa: &VerticalPodAutoscaler,
         namespace: &'a str,
-    ) -> impl Iterator<Item = &'a Beat> + use<'a> {
+    ) -> impl Iterator<Item = &'a ObservedLease> + use<'a> {
         let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
         let whole = lease_name(recommender, None);
         let is_of = move |name: &str| match name.strip_prefix(&*whole) {
@@ -169,38 +174,39 @@ impl Known {
     }
 }
 
-impl Role {
+impl Updater {
     /// Looks at the Leases until told to stop.
-    pub(super) async fn keep_watching_heartbeats(self: std::sync::Arc<Self>, stop: Stop) {
-        if self.config.settings.guards.heartbeat == HeartbeatRule::Ignore {
+    pub(super) async fn run_heartbeat_poll_loop(self: std::sync::Arc<Self>, stop: ShutdownToken) {
+        if self.config.settings.guards.heartbeat == HeartbeatPolicy::Ignore {
             return;
         }
-        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeats);
-        let pause = LOOK.min(self.config.interval);
+        let leases =
+            Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeat_namespace);
+        let pause = POLL_INTERVAL.min(self.config.interval);
         loop {
             let parameters = ListParams::default();
-            let asked = tokio::time::timeout(REQUEST_LIMIT, leases.list(&parameters));
+            let asked = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters));
             let answer = tokio::select! {
-                () = stop.stopped() => return,
+                () = stop.cancelled() => return,
                 answer = asked => answer,
             };
             match answer {
                 Ok(Ok(list)) => {
                     let ours = list.items.into_iter();
-                    let ours = ours.filter(|lease| lease.name_any().starts_with(PREFIX));
-                    self.heartbeats.see(ours.collect(), Instant::now());
+                    let ours = ours.filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
+                    self.heartbeats.observe(ours.collect(), Instant::now());
                 }
                 Ok(Err(why)) => {
                     tracing::warn!(%why, "the heartbeats of recommenders cannot be read");
-                    self.heartbeats.fail();
+                    self.heartbeats.record_failure();
                 }
                 Err(_) => {
                     tracing::warn!("the heartbeats of recommenders cannot be read: no answer");
-                    self.heartbeats.fail();
+                    self.heartbeats.record_failure();
                 }
             }
             tokio::select! {
-                () = stop.stopped() => return,
+                () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -215,7 +221,7 @@ mod tests {
 
     fn lease(name: &str, renewed: &str, history: &str) -> Lease {
         serde_json::from_value(json!({
-            "metadata": {"name": name, "annotations": {HISTORY: history}},
+            "metadata": {"name": name, "annotations": {HISTORY_ANNOTATION: history}},
             "spec": {"renewTime": renewed, "leaseDurationSeconds": 3600},
         }))
         .expect("a lease")
@@ -237,24 +243,32 @@ mod tests {
     #[test]
     fn a_heartbeat_counts_once_it_was_seen_to_change() {
         let heartbeats = Heartbeats::default();
-        let of = |recommender| heartbeats.of(&vpa(recommender), "shop");
-        assert_eq!(of(None), Heartbeat::Awaited, "nobody has looked yet");
-        heartbeats.see(Vec::new(), Instant::now());
-        assert_eq!(of(None), Heartbeat::Absent);
-        heartbeats.see(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
-        assert_eq!(of(None), Heartbeat::Awaited, "it may be years old, or of a moment ago");
+        let of = |recommender| heartbeats.for_vpa(&vpa(recommender), "shop");
+        assert_eq!(of(None), RecommenderHeartbeat::NotYetObserved, "nobody has looked yet");
+        heartbeats.observe(Vec::new(), Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Absent);
+        heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
+        assert_eq!(
+            of(None),
+            RecommenderHeartbeat::NotYetObserved,
+            "it may be years old, or of a moment ago"
+        );
         let mut brief = lease("plimsoll-default", EARLY, "loaded");
         brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(0);
         let watched = Heartbeats::default();
-        watched.see(vec![brief], Instant::now());
-        assert_eq!(watched.of(&vpa(None), "shop"), Heartbeat::Stale, "it did not change in time");
-        heartbeats.see(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
-        assert_eq!(of(None), Heartbeat::Fresh { history_loaded: true });
-        assert_eq!(of(Some("other")), Heartbeat::Absent);
-        heartbeats.see(vec![lease("plimsoll-default", EARLY, "loading")], Instant::now());
-        assert_eq!(of(None), Heartbeat::Fresh { history_loaded: false });
-        heartbeats.fail();
-        assert_eq!(of(None), Heartbeat::Unknown);
+        watched.observe(vec![brief], Instant::now());
+        assert_eq!(
+            watched.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Stale,
+            "it did not change in time"
+        );
+        heartbeats.observe(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: true });
+        assert_eq!(of(Some("other")), RecommenderHeartbeat::Absent);
+        heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loading")], Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: false });
+        heartbeats.record_failure();
+        assert_eq!(of(None), RecommenderHeartbeat::Unknown);
     }
 
     #[test]
@@ -263,11 +277,14 @@ mod tests {
         let mut brief = lease("plimsoll-default", EARLY, "loaded");
         brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(30);
         let heartbeats = Heartbeats::default();
-        heartbeats.see_once(vec![brief.clone()], wall("2026-01-01T00:00:20Z"));
-        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
+        heartbeats.observe_once(vec![brief.clone()], wall("2026-01-01T00:00:20Z"));
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
         assert_eq!(heartbeats.renewed(&vpa(None), "shop"), Some(wall(EARLY)));
-        heartbeats.see_once(vec![brief], wall(LATE));
-        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Stale);
+        heartbeats.observe_once(vec![brief], wall(LATE));
+        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Stale);
         assert_eq!(heartbeats.renewed(&vpa(Some("other")), "shop"), None);
     }
 
@@ -279,22 +296,30 @@ mod tests {
         let own = lease_name("default", own.copied());
         for (renewed, history) in [(EARLY, "loaded"), (LATE, "loaded")] {
             let leases = shards.map(|it| lease(&lease_name("default", Some(it)), renewed, history));
-            heartbeats.see(
+            heartbeats.observe(
                 leases.into_iter().filter(|it| it.name_any() == own).collect(),
                 Instant::now(),
             );
         }
-        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
         let others = shards.map(|it| lease(&lease_name("default", Some(it)), LATE, "loaded"));
-        heartbeats
-            .see(others.into_iter().filter(|it| it.name_any() != own).collect(), Instant::now());
-        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Absent);
+        heartbeats.observe(
+            others.into_iter().filter(|it| it.name_any() != own).collect(),
+            Instant::now(),
+        );
+        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Absent);
         // One that was there before there were shards does not hide those that live.
         let name = own.clone();
         for renewed in [EARLY, LATE] {
             let old = lease("plimsoll-default", EARLY, "loaded");
-            heartbeats.see(vec![old, lease(&name, renewed, "loaded")], Instant::now());
+            heartbeats.observe(vec![old, lease(&name, renewed, "loaded")], Instant::now());
         }
-        assert_eq!(heartbeats.of(&vpa(None), "shop"), Heartbeat::Fresh { history_loaded: true });
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
     }
 }

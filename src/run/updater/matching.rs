@@ -6,27 +6,27 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
-use super::{Role, asking::Questions};
+use super::{Updater, owner_lookups::PassLookups};
 use crate::{
     observe::{
         controllers::{Owner, WellKnown},
-        running::RunningPod,
-        scale::ObjectKey,
+        scale::ObjectReference,
         selector::Selector,
-        target::{Outcome, Top},
+        target::{TargetResolution, TopOwner},
+        updater_pod::UpdaterPod,
     },
-    run::admission::{goes_before, has_boost, is_off},
+    run::admission::{has_startup_boost, is_off, takes_precedence},
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
     types::compat::Compat,
-    updater::{self, Wanted},
+    updater::{self, DesiredReplicas},
 };
 
 /// VPAs and pods that are looked at before other tasks of the thread have their turn.
-const AT_ONCE: usize = 256;
+const YIELD_EVERY: usize = 256;
 
 /// A VPA with its pods.
 #[derive(Debug)]
@@ -34,28 +34,28 @@ pub(super) struct Workload {
     /// The VPA.
     pub vpa: Arc<VerticalPodAutoscaler>,
     /// Its key.
-    pub key: VpaKey,
+    pub key: ObjectKey,
     /// Its topmost controller: kind and name.
     pub target: (Box<str>, Box<str>),
     /// Its live pods, those that are being deleted left out.
-    pub pods: Vec<Arc<RunningPod>>,
+    pub pods: Vec<Arc<UpdaterPod>>,
     /// How many pods their owners are to have.
-    pub wanted: HashMap<updater::Owner, Wanted>,
+    pub desired_replicas: HashMap<updater::PodOwner, DesiredReplicas>,
 }
 
 /// All VPAs that count, with their pods.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct MatchedWorkloads {
     /// In order of namespace and name. VPAs without pods are among them.
     pub workloads: Vec<Workload>,
     /// VPAs whose target cannot be read at the moment.
-    pub unavailable: HashSet<VpaKey>,
+    pub unavailable: HashSet<ObjectKey>,
 }
 
 /// A VPA whose target was found.
 struct Candidate {
     /// Its place among the workloads.
-    place: usize,
+    workload_index: usize,
     selector: Selector,
 }
 
@@ -65,73 +65,82 @@ pub(super) type Target = (Box<str>, Box<str>);
 /// VPAs by namespace and target.
 type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
 
-impl Role {
+impl Updater {
     /// All VPAs with their pods. Whatever the API server does not answer in time is left out.
-    pub(super) async fn workloads(&self) -> Found {
-        let mut namespaces = self.seen.namespaces();
+    pub(super) async fn workloads(&self) -> MatchedWorkloads {
+        let mut namespaces = self.stores.namespaces();
         namespaces.retain(|namespace| self.config.scope.includes(namespace));
-        let mut questions = self.asking.begin(Some(&self.pulse));
-        self.find(&namespaces, |vpa| self.is_counted(vpa), &mut questions).await
+        let mut questions = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
+        self.match_workloads(&namespaces, |vpa| self.is_active(vpa), &mut questions).await
     }
 
     /// Those of one namespace whose pods have a boost. Upstream asks all its VPAs, whatever their mode.
-    pub(super) async fn boosted_of(&self, namespace: &str) -> Vec<Workload> {
-        let mut questions = self.asking_for_boosts.begin(None);
-        let mut found = self.find(&[namespace.into()], |_| true, &mut questions).await.workloads;
+    pub(super) async fn boosted_workloads(&self, namespace: &str) -> Vec<Workload> {
+        let mut questions = self.boost_owner_lookups.start_pass(None);
+        let mut found =
+            self.match_workloads(&[namespace.into()], |_| true, &mut questions).await.workloads;
         found.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
         found
     }
 
-    async fn find(
+    async fn match_workloads(
         &self,
         namespaces: &[Box<str>],
         counts: impl Fn(&VerticalPodAutoscaler) -> bool,
-        questions: &mut Questions<'_>,
-    ) -> Found {
+        questions: &mut PassLookups<'_>,
+    ) -> MatchedWorkloads {
         let mut vpas: Vec<Arc<VerticalPodAutoscaler>> = Vec::new();
         for namespace in namespaces {
-            vpas.extend(self.seen.vpas(namespace).into_iter().filter(|vpa| counts(vpa)));
+            vpas.extend(self.stores.vpas(namespace).into_iter().filter(|vpa| counts(vpa)));
         }
-        let outcomes = self.resolve(&vpas, questions).await;
-        let (mut found, mut candidates) = (Found::default(), Candidates::new());
+        let outcomes = self.resolve_targets(&vpas, questions).await;
+        let (mut found, mut candidates) = (MatchedWorkloads::default(), Candidates::new());
         for (vpa, outcome) in vpas.into_iter().zip(outcomes) {
             let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
             match outcome {
-                Some(Outcome::Found { selector, .. }) => {
+                Some(TargetResolution::Found { selector, .. }) => {
                     let target: Target = (target.kind.as_str().into(), target.name.as_str().into());
                     let of_namespace = candidates.entry((*key.namespace).into()).or_default();
                     let place = found.workloads.len();
-                    let candidate = Candidate { place, selector };
+                    let candidate = Candidate { workload_index: place, selector };
                     of_namespace.entry(target.clone()).or_default().push(candidate);
                     let (pods, wanted) = (Vec::new(), HashMap::new());
-                    found.workloads.push(Workload { vpa, key, target, pods, wanted });
+                    found.workloads.push(Workload {
+                        vpa,
+                        key,
+                        target,
+                        pods,
+                        desired_replicas: wanted,
+                    });
                 }
-                Some(Outcome::Unsupported { message }) => Self::tell_unfollowed(&key, &message),
-                Some(Outcome::Unavailable { message }) => {
-                    Self::tell_unfollowed(&key, &message);
+                Some(TargetResolution::Unsupported { message }) => {
+                    Self::log_unresolved_target(&key, &message)
+                }
+                Some(TargetResolution::Unavailable { message }) => {
+                    Self::log_unresolved_target(&key, &message);
                     found.unavailable.insert(key);
                 }
                 None => {
-                    Self::tell_unfollowed(&key, "the API server did not answer in time");
+                    Self::log_unresolved_target(&key, "the API server did not answer in time");
                     found.unavailable.insert(key);
                 }
             }
         }
-        self.assign(&mut found.workloads, &candidates, questions).await;
+        self.assign_pods(&mut found.workloads, &candidates, questions).await;
         found
     }
 
-    fn tell_unfollowed(key: &VpaKey, message: &str) {
-        let VpaKey { namespace, name } = key;
+    fn log_unresolved_target(key: &ObjectKey, message: &str) {
+        let ObjectKey { namespace, name } = key;
         tracing::debug!(%namespace, %name, message, "the target of a VPA cannot be followed");
     }
 
     /// Where the targets of these VPAs lead; nothing of those of which the API server told nothing in time.
-    async fn resolve(
+    async fn resolve_targets(
         &self,
         vpas: &[Arc<VerticalPodAutoscaler>],
-        questions: &mut Questions<'_>,
-    ) -> Vec<Option<Outcome>> {
+        questions: &mut PassLookups<'_>,
+    ) -> Vec<Option<TargetResolution>> {
         let resolve = |place: usize| async move {
             let vpa = &vpas[place];
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
@@ -139,46 +148,48 @@ impl Role {
         };
         let (mut outcomes, mut asked) = (vec![None; vpas.len()], Vec::new());
         for (place, vpa) in vpas.iter().enumerate() {
-            self.take_turns(place).await;
+            self.yield_periodically(place).await;
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
-            match self.targets.question_about(namespace, &vpa.spec.target_ref) {
+            match self.targets.unresolved_scale_of(namespace, &vpa.spec.target_ref) {
                 Some(question) => asked.push((question, place)),
                 None => outcomes[place] = Some(resolve(place).await.1),
             }
         }
-        for (place, outcome) in questions.ask(asked, resolve).await {
+        for (place, outcome) in questions.run_all(asked, resolve).await {
             outcomes[place] = Some(outcome);
         }
         outcomes
     }
 
     /// Gives each pod to its workload.
-    async fn assign(
+    async fn assign_pods(
         &self,
         workloads: &mut [Workload],
         candidates: &Candidates,
-        questions: &mut Questions<'_>,
+        questions: &mut PassLookups<'_>,
     ) {
-        let mut pods: Vec<(ObjectKey, Arc<RunningPod>)> = Vec::new();
+        let mut pods: Vec<(ObjectReference, Arc<UpdaterPod>)> = Vec::new();
         let mut namespaces: Vec<&str> = candidates.keys().map(|namespace| &**namespace).collect();
         namespaces.sort_unstable();
         for namespace in namespaces {
-            let live = self.seen.pods(namespace).into_iter().filter(|pod| !pod.is_terminating());
+            let live = self.stores.pods(namespace).into_iter().filter(|pod| !pod.is_terminating());
             pods.extend(live.filter_map(|pod| Some((owner_of(namespace, &pod)?, pod))));
         }
-        let tops = self.tops(pods.iter().map(|(owner, _)| owner), questions).await;
-        let mut owners: HashMap<ObjectKey, Vec<(usize, updater::Owner)>> = HashMap::new();
+        let tops = self.top_owners(pods.iter().map(|(owner, _)| owner), questions).await;
+        let mut owners: HashMap<ObjectReference, Vec<(usize, updater::PodOwner)>> = HashMap::new();
         for (turn, (owner, pod)) in pods.into_iter().enumerate() {
-            self.take_turns(turn).await;
+            self.yield_periodically(turn).await;
             let Some(Some(top)) = tops.get(&owner) else { continue };
             let found = candidates.get(&owner.namespace).and_then(|targets| targets.get(top));
             let matching =
                 found.into_iter().flatten().filter(|one| one.selector.matches(&pod.labels));
-            let vpa = |one: &Candidate| &workloads[one.place].vpa;
-            let chosen = matching
-                .reduce(|one, other| if goes_before(vpa(other), vpa(one)) { other } else { one });
-            let Some(place) = chosen.map(|chosen| chosen.place) else { continue };
-            if let Some(direct) = &pod.life.owner {
+            let vpa = |one: &Candidate| &workloads[one.workload_index].vpa;
+            let chosen =
+                matching.reduce(
+                    |one, other| if takes_precedence(vpa(other), vpa(one)) { other } else { one },
+                );
+            let Some(place) = chosen.map(|chosen| chosen.workload_index) else { continue };
+            if let Some(direct) = &pod.status.owner {
                 let of_owner = owners.entry(owner).or_default();
                 if !of_owner.iter().any(|(known, name)| *known == place && name == direct) {
                     of_owner.push((place, direct.clone()));
@@ -186,95 +197,97 @@ impl Role {
             }
             workloads[place].pods.push(pod);
         }
-        let wanted = self.wanted(owners.keys(), questions).await;
+        let wanted = self.desired_replicas(owners.keys(), questions).await;
         for (owner, places) in owners {
             let Some(wanted) = wanted.get(&owner) else { continue };
             for (place, direct) in places {
-                workloads[place].wanted.insert(direct, *wanted);
+                workloads[place].desired_replicas.insert(direct, *wanted);
             }
         }
     }
 
     /// The topmost controllers above these.
-    async fn tops(
+    async fn top_owners(
         &self,
-        owners: impl Iterator<Item = &ObjectKey>,
-        questions: &mut Questions<'_>,
-    ) -> HashMap<ObjectKey, Option<Target>> {
+        owners: impl Iterator<Item = &ObjectReference>,
+        questions: &mut PassLookups<'_>,
+    ) -> HashMap<ObjectReference, Option<Target>> {
         let (mut tops, mut asked) = (HashMap::new(), Vec::new());
         for (turn, owner) in owners.enumerate() {
-            self.take_turns(turn).await;
+            self.yield_periodically(turn).await;
             let hash_map::Entry::Vacant(top) = tops.entry(owner.clone()) else { continue };
-            match self.targets.question_above(owner) {
+            match self.targets.unresolved_scale_above(owner) {
                 // Until it is answered.
                 Some(question) if &*owner.kind != "Node" => {
                     top.insert(None);
                     asked.push((question, owner.clone()));
                 }
                 _ => {
-                    top.insert(self.top(owner).await);
+                    top.insert(self.top_owner(owner).await);
                 }
             }
         }
-        let ask = |owner: ObjectKey| async move { (self.top(&owner).await, owner) };
-        for (top, owner) in questions.ask(asked, ask).await {
+        let ask = |owner: ObjectReference| async move { (self.top_owner(&owner).await, owner) };
+        for (top, owner) in questions.run_all(asked, ask).await {
             tops.insert(owner, top);
         }
         tops
     }
 
     /// How many pods these controllers are to have.
-    async fn wanted(
+    async fn desired_replicas(
         &self,
-        owners: impl Iterator<Item = &ObjectKey>,
-        questions: &mut Questions<'_>,
-    ) -> HashMap<ObjectKey, Wanted> {
+        owners: impl Iterator<Item = &ObjectReference>,
+        questions: &mut PassLookups<'_>,
+    ) -> HashMap<ObjectReference, DesiredReplicas> {
         let (mut wanted, mut asked) = (HashMap::new(), Vec::new());
         for owner in owners {
-            if WellKnown::of(&owner.kind).is_some() {
-                wanted.insert(owner.clone(), self.targets.wanted(owner).await);
+            if WellKnown::from_kind(&owner.kind).is_some() {
+                wanted.insert(owner.clone(), self.targets.desired_replicas(owner).await);
             } else {
                 asked.push((owner.clone(), owner.clone()));
             }
         }
-        let ask = |owner: ObjectKey| async move { (self.targets.wanted(&owner).await, owner) };
-        for (pods, owner) in questions.ask(asked, ask).await {
+        let ask = |owner: ObjectReference| async move {
+            (self.targets.desired_replicas(&owner).await, owner)
+        };
+        for (pods, owner) in questions.run_all(asked, ask).await {
             wanted.insert(owner, pods);
         }
         wanted
     }
 
     /// What is known without asking is found without waiting, so nobody else would have a turn.
-    async fn take_turns(&self, turn: usize) {
-        if turn % AT_ONCE == AT_ONCE - 1 {
+    async fn yield_periodically(&self, turn: usize) {
+        if turn % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
     }
 
     /// Whether a VPA has a say about running pods. Upstream forgets the older one of two if that one leaves running pods
     /// alone, and so updates pods that will come up by the other one.
-    pub(super) fn is_counted(&self, vpa: &VerticalPodAutoscaler) -> bool {
+    pub(super) fn is_active(&self, vpa: &VerticalPodAutoscaler) -> bool {
         match self.config.settings.compat {
             Compat::Plimsoll => !is_off(vpa),
             Compat::Upstream => {
                 let passive =
                     matches!(vpa.spec.update_mode(), UpdateMode::Off | UpdateMode::Initial);
-                !passive || has_boost(vpa)
+                !passive || has_startup_boost(vpa)
             }
         }
     }
 
     /// The topmost of the controllers of something that this one owns, if it can be followed.
-    pub(super) async fn top(&self, owner: &ObjectKey) -> Option<Target> {
+    pub(super) async fn top_owner(&self, owner: &ObjectReference) -> Option<Target> {
         // Nodes own their mirror pods, and nobody scales those.
         if &*owner.kind == "Node" {
             return None;
         }
         match self.targets.topmost(owner).await {
-            Top::Found(top) => Some((top.kind, top.name)),
-            Top::None => None,
-            Top::Broken(why) | Top::Unavailable(why) => {
-                let ObjectKey { namespace, kind, name, .. } = owner;
+            TopOwner::Found(top) => Some((top.kind, top.name)),
+            TopOwner::None => None,
+            TopOwner::Invalid(why) | TopOwner::Unavailable(why) => {
+                let ObjectReference { namespace, kind, name, .. } = owner;
                 tracing::debug!(%namespace, %kind, %name, %why, "the controller of a pod cannot be followed");
                 None
             }
@@ -283,14 +296,14 @@ impl Role {
 }
 
 /// What a VPA is called.
-pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> VpaKey {
-    VpaKey { namespace: vpa.namespace().unwrap_or_default().into(), name: vpa.name_any().into() }
+pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> ObjectKey {
+    ObjectKey { namespace: vpa.namespace().unwrap_or_default().into(), name: vpa.name_any().into() }
 }
 
 /// The direct controller of a pod.
-pub(super) fn owner_of(namespace: &str, pod: &RunningPod) -> Option<ObjectKey> {
+pub(super) fn owner_of(namespace: &str, pod: &UpdaterPod) -> Option<ObjectReference> {
     let references = pod.metadata.owner_references.as_deref()?;
     // Of several controllers the last one counts, as upstream has it.
     let last = references.last().map(std::slice::from_ref)?;
-    Some(ObjectKey::of_owner(namespace, Owner::of(last)?))
+    Some(ObjectReference::from_owner(namespace, Owner::controller_of(last)?))
 }

@@ -6,33 +6,34 @@ use std::{
     time::Instant,
 };
 
-use plimsoll_core::types::{Time, VpaKey};
+use plimsoll_core::types::{ObjectKey, Time};
 
 use super::{
-    Role, Stop,
-    acting::{Pace, Then},
-    matching::{Found, Workload},
-    recollection::Recollection,
-    standing::Standing,
+    ShutdownToken, Updater,
+    admission_health::AdmissionHealth,
+    execute::{PassControl, PassDeadline},
+    matching::{MatchedWorkloads, Workload},
+    persisted_state::UpdaterState,
 };
-use crate::metrics::{PassTotals, Tally};
+use crate::metrics::{PassTotals, VpaTotals};
 use plimsoll_core::{
     api::vpa::UpdateMode,
     types::compat::Compat,
     updater::{
-        self, Action, Decision, Next, Outcome, Pass, Recall, Skip, Verdict, Wanted, World,
-        guard::{Charge, Heartbeat, ledger::Sizes},
-        turns::{self, Waiting},
+        self, Action, Decision, DesiredReplicas, NextStep, PassContext, PersistedState, PodOutcome,
+        SkipReason, StepResult, UpdatePass,
+        guard::{BudgetKind, RecommenderHeartbeat, disruption_budget::PodCounts},
+        workload_order::{self, NextPassOrder},
     },
 };
 
 /// Pods that are skipped before other tasks of the thread have their turn: the one that renews the Lease, and the server
 /// that answers probes.
-const SKIPPED_AT_ONCE: usize = 64;
+const SKIPS_BEFORE_YIELD: usize = 64;
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct PassSummary {
     /// VPAs that were looked at.
     pub vpas: usize,
     /// Their pods.
@@ -42,63 +43,65 @@ pub struct Summary {
     /// Pods that were resized.
     pub resized: usize,
     /// Whether it ended before all were looked at.
-    pub is_cut_off: bool,
+    pub is_incomplete: bool,
     /// Whether it could not begin, because something that it has to know cannot be read.
-    pub is_blind: bool,
+    pub could_not_start: bool,
 }
 
 /// What is carried from pass to pass.
 #[derive(Debug, Default)]
-pub(super) struct Passes {
-    pub recollection: Recollection,
+pub(super) struct PassState {
+    pub persisted_state: UpdaterState,
     /// Whose turn it is first in the next pass.
-    waiting: Waiting,
+    waiting: NextPassOrder,
 }
 
 /// What came of one VPA in a pass.
-struct Went {
-    tally: Tally,
-    then: Then,
+struct VpaResult {
+    tally: VpaTotals,
+    next: PassControl,
     /// Whether a pod was left alone because the cluster's budget was spent.
     waits_for_budget: bool,
 }
 
 /// What holds for all VPAs of a pass.
 #[derive(Clone, Copy)]
-struct Common<'a> {
+struct PassSettings<'a> {
     is_admission_ready: bool,
     can_resize: bool,
-    cluster: u32,
-    pace: Pace<'a>,
+    cluster_pods: u32,
+    deadline: PassDeadline<'a>,
 }
 
-impl Role {
+impl Updater {
     /// Makes a pass. Without the right to act nothing is decided: what is remembered may be old.
-    pub(super) async fn pass(&self, passes: &mut Passes, stop: &Stop) -> Summary {
+    pub(super) async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
         let began = Instant::now();
-        let mut summary = Summary::default();
+        let mut summary = PassSummary::default();
         if !self.may_act() {
-            passes.recollection.forget_stored();
+            passes.persisted_state.invalidate_stored();
             // What this replica saw when it led is told by whoever leads now.
-            if self.told.forget() {
-                self.metrics.stand_by();
+            if self.paused_updates.clear() {
+                self.metrics.clear_leader_series();
             }
             return summary;
         }
-        let standing = self.watch_admission().await;
+        let standing = self.check_admission().await;
         match standing {
-            Standing::Ready => {}
-            Standing::Stale => self.metrics.count_no_admission("invalid"),
-            Standing::Unreadable | Standing::Forbidden => self.metrics.count_no_admission("error"),
+            AdmissionHealth::Ready => {}
+            AdmissionHealth::Stale => self.metrics.count_admission_unavailable("invalid"),
+            AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
+                self.metrics.count_admission_unavailable("error")
+            }
         }
         let is_upstream = self.config.settings.compat == Compat::Upstream;
-        if is_upstream && standing != Standing::Ready {
+        if is_upstream && standing != AdmissionHealth::Ready {
             self.metrics.observe_step("total", began.elapsed());
             return summary;
         }
-        if let Err(why) = self.read_ledger(&mut passes.recollection).await {
+        if let Err(why) = self.read_ledger(&mut passes.persisted_state).await {
             tracing::warn!(why, "what was changed of late cannot be read: nothing is updated");
-            return Summary { is_blind: true, ..summary };
+            return PassSummary { could_not_start: true, ..summary };
         }
         let mut last = Instant::now();
         let mut observe = |name: &str| {
@@ -106,34 +109,37 @@ impl Role {
             last = Instant::now();
         };
         observe("ListVPAs");
-        let Found { mut workloads, unavailable } = self.workloads().await;
+        let MatchedWorkloads { mut workloads, unavailable } = self.workloads().await;
         observe("ListPods");
-        let known: HashSet<&VpaKey> = workloads.iter().map(|one| &one.key).collect();
+        let known: HashSet<&ObjectKey> = workloads.iter().map(|one| &one.key).collect();
         // A VPA whose target cannot be read for a moment is still there, and so is what was done to its pods.
-        let there = self.seen.keys();
-        passes.recollection.retain(|key| there.contains(key));
-        self.told.retain(|key| known.contains(key));
-        self.tell_released(&known, &unavailable);
-        self.end_left_surges(&mut passes.recollection).await;
+        let there = self.stores.keys();
+        passes.persisted_state.retain(|key| there.contains(key));
+        self.paused_updates.retain(|key| known.contains(key));
+        self.clear_paused(&known, &unavailable);
+        self.end_orphaned_surges(&mut passes.persisted_state).await;
         self.metrics.retain(&there);
         observe("FilterPods");
         let waiting = std::mem::take(&mut passes.waiting);
         let guards = &self.config.settings.guards;
-        let trials = passes.recollection.ledger().trials(guards, self.clock.now());
-        turns::arrange(&mut workloads, |one| &one.key, &waiting, trials);
+        let trials = passes.persisted_state.ledger().trials(guards, self.clock.now());
+        workload_order::order_workloads(&mut workloads, |one| &one.key, &waiting, trials);
         // A pod that may be resizable must not be evicted because nobody knows.
-        let Some(can_resize) = self.resizes_are_served().await else {
+        let Some(can_resize) = self.supports_resize().await else {
             tracing::warn!(
                 "whether the server can resize pods cannot be found out: nothing is updated"
             );
-            return Summary { is_blind: true, ..summary };
+            return PassSummary { could_not_start: true, ..summary };
         };
-        let common = Common {
-            is_admission_ready: standing == Standing::Ready,
+        let common = PassSettings {
+            is_admission_ready: standing == AdmissionHealth::Ready,
             can_resize,
-            cluster: workloads.iter().map(|one| one.pods.len() as u32).sum(),
+            cluster_pods: workloads.iter().map(|one| one.pods.len() as u32).sum(),
             // Counted from here: a first look at a large cluster may take longer than a pass may.
-            pace: Pace { deadline: Instant::now() + self.config.interval, stop },
+            deadline: PassDeadline {
+                deadline: Instant::now() + self.config.interval,
+                shutdown: stop,
+            },
         };
         observe("AdmissionInit");
         let mut pods_of: HashMap<Arc<str>, u32> = HashMap::new();
@@ -142,15 +148,16 @@ impl Role {
         }
         let mut totals = PassTotals::default();
         for workload in &workloads {
-            if summary.is_cut_off || common.pace.is_over() {
-                summary.is_cut_off = true;
-                passes.waiting.for_time.get_or_insert_with(|| workload.key.clone());
+            if summary.is_incomplete || common.deadline.has_passed() {
+                summary.is_incomplete = true;
+                passes.waiting.first_without_time.get_or_insert_with(|| workload.key.clone());
                 break;
             }
             let namespace = pods_of.get(&workload.key.namespace).copied().unwrap_or_default();
-            let sizes = Sizes { cluster: common.cluster, namespace };
-            let went =
-                self.update(&mut passes.recollection, workload, common, sizes, &mut totals).await;
+            let sizes = PodCounts { cluster: common.cluster_pods, namespace };
+            let went = self
+                .update_vpa(&mut passes.persisted_state, workload, common, sizes, &mut totals)
+                .await;
             // Most workloads need no step, and then nothing was awaited.
             tokio::task::yield_now().await;
             summary.vpas += 1;
@@ -158,104 +165,108 @@ impl Role {
             summary.evicted += went.tally.evicted;
             summary.resized += went.tally.resized;
             if went.waits_for_budget {
-                passes.waiting.for_budget.get_or_insert_with(|| workload.key.clone());
+                passes.waiting.first_without_budget.get_or_insert_with(|| workload.key.clone());
             }
-            if went.then == Then::Stop {
-                summary.is_cut_off = true;
-                passes.waiting.for_time = Some(workload.key.clone());
+            if went.next == PassControl::EndPass {
+                summary.is_incomplete = true;
+                passes.waiting.first_without_time = Some(workload.key.clone());
             }
         }
         observe("EvictPods");
-        self.tell_totals(&passes.recollection, &totals, common);
+        self.report_totals(&passes.persisted_state, &totals, common);
         self.metrics.observe_step("total", began.elapsed());
         summary
     }
 
     /// Decides about one VPA, and does it.
-    async fn update(
+    async fn update_vpa(
         &self,
-        recollection: &mut Recollection,
+        recollection: &mut UpdaterState,
         workload: &Workload,
-        common: Common<'_>,
-        sizes: Sizes,
+        common: PassSettings<'_>,
+        sizes: PodCounts,
         totals: &mut PassTotals,
-    ) -> Went {
-        let (recall, ignored) = recollection.of(workload);
+    ) -> VpaResult {
+        let (recall, ignored) = recollection.recall(workload);
         if let Some(why) = ignored {
-            self.metrics.count_unreadable();
-            let parts = workload.parts();
+            self.metrics.count_unreadable_state();
+            let parts = workload.key_parts();
             tracing::warn!(namespace = parts.namespace, name = parts.name, %why, "what was done to a workload before, as its VPA tells it, does not count");
         }
         let now = self.clock.now();
-        let heartbeat = self.heartbeats.of(&workload.vpa, &workload.key.namespace);
-        totals.heartbeat(word(heartbeat));
-        let ground = self.ground(workload, now);
-        let wanted =
-            |owner: &updater::Owner| workload.wanted.get(owner).copied().unwrap_or(Wanted::Unknown);
-        let world = World {
-            wanted: &wanted,
-            sizes,
+        let heartbeat = self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace);
+        totals.count_heartbeat(heartbeat_label(heartbeat));
+        let ground = self.decision_inputs(workload, now);
+        let wanted = |owner: &updater::PodOwner| {
+            workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
+        };
+        let world = PassContext {
+            desired_replicas: &wanted,
+            pod_counts: sizes,
             heartbeat,
             is_admission_ready: common.is_admission_ready,
             can_resize: common.can_resize,
             now,
         };
-        let subject = self.subject(workload, &ground);
+        let subject = self.vpa_with_pods(workload, &ground);
         let mut pass =
-            Pass::begin(subject, world, &self.config.settings, recall).without_unboosts();
-        let mut then = Then::Go;
+            UpdatePass::new(subject, world, &self.config.settings, recall).without_boost_removal();
+        let mut then = PassControl::Continue;
         loop {
-            let step = match pass.next_within(SKIPPED_AT_ONCE) {
-                Next::Step(step) => step,
+            let step = match pass.next_within(SKIPS_BEFORE_YIELD) {
+                NextStep::Step(step) => step,
                 // A pod that is skipped waits for nothing, so the thread would do nothing else meanwhile.
-                Next::More => {
-                    self.pulse.beat();
+                NextStep::More => {
+                    self.loop_watchdog.tick();
                     tokio::task::yield_now().await;
-                    if common.pace.is_over() {
-                        then = Then::Stop;
+                    if common.deadline.has_passed() {
+                        then = PassControl::EndPass;
                         break;
                     }
                     continue;
                 }
-                Next::End => break,
+                NextStep::End => break,
             };
-            let recall: Recall = pass.recall().clone();
+            let recall: PersistedState = pass.state().clone();
             let (outcome, next) =
-                self.make(recollection, workload, &step, &recall, common.pace).await;
-            pass.note(outcome);
-            if next != Then::Go {
+                self.execute_step(recollection, workload, &step, &recall, common.deadline).await;
+            pass.record_result(outcome);
+            if next != PassControl::Continue {
                 then = next;
                 break;
             }
         }
-        let decision = pass.end();
-        self.remember(recollection, workload, &decision, now).await;
-        self.count(workload, &decision, totals, now);
-        self.tell_held(workload, &decision, now);
-        let no_budget = Verdict::Skipped(Skip::ClusterBudget);
-        let waits_for_budget = decision.verdicts.contains(&no_budget);
-        Went { tally: tally(workload, &decision), then, waits_for_budget }
+        let decision = pass.finish();
+        self.persist_decision(recollection, workload, &decision, now).await;
+        self.count_decision(workload, &decision, totals, now);
+        self.report_paused(workload, &decision, now);
+        let no_budget = PodOutcome::Skipped(SkipReason::ClusterBudget);
+        let waits_for_budget = decision.pod_outcomes.contains(&no_budget);
+        VpaResult { tally: tally(workload, &decision), next: then, waits_for_budget }
     }
 
     /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.
-    async fn remember(
+    async fn persist_decision(
         &self,
-        recollection: &mut Recollection,
+        recollection: &mut UpdaterState,
         workload: &Workload,
         decision: &Decision,
         now: Time,
     ) {
-        let given_back = |outcome: &Outcome| !matches!(outcome, Outcome::Done | Outcome::Unsure);
-        let was_undone =
-            decision.steps.iter().any(|(step, outcome)| step.is_booked && given_back(outcome));
-        let is_news = decision.harm.is_some() || decision.rewritten;
-        let is_owed = is_news || was_undone || recollection.is_owed(&workload.key);
-        recollection.owe(&workload.key, is_owed);
-        if is_owed && self.config.dry_run.is_none() && !recollection.was_overtaken() {
-            let booked = self.book(recollection, workload, &decision.recall).await;
-            recollection.owe(&workload.key, booked.is_err());
+        let given_back =
+            |outcome: &StepResult| !matches!(outcome, StepResult::Done | StepResult::Indeterminate);
+        let was_undone = decision
+            .steps
+            .iter()
+            .any(|(step, outcome)| step.needs_persisting && given_back(outcome));
+        let is_news = decision.regression.is_some() || decision.externally_overwritten;
+        let is_owed = is_news || was_undone || recollection.needs_write(&workload.key);
+        recollection.set_needs_write(&workload.key, is_owed);
+        if is_owed && self.config.dry_run.is_none() && !recollection.ledger_was_replaced() {
+            let booked = self.persist_intent(recollection, workload, &decision.state).await;
+            recollection.set_needs_write(&workload.key, booked.is_err());
             if let Err(why) = booked {
-                let parts = workload.parts();
+                let parts = workload.key_parts();
                 tracing::warn!(
                     namespace = parts.namespace,
                     name = parts.name,
@@ -264,63 +275,75 @@ impl Role {
                 );
             }
         }
-        if let Some(harm) = decision.harm {
-            self.metrics.count_harm(harm.word());
+        if let Some(harm) = decision.regression {
+            self.metrics.count_regression(harm.as_str());
             let message = format!("Updates are stopped for a while: {harm}.");
-            self.tell_vpa(workload, "PodsGotWorse", message, now, true);
+            self.emit_vpa_event(workload, "PodsGotWorse", message, now, true);
         }
-        if decision.rewritten {
+        if decision.externally_overwritten {
             self.metrics.count_rewritten();
             let message = "Updates are stopped: somebody else writes other resources to the pods.";
-            self.tell_vpa(workload, "ResourcesRewritten", message.to_owned(), now, true);
+            self.emit_vpa_event(workload, "ResourcesRewritten", message.to_owned(), now, true);
         }
-        recollection.keep(workload, decision.recall.clone());
+        recollection.store(workload, decision.state.clone());
     }
 
-    fn count(&self, workload: &Workload, decision: &Decision, totals: &mut PassTotals, now: Time) {
-        let of = workload.counted();
+    fn count_decision(
+        &self,
+        workload: &Workload,
+        decision: &Decision,
+        totals: &mut PassTotals,
+        now: Time,
+    ) {
+        let of = workload.metric_labels();
         let mode = workload.vpa.spec.update_mode();
         if !matches!(mode, UpdateMode::Off | UpdateMode::Initial) {
-            self.metrics.show(of);
+            self.metrics.init_counters(of);
         }
         totals.add(of, tally(workload, decision));
-        for verdict in &decision.verdicts {
-            if let Verdict::Skipped(skip) = verdict {
-                totals.skip(skip.word());
+        for verdict in &decision.pod_outcomes {
+            if let PodOutcome::Skipped(skip) = verdict {
+                totals.count_skipped(skip.as_str());
             }
         }
         self.metrics.count_infeasible(of, decision.known_infeasible);
-        if decision.recall.memory.open_until(now).is_some() {
-            totals.breaker();
+        if decision.state.workload.breaker_open_until(now).is_some() {
+            totals.count_open_breaker();
         }
     }
 
-    fn tell_totals(&self, recollection: &Recollection, totals: &PassTotals, common: Common<'_>) {
-        self.metrics.tell(totals);
+    fn report_totals(
+        &self,
+        recollection: &UpdaterState,
+        totals: &PassTotals,
+        common: PassSettings<'_>,
+    ) {
+        self.metrics.set_pass_totals(totals);
         let (guards, ledger) = (&self.config.settings.guards, recollection.ledger());
         let now = self.clock.now();
         for (word, charge, allowance) in [
-            ("disruption", Charge::Disruption, guards.cluster_disruptions),
-            ("resize", Charge::Resize, guards.cluster_resizes),
+            ("disruption", BudgetKind::Disruption, guards.cluster_disruptions),
+            ("resize", BudgetKind::Resize, guards.cluster_resizes),
         ] {
-            let allowed = allowance.map(|allowance| allowance.of(common.cluster));
+            let allowed = allowance.map(|allowance| allowance.limit_for(common.cluster_pods));
             self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
         }
         self.metrics.set_cluster_open(ledger.open_until(now).is_some());
-        let objects = self.seen.counts().0 as u64;
-        let mut vitals = self.condition.lock();
+        let objects = self.stores.counts().0 as u64;
+        let mut vitals = self.health_reporter.lock();
         (vitals.last_pass, vitals.objects) = (Some(now), objects);
-        (vitals.breaker_until, vitals.held_workloads) = (ledger.open_until(now), totals.open());
+        (vitals.breaker_until, vitals.held_workloads) =
+            (ledger.open_until(now), totals.open_breakers());
     }
 }
 
-fn tally(workload: &Workload, decision: &Decision) -> Tally {
+fn tally(workload: &Workload, decision: &Decision) -> VpaTotals {
     let mode = workload.vpa.spec.update_mode();
     let done = |is: fn(&Action) -> bool| {
-        let finished = decision.steps.iter().filter(|(_, outcome)| *outcome == Outcome::Done);
+        let finished = decision.steps.iter().filter(|(_, outcome)| *outcome == StepResult::Done);
         finished.filter(|(step, _)| is(&step.action)).count()
     };
-    Tally {
+    VpaTotals {
         candidates: decision.candidates,
         evicted: done(|action| matches!(action, Action::Evict { .. })),
         resized: done(|action| matches!(action, Action::Resize { .. })),
@@ -328,13 +351,13 @@ fn tally(workload: &Workload, decision: &Decision) -> Tally {
     }
 }
 
-const fn word(heartbeat: Heartbeat) -> &'static str {
+const fn heartbeat_label(heartbeat: RecommenderHeartbeat) -> &'static str {
     match heartbeat {
-        Heartbeat::Fresh { history_loaded: true } => "fresh",
-        Heartbeat::Fresh { history_loaded: false } => "loading",
-        Heartbeat::Stale => "stale",
-        Heartbeat::Absent => "absent",
-        Heartbeat::Unknown => "unknown",
-        Heartbeat::Awaited => "awaited",
+        RecommenderHeartbeat::Fresh { history_loaded: true } => "fresh",
+        RecommenderHeartbeat::Fresh { history_loaded: false } => "loading",
+        RecommenderHeartbeat::Stale => "stale",
+        RecommenderHeartbeat::Absent => "absent",
+        RecommenderHeartbeat::Unknown => "unknown",
+        RecommenderHeartbeat::NotYetObserved => "awaited",
     }
 }

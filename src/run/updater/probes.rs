@@ -1,24 +1,28 @@
 //! Whether the updater lives, and whether it can do its work.
 
-use super::Role;
+use super::Updater;
 use crate::{
-    run::shown::{unread, watches_turn},
+    run::traffic_metrics::{check_watch_loops, unsynced_watches},
     serve::{Probes, Stalled},
 };
 
 /// Upstream's limit, in intervals.
-const INTERVALS: u32 = 5;
+const MAX_MISSED_INTERVALS: u32 = 5;
 
-impl Probes for Role {
-    fn alive(&self) -> Result<(), Stalled> {
-        watches_turn(self.feeds.all())?;
-        let limit = self.config.interval.saturating_mul(INTERVALS);
+impl Probes for Updater {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        let limit = self.config.interval.saturating_mul(MAX_MISSED_INTERVALS);
         // A clock that a test steps says nothing about how often the loop should turn.
-        if self.clock.is_wall() { self.pulse.within(limit, "the updater's loop") } else { Ok(()) }
+        if self.clock.is_wall() {
+            self.loop_watchdog.check(limit, "the updater's loop")
+        } else {
+            Ok(())
+        }
     }
 
-    fn ready(&self) -> Result<(), Vec<String>> {
-        let missing = unread(self.feeds.all());
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let missing = unsynced_watches(self.watches.all());
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

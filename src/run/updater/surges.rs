@@ -6,57 +6,57 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_core::types::VpaKey;
+use plimsoll_core::types::ObjectKey;
 
 use super::{
-    Role,
+    Updater,
     matching::{Workload, vpa_key},
-    recollection::Recollection,
+    persisted_state::UpdaterState,
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
-    updater::{Outcome, Recall, guard::memory},
+    updater::{PersistedState, StepResult, guard::workload_state},
 };
 
 /// How many workloads one pass takes them back from, and for how long it begins to: it is there for others, too.
-const MOST_OF_A_PASS: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_PER_PASS: usize = 16;
+const PASS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often it is tried to take back a second replica that no VPA remembers.
-const MOST_TRIES: u32 = 60;
+const MAX_ATTEMPTS: u32 = 60;
 
-impl Role {
+impl Updater {
     /// Takes back second replicas of workloads that no pass looks at.
-    pub(super) async fn end_left_surges(&self, recollection: &mut Recollection) {
+    pub(super) async fn end_orphaned_surges(&self, recollection: &mut UpdaterState) {
         if self.config.dry_run.is_some() || !self.may_scale() {
             return;
         }
-        let (until, mut tries) = (Instant::now() + PATIENCE, 0);
+        let (until, mut tries) = (Instant::now() + PASS_TIMEOUT, 0);
         let mut goes_on = || {
             tries += 1;
-            self.pulse.beat();
-            tries <= MOST_OF_A_PASS && Instant::now() < until
+            self.loop_watchdog.tick();
+            tries <= MAX_PER_PASS && Instant::now() < until
         };
-        for mut left in recollection.take_left() {
+        for mut left in recollection.take_orphaned_surges() {
             if !goes_on() {
-                recollection.put_back(left);
+                recollection.requeue_orphaned_surge(left);
                 continue;
             }
             let outcome = self.scale_deployment(&left.namespace, &left.deployment, (2, 1)).await;
-            self.tell_end(&left.namespace, &left.deployment, outcome);
-            left.failed += 1;
-            if outcome != Outcome::Done && left.failed < MOST_TRIES {
-                recollection.put_back(left);
+            self.log_surge_end(&left.namespace, &left.deployment, outcome);
+            left.failed_attempts += 1;
+            if outcome != StepResult::Done && left.failed_attempts < MAX_ATTEMPTS {
+                recollection.requeue_orphaned_surge(left);
             }
         }
-        for namespace in self.seen.namespaces() {
+        for namespace in self.stores.namespaces() {
             if !self.config.scope.includes(&namespace) {
                 continue;
             }
-            for vpa in self.seen.vpas(&namespace) {
+            for vpa in self.stores.vpas(&namespace) {
                 let key = vpa_key(&vpa);
-                let has_surge = says_surge(&vpa) || recollection.has_surge(&key);
-                if has_surge && !self.is_counted(&vpa) {
+                let has_surge = has_recorded_surge(&vpa) || recollection.has_surge(&key);
+                if has_surge && !self.is_active(&vpa) {
                     if !goes_on() {
                         return;
                     }
@@ -69,40 +69,40 @@ impl Role {
     /// As in a pass: written down before it is done, and once more if it could not be done.
     async fn end_surge_of(
         &self,
-        recollection: &mut Recollection,
+        recollection: &mut UpdaterState,
         vpa: Arc<VerticalPodAutoscaler>,
-        key: VpaKey,
+        key: ObjectKey,
     ) {
         let target = &vpa.spec.target_ref;
         let target = (target.kind.as_str().into(), target.name.as_str().into());
         let (pods, wanted) = (Vec::new(), HashMap::new());
-        let workload = Workload { vpa, key, target, pods, wanted };
-        let (before, _) = recollection.of(&workload);
-        if before.memory.surge.is_none() {
+        let workload = Workload { vpa, key, target, pods, desired_replicas: wanted };
+        let (before, _) = recollection.recall(&workload);
+        if before.workload.surge.is_none() {
             return;
         }
-        let mut after: Recall = before.clone();
-        after.memory.surge = None;
-        if self.book(recollection, &workload, &after).await.is_err() {
+        let mut after: PersistedState = before.clone();
+        after.workload.surge = None;
+        if self.persist_intent(recollection, &workload, &after).await.is_err() {
             return;
         }
         let outcome = self.set_replicas(&workload, (2, 1)).await;
-        self.tell_end(&workload.key.namespace, &workload.target.1, outcome);
-        if outcome == Outcome::Done {
-            recollection.keep(&workload, after);
+        self.log_surge_end(&workload.key.namespace, &workload.target.1, outcome);
+        if outcome == StepResult::Done {
+            recollection.store(&workload, after);
             return;
         }
-        if let Err(why) = self.book(recollection, &workload, &before).await {
+        if let Err(why) = self.persist_intent(recollection, &workload, &before).await {
             tracing::warn!(
                 ?why,
                 "the VPA does not say that its workload still has a second replica"
             );
         }
-        recollection.keep(&workload, before);
+        recollection.store(&workload, before);
     }
 
-    fn tell_end(&self, namespace: &str, deployment: &str, outcome: Outcome) {
-        let is_done = outcome == Outcome::Done;
+    fn log_surge_end(&self, namespace: &str, deployment: &str, outcome: StepResult) {
+        let is_done = outcome == StepResult::Done;
         self.metrics.count_action("end_surge", if is_done { "done" } else { "failed" });
         if is_done {
             tracing::info!(
@@ -115,8 +115,8 @@ impl Role {
 }
 
 /// Whether a VPA says that its workload has a second replica.
-fn says_surge(vpa: &VerticalPodAutoscaler) -> bool {
+fn has_recorded_surge(vpa: &VerticalPodAutoscaler) -> bool {
     let annotations = vpa.metadata.annotations.as_ref();
-    let text = annotations.and_then(|annotations| annotations.get(memory::KEY));
+    let text = annotations.and_then(|annotations| annotations.get(workload_state::ANNOTATION));
     text.is_some_and(|text| text.contains("\"surge\":"))
 }

@@ -2,18 +2,18 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use plimsoll_storage::prometheus::{door::DoorConfig, selector::Matchers};
+use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::TransportConfig};
 
 use crate::{
     metrics::LabelSet,
     observe::source::promql::TenantScope,
     run::{
-        config::{Address, Election, LogConfig, ObjectMetrics},
+        config::{Address, ElectionConfig, LogConfig, ObjectMetrics},
         updater::config::DryRun,
     },
 };
 use plimsoll_core::{
-    api::scaled::TlsConfig,
+    api::scale_target::TlsConfig,
     types::compat::{Compat, Fixes},
 };
 
@@ -33,7 +33,7 @@ pub struct WatermarkConfig {
     /// A status in which nothing but values differs is written no more often than this.
     pub status_interval: Duration,
     /// A value that is older than this is none; nothing is any age.
-    pub oldest_value: Option<Duration>,
+    pub max_metric_age: Option<Duration>,
     /// Which namespaces are looked after; none is all of them.
     pub namespaces: Vec<String>,
     /// Labels of objects that are shown in metrics.
@@ -49,7 +49,7 @@ pub struct WatermarkConfig {
     /// Where metrics are served.
     pub address: Address,
     /// Where health is served.
-    pub health: Address,
+    pub health_address: Address,
     /// A Prometheus that is asked by queries of objects.
     pub prometheus: PrometheusQueries,
     /// How to reach the API server; none is from inside of the cluster.
@@ -61,7 +61,7 @@ pub struct WatermarkConfig {
     /// How many requests may go at once before that.
     pub burst: u32,
     /// Who acts, of several replicas.
-    pub election: Election,
+    pub election: ElectionConfig,
     /// Of which objects there are series of their own beside those of upstream's names.
     pub object_metrics: ObjectMetrics,
     /// Where words about the work go.
@@ -74,13 +74,13 @@ pub struct WatermarkConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusQueries {
     /// Where it is, and how to be let in. Without an address none is asked.
-    pub door: DoorConfig,
+    pub transport: TransportConfig,
     /// What goes into every query.
-    pub matchers: Matchers,
+    pub matchers: LabelMatchers,
     /// Which series the queries of a namespace may read.
     pub scope: TenantScope,
     /// How many queries may be under way at once.
-    pub at_once: usize,
+    pub max_concurrent: usize,
     /// How long one may take.
     pub timeout: Duration,
 }

@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-use super::Role;
+use super::WatermarkController;
 use crate::{
-    run::shown::{unread, watches_turn},
+    run::traffic_metrics::{check_watch_loops, unsynced_watches},
     serve::{Probes, Stalled},
 };
 
 /// A worker that waits turns every few seconds; one look may take as long as its slowest source.
-const LIMIT: Duration = Duration::from_mins(2);
+const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
-impl Probes for Role {
-    fn alive(&self) -> Result<(), Stalled> {
-        watches_turn(self.feeds.all())?;
+impl Probes for WatermarkController {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
         // A clock that a test steps says nothing about how often the loop should turn.
         if self.clock.is_wall() {
-            self.pulse.within(LIMIT, "the watermark controller's loop")
+            self.loop_watchdog.check(LOOP_TIMEOUT, "the watermark controller's loop")
         } else {
             Ok(())
         }
     }
 
-    fn ready(&self) -> Result<(), Vec<String>> {
-        let missing = unread(self.feeds.all());
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let missing = unsynced_watches(self.watches.all());
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

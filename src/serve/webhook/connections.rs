@@ -16,89 +16,89 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::budget::{BodyBudget, Share};
+use super::body_budget::{BodyBudget, PeerBudget};
 
 /// What happens on one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
-    under_way: AtomicUsize,
+    active_requests: AtomicUsize,
     /// Of those, how many have arrived and are being decided.
-    deciding: AtomicUsize,
-    has_asked: AtomicBool,
-    last: Mutex<Instant>,
+    active_decisions: AtomicUsize,
+    has_requested: AtomicBool,
+    last_activity: Mutex<Instant>,
 }
 
 impl Default for Activity {
     fn default() -> Self {
         Self {
-            under_way: AtomicUsize::new(0),
-            deciding: AtomicUsize::new(0),
-            has_asked: AtomicBool::new(false),
-            last: Mutex::new(Instant::now()),
+            active_requests: AtomicUsize::new(0),
+            active_decisions: AtomicUsize::new(0),
+            has_requested: AtomicBool::new(false),
+            last_activity: Mutex::new(Instant::now()),
         }
     }
 }
 
 /// A request under way, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
+pub(super) struct ActiveRequest(Arc<Activity>);
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.touch();
-        self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+        self.0.active_requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Busy {
+impl ActiveRequest {
     /// The request has arrived, and is being decided until this is dropped.
-    pub fn decides(&self) -> Deciding<'_> {
-        self.0.deciding.fetch_add(1, Ordering::AcqRel);
-        Deciding(&self.0)
+    pub fn begin_decision(&self) -> ActiveDecision<'_> {
+        self.0.active_decisions.fetch_add(1, Ordering::AcqRel);
+        ActiveDecision(&self.0)
     }
 }
 
 /// A request that is being decided, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Deciding<'a>(&'a Activity);
+pub(super) struct ActiveDecision<'a>(&'a Activity);
 
-impl Drop for Deciding<'_> {
+impl Drop for ActiveDecision<'_> {
     fn drop(&mut self) {
         self.0.touch();
-        self.0.deciding.fetch_sub(1, Ordering::AcqRel);
+        self.0.active_decisions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Activity {
     /// A request begins.
-    pub fn begin(self: Arc<Self>) -> Busy {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-        self.has_asked.store(true, Ordering::Release);
-        Busy(self)
+    pub fn begin(self: Arc<Self>) -> ActiveRequest {
+        self.active_requests.fetch_add(1, Ordering::AcqRel);
+        self.has_requested.store(true, Ordering::Release);
+        ActiveRequest(self)
     }
 
     fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_activity.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     fn is_busy(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) > 0
+        self.active_requests.load(Ordering::Acquire) > 0
     }
 
     fn is_deciding(&self) -> bool {
-        self.deciding.load(Ordering::Acquire) > 0
+        self.active_decisions.load(Ordering::Acquire) > 0
     }
 
     /// When a request was last decided or answered.
-    fn last(&self) -> Instant {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_activity(&self) -> Instant {
+        *self.last_activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns once nothing has happened for that long: `first` for the first request, `idle` after it.
-    pub async fn fell_silent(&self, first: Duration, idle: Duration) {
+    pub async fn wait_until_idle(&self, first: Duration, idle: Duration) {
         loop {
-            let limit = if self.has_asked.load(Ordering::Acquire) { idle } else { first };
-            let silent = self.last().elapsed();
+            let limit = if self.has_requested.load(Ordering::Acquire) { idle } else { first };
+            let silent = self.last_activity().elapsed();
             if !self.is_busy() && silent >= limit {
                 return;
             }
@@ -111,18 +111,18 @@ impl Activity {
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Most {
+pub(super) struct ConnectionCaps {
     /// In all.
-    pub all: usize,
+    pub total: usize,
     /// From one address.
     pub per_peer: usize,
 }
 
 #[derive(Debug)]
-struct Member {
+struct OpenConnection {
     activity: Arc<Activity>,
     peer: IpAddr,
-    share: Share,
+    peer_budget: PeerBudget,
     task: AbortHandle,
 }
 
@@ -130,15 +130,15 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Connections {
     pub tasks: JoinSet<()>,
-    members: Vec<Member>,
-    most: Most,
+    open: Vec<OpenConnection>,
+    caps: ConnectionCaps,
     budget: Arc<BodyBudget>,
 }
 
 impl Connections {
     /// At most so many.
-    pub fn new(most: Most, budget: Arc<BodyBudget>) -> Self {
-        Self { tasks: JoinSet::new(), members: Vec::new(), most, budget }
+    pub fn new(most: ConnectionCaps, budget: Arc<BodyBudget>) -> Self {
+        Self { tasks: JoinSet::new(), open: Vec::new(), caps: most, budget }
     }
 
     /// Makes room for one more from an address, and answers what its bodies may take; nothing when there is no room.
@@ -146,29 +146,31 @@ impl Connections {
     /// Where there are too many from the address, one of them goes; where there are too many in all, one of the address
     /// that has most. It is the one of which nothing was decided for the longest time, whether it asks nothing or has been
     /// asking ever since. One that waits for a decision stays: that takes little time, and somebody has a use for it.
-    pub fn make_room(&mut self, peer: IpAddr) -> Option<Share> {
+    pub fn make_room(&mut self, peer: IpAddr) -> Option<PeerBudget> {
         while self.tasks.try_join_next().is_some() {}
-        self.members.retain(|member| !member.task.is_finished());
-        let of_peer = self.members.iter().filter(|member| member.peer == peer);
-        let known = of_peer.clone().next().map(|member| member.share.clone());
-        if of_peer.count() >= self.most.per_peer {
-            self.dismiss(|member| member.peer == peer)?;
-        } else if self.members.len() >= self.most.all {
-            self.dismiss(|_| true)?;
+        self.open.retain(|member| !member.task.is_finished());
+        let of_peer = self.open.iter().filter(|member| member.peer == peer);
+        let known = of_peer.clone().next().map(|member| member.peer_budget.clone());
+        if of_peer.count() >= self.caps.per_peer {
+            self.evict_longest_idle(|member| member.peer == peer)?;
+        } else if self.open.len() >= self.caps.total {
+            self.evict_longest_idle(|_| true)?;
         }
-        Some(known.unwrap_or_else(|| self.budget.share()))
+        Some(known.unwrap_or_else(|| self.budget.peer_budget()))
     }
 
-    fn dismiss(&mut self, may_go: impl Fn(&Member) -> bool) -> Option<()> {
+    fn evict_longest_idle(&mut self, may_go: impl Fn(&OpenConnection) -> bool) -> Option<()> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for member in &self.members {
+        for member in &self.open {
             *counts.entry(member.peer).or_default() += 1;
         }
-        let members = self.members.iter().enumerate();
+        let members = self.open.iter().enumerate();
         let may_go = members.filter(|(_, it)| may_go(it) && !it.activity.is_deciding());
-        let rank = |it: &Member| (counts.get(&it.peer).copied(), Reverse(it.activity.last()));
+        let rank = |it: &OpenConnection| {
+            (counts.get(&it.peer).copied(), Reverse(it.activity.last_activity()))
+        };
         let (place, _) = may_go.max_by_key(|(_, it)| rank(it))?;
-        self.members.swap_remove(place).task.abort();
+        self.open.swap_remove(place).task.abort();
         Some(())
     }
 
@@ -176,7 +178,7 @@ impl Connections {
     pub fn add<F>(
         &mut self,
         peer: IpAddr,
-        share: Share,
+        share: PeerBudget,
         activity: &Arc<Activity>,
         on: &Handle,
         connection: F,
@@ -184,7 +186,12 @@ impl Connections {
         F: Future<Output = ()> + Send + 'static,
     {
         let task = self.tasks.spawn_on(connection, on);
-        self.members.push(Member { activity: Arc::clone(activity), peer, share, task });
+        self.open.push(OpenConnection {
+            activity: Arc::clone(activity),
+            peer,
+            peer_budget: share,
+            task,
+        });
     }
 }
 
@@ -198,7 +205,10 @@ mod tests {
 
     impl Crowd {
         fn new(all: usize, per_peer: usize) -> Self {
-            Self(Connections::new(Most { all, per_peer }, BodyBudget::new(100, 50)))
+            Self(Connections::new(
+                ConnectionCaps { total: all, per_peer },
+                BodyBudget::new(100, 50),
+            ))
         }
 
         /// A connection from an address, if there is room for it.
@@ -211,7 +221,7 @@ mod tests {
         }
 
         fn has(&self, wanted: &Arc<Activity>) -> bool {
-            self.0.members.iter().any(|member| Arc::ptr_eq(&member.activity, wanted))
+            self.0.open.iter().any(|member| Arc::ptr_eq(&member.activity, wanted))
         }
     }
 
@@ -220,11 +230,11 @@ mod tests {
         let mut crowd = Crowd::new(2, 2);
         let (first, second) = (crowd.enter(1).expect("room"), crowd.enter(1).expect("room"));
         let busy = Arc::clone(&first).begin();
-        let decided = busy.decides();
+        let decided = busy.begin_decision();
         let third = crowd.enter(1).expect("the second makes room");
         assert!(crowd.has(&first) && !crowd.has(&second));
         let also_busy = Arc::clone(&third).begin();
-        let also_decided = also_busy.decides();
+        let also_decided = also_busy.begin_decision();
         assert!(crowd.enter(1).is_none(), "everybody is being answered");
         drop(decided);
         drop(also_decided);
@@ -245,18 +255,18 @@ mod tests {
             crowd.enter(newcomer).expect("those who have most make room");
         }
         assert!(crowd.has(&server), "it has one connection, and others have more");
-        assert_eq!(crowd.0.members.len(), 6);
+        assert_eq!(crowd.0.open.len(), 6);
     }
 
     #[tokio::test]
     async fn a_connection_is_silent_when_nothing_is_under_way_for_long_enough() {
         let activity = Arc::new(Activity::default());
         let (short, long) = (Duration::from_millis(20), Duration::from_hours(1));
-        activity.fell_silent(short, long).await;
+        activity.wait_until_idle(short, long).await;
         let busy = Arc::clone(&activity).begin();
-        let silent = activity.fell_silent(short, short);
+        let silent = activity.wait_until_idle(short, short);
         assert!(tokio::time::timeout(Duration::from_millis(80), silent).await.is_err());
         drop(busy);
-        activity.fell_silent(long, short).await;
+        activity.wait_until_idle(long, short).await;
     }
 }

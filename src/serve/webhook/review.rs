@@ -7,13 +7,13 @@ use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Status};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::parts::Parts;
+use super::split_review::SplitReview;
 
 /// What the API server asks, as it lies in the body of its question. Objects are left as they came: whoever knows the kind
 /// reads what it needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Request<'a> {
+pub struct AdmissionRequest<'a> {
     /// Which request it is; the answer repeats it.
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
@@ -80,19 +80,19 @@ pub struct GroupVersionResource<'a> {
 #[derive(Debug, Deserialize)]
 struct Review<'a> {
     #[serde(borrow, default)]
-    request: Option<Request<'a>>,
+    request: Option<AdmissionRequest<'a>>,
 }
 
 /// Why there is nothing to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nothing {
+pub(super) enum ReviewError {
     /// It is no AdmissionReview.
     Unreadable,
     /// It asks nothing.
     NoRequest,
 }
 
-impl Nothing {
+impl ReviewError {
     /// One word, for a label.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -107,17 +107,17 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D
 }
 
 /// Reads what is asked. `parts` are those of the body, where it has them.
-pub(super) fn read<'a>(
+pub(super) fn parse_review<'a>(
     body: &'a [u8],
-    parts: Option<&'a Parts<'a>>,
-) -> Result<Request<'a>, Nothing> {
+    parts: Option<&'a SplitReview<'a>>,
+) -> Result<AdmissionRequest<'a>, ReviewError> {
     // A list would be taken for the fields in their order.
     if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Nothing::Unreadable);
+        return Err(ReviewError::Unreadable);
     }
-    let rest = parts.map_or(body, |parts| &parts.rest);
-    let review: Review<'a> = serde_json::from_slice(rest).map_err(|_| Nothing::Unreadable)?;
-    let mut request = review.request.ok_or(Nothing::NoRequest)?;
+    let rest = parts.map_or(body, |parts| &parts.envelope);
+    let review: Review<'a> = serde_json::from_slice(rest).map_err(|_| ReviewError::Unreadable)?;
+    let mut request = review.request.ok_or(ReviewError::NoRequest)?;
     if let Some(parts) = parts {
         request.object = parts.object.or(request.object);
         request.old_object = parts.old_object.or(request.old_object);
@@ -132,23 +132,23 @@ pub trait Reviewer: Send + Sync {
     fn resource(&self) -> &'static str;
 
     /// Decides. Nobody waits for it longer than the API server does.
-    async fn review(&self, request: &Request<'_>) -> Verdict;
+    async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision;
 }
 
 /// A decision.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct AdmissionDecision {
     /// A JSON patch, if anything changes.
     pub patch: Option<Vec<u8>>,
     /// What whoever wrote the object is told.
     pub warnings: Vec<String>,
     /// Why it is not let through; otherwise it is.
-    pub refusal: Option<Box<Status>>,
+    pub denial: Option<Box<Status>>,
     /// Why it came to that, in one word: the value of a label.
     pub outcome: &'static str,
 }
 
-impl Verdict {
+impl AdmissionDecision {
     /// Lets it through as it is.
     pub fn allow(outcome: &'static str) -> Self {
         Self { outcome, ..Self::default() }
@@ -165,8 +165,8 @@ impl Verdict {
     }
 
     /// Does not let it through.
-    pub fn refuse(status: Status) -> Self {
-        Self { refusal: Some(Box::new(status)), outcome: "refused", ..Self::default() }
+    pub fn deny(status: Status) -> Self {
+        Self { denial: Some(Box::new(status)), outcome: "refused", ..Self::default() }
     }
 
     /// With warnings.
@@ -179,15 +179,15 @@ impl Verdict {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct ReviewReply<'a> {
     kind: &'static str,
     api_version: &'static str,
-    response: Response<'a>,
+    response: ReplyResponse<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Response<'a> {
+struct ReplyResponse<'a> {
     uid: &'a str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,10 +201,10 @@ struct Response<'a> {
 }
 
 /// Writes the answer to the request of that uid.
-pub(super) fn write(uid: &str, verdict: Verdict) -> Vec<u8> {
-    let Verdict { patch, warnings, refusal, .. } = verdict;
+pub(super) fn encode_response(uid: &str, verdict: AdmissionDecision) -> Vec<u8> {
+    let AdmissionDecision { patch, warnings, denial: refusal, .. } = verdict;
     let patch_type = patch.is_some().then_some("JSONPatch");
-    let response = Response {
+    let response = ReplyResponse {
         uid,
         allowed: refusal.is_none(),
         status: refusal.as_deref(),
@@ -212,7 +212,8 @@ pub(super) fn write(uid: &str, verdict: Verdict) -> Vec<u8> {
         patch_type,
         warnings: &warnings,
     };
-    let answer = Answer { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", response };
+    let answer =
+        ReviewReply { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", response };
     let mut text = Vec::with_capacity(4 << 10);
     // Texts and bytes alone: there is nothing in it that JSON could not hold.
     let _ = serde_json::to_writer(&mut text, &answer);
@@ -225,15 +226,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::serve::webhook::parts::part;
+    use crate::serve::webhook::split_review::split_review;
 
-    fn written(uid: &str, verdict: Verdict) -> Value {
-        serde_json::from_slice(&write(uid, verdict)).expect("JSON")
+    fn written(uid: &str, verdict: AdmissionDecision) -> Value {
+        serde_json::from_slice(&encode_response(uid, verdict)).expect("JSON")
     }
 
     #[test]
     fn an_answer_says_what_the_api_server_needs_and_no_more() {
-        let patched = Verdict::patch(&[json!({"op": "add"})]).expect("JSON");
+        let patched = AdmissionDecision::patch(&[json!({"op": "add"})]).expect("JSON");
         let patched = patched.with_warnings(vec!["old".to_owned()]);
         let expected = json!({
             "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
@@ -243,10 +244,10 @@ mod tests {
             },
         });
         assert_eq!(written("1", patched), expected);
-        let none = Verdict::patch::<Value>(&[]).expect("JSON");
+        let none = AdmissionDecision::patch::<Value>(&[]).expect("JSON");
         assert_eq!(written("", none)["response"], json!({"uid": "", "allowed": true}));
         let status = Status { code: Some(422), message: Some("no".into()), ..Status::default() };
-        let refused = written("2", Verdict::refuse(status));
+        let refused = written("2", AdmissionDecision::deny(status));
         let expected =
             json!({"uid": "2", "allowed": false, "status": {"code": 422, "message": "no"}});
         assert_eq!(refused["response"]["allowed"], expected["allowed"]);
@@ -258,10 +259,10 @@ mod tests {
     fn a_request_is_read_with_its_objects_left_as_they_came() {
         let body = br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#;
-        let parts = part(body);
+        let parts = split_review(body);
         assert!(parts.is_some());
         for parts in [None, parts.as_ref()] {
-            let request = read(body, parts).expect("a request");
+            let request = parse_review(body, parts).expect("a request");
             assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
             assert_eq!(request.object, Some(r#"{"a": 1}"#));
             assert!(request.old_object.is_none() && request.request_kind.is_none());
@@ -271,30 +272,34 @@ mod tests {
     #[test]
     fn what_asks_nothing_is_told_apart_from_what_is_no_review() {
         for (body, expected) in [
-            ("", Nothing::Unreadable),
-            ("{", Nothing::Unreadable),
-            ("[]", Nothing::Unreadable),
-            (r#"{"request": 1}"#, Nothing::Unreadable),
-            ("{}", Nothing::NoRequest),
-            (r#"{"request": null}"#, Nothing::NoRequest),
+            ("", ReviewError::Unreadable),
+            ("{", ReviewError::Unreadable),
+            ("[]", ReviewError::Unreadable),
+            (r#"{"request": 1}"#, ReviewError::Unreadable),
+            ("{}", ReviewError::NoRequest),
+            (r#"{"request": null}"#, ReviewError::NoRequest),
         ] {
             let body = body.as_bytes();
-            assert_eq!(read(body, part(body).as_ref()).err(), Some(expected), "{expected:?}");
+            assert_eq!(
+                parse_review(body, split_review(body).as_ref()).err(),
+                Some(expected),
+                "{expected:?}"
+            );
         }
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read(&body, part(&body).as_ref());
+            let _ = parse_review(&body, split_review(&body).as_ref());
         }
 
         #[test]
         fn every_uid_comes_back(uid in ".*") {
             let body = json!({"request": {"uid": uid}}).to_string();
-            let parts = part(body.as_bytes());
-            let read = read(body.as_bytes(), parts.as_ref()).expect("a request");
-            let answer = written(&read.uid, Verdict::allow("x"));
+            let parts = split_review(body.as_bytes());
+            let read = parse_review(body.as_bytes(), parts.as_ref()).expect("a request");
+            let answer = written(&read.uid, AdmissionDecision::allow("x"));
             prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }
     }

@@ -58,9 +58,9 @@ impl FromStr for MinVersion {
 
 /// Ciphers of TLS 1.2, by the names that Go has for them. Those of 1.3 cannot be chosen, there as here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ciphers {
+pub struct CipherSuites {
     /// None is to take all.
-    chosen: Option<Vec<CipherSuite>>,
+    selected: Option<Vec<CipherSuite>>,
     /// Names that Go knows and that are too weak to be spoken here.
     pub weak: Vec<String>,
     /// Names that nobody knows: upstream passes over them as well.
@@ -97,10 +97,10 @@ const SUITES: [(&str, CipherSuite); 8] = [
     ),
 ];
 /// Of 1.3: they may stand in the list, and change nothing.
-const OF_TLS13: [&str; 3] =
+const TLS13_SUITES: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 /// Go has them too, and rustls has not: without forward secrecy, or without authenticated encryption.
-const WEAK: [&str; 6] = [
+const WEAK_SUITES: [&str; 6] = [
     "TLS_RSA_WITH_",
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_",
@@ -109,29 +109,29 @@ const WEAK: [&str; 6] = [
     "TLS_ECDHE_RSA_WITH_3DES_",
 ];
 
-impl Ciphers {
+impl CipherSuites {
     /// Names, parted by commas or colons. None that can be spoken is as good as none at all.
-    pub fn read(list: &str) -> Self {
+    pub fn parse(list: &str) -> Self {
         let (mut ciphers, mut chosen, mut is_chosen) = (Self::default(), Vec::new(), false);
         for name in list.split([',', ':']).map(str::trim).filter(|name| !name.is_empty()) {
             if let Some((_, suite)) = SUITES.iter().find(|(known, _)| *known == name) {
                 chosen.push(*suite);
                 is_chosen = true;
-            } else if OF_TLS13.contains(&name) {
+            } else if TLS13_SUITES.contains(&name) {
                 is_chosen = true;
-            } else if WEAK.iter().any(|weak| name.starts_with(weak)) {
+            } else if WEAK_SUITES.iter().any(|weak| name.starts_with(weak)) {
                 ciphers.weak.push(name.to_owned());
             } else {
                 ciphers.unknown.push(name.to_owned());
             }
         }
-        ciphers.chosen = is_chosen.then_some(chosen);
+        ciphers.selected = is_chosen.then_some(chosen);
         ciphers
     }
 
     fn provider(&self) -> CryptoProvider {
         let mut provider = ring::default_provider();
-        if let Some(chosen) = &self.chosen {
+        if let Some(chosen) = &self.selected {
             provider
                 .cipher_suites
                 .retain(|suite| suite.tls13().is_some() || chosen.contains(&suite.suite()));
@@ -142,11 +142,11 @@ impl Ciphers {
 
 /// The key that is shown to whoever connects from now on. Connections that stand keep what they were shown.
 #[derive(Debug, Default)]
-pub struct Keyring(RwLock<Option<Arc<CertifiedKey>>>);
+pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
-impl Keyring {
+impl ReloadableCertificate {
     /// Shows this one from now on.
-    pub fn show(&self, key: CertifiedKey) {
+    pub fn set(&self, key: CertifiedKey) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
     }
 
@@ -156,14 +156,14 @@ impl Keyring {
     }
 }
 
-impl ResolvesServerCert for Keyring {
+impl ResolvesServerCert for ReloadableCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// A certificate, with what comes between it and its authority, and its key; both PEM.
-pub fn certified(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
+pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
     let unreadable = |what: &str, wanted| TlsError::Unreadable { what: what.to_owned(), wanted };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());
@@ -177,8 +177,8 @@ pub fn certified(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
 /// How the webhook speaks TLS.
 pub fn server_config(
     minimum: MinVersion,
-    ciphers: &Ciphers,
-    keyring: Arc<Keyring>,
+    ciphers: &CipherSuites,
+    keyring: Arc<ReloadableCertificate>,
 ) -> Result<ServerConfig, TlsError> {
     static OLD_AND_NEW: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     static NEW: [&SupportedProtocolVersion; 1] = [&TLS13];
@@ -205,7 +205,7 @@ mod tests {
     use plimsoll_core::types::Time;
 
     use super::*;
-    use crate::certificate::{Wanted, make};
+    use crate::certificate::{CertificateSpec, issue};
 
     #[test]
     fn ciphers_are_chosen_by_gos_names_and_what_cannot_be_spoken_is_told() {
@@ -223,14 +223,14 @@ mod tests {
             ("TLS_RSA_WITH_AES_128_CBC_SHA,nonsense", None, 1, 1),
             ("tls_ecdhe_ecdsa_with_aes_128_gcm_sha256", None, 0, 1),
         ] {
-            let read = Ciphers::read(list);
-            assert_eq!(read.chosen.as_ref().map(Vec::len), chosen, "{list}");
+            let read = CipherSuites::parse(list);
+            assert_eq!(read.selected.as_ref().map(Vec::len), chosen, "{list}");
             assert_eq!((read.weak.len(), read.unknown.len()), (weak, unknown), "{list}");
             for minimum in [MinVersion::Tls12, MinVersion::Tls13] {
                 server_config(minimum, &read, Arc::default()).expect("always makes sense");
             }
         }
-        let one = Ciphers::read(ecdsa).provider();
+        let one = CipherSuites::parse(ecdsa).provider();
         let old = one.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
         assert_eq!(old, 1);
         assert!(one.cipher_suites.len() > 1, "those of TLS 1.3 stay");
@@ -238,15 +238,17 @@ mod tests {
 
     #[test]
     fn a_key_of_another_certificate_is_refused() {
-        let wanted =
-            Wanted { names: vec!["a.svc".into()], lifetime: std::time::Duration::from_hours(1) };
+        let wanted = CertificateSpec {
+            names: vec!["a.svc".into()],
+            lifetime: std::time::Duration::from_hours(1),
+        };
         let now = Time::from_secs(1_800_000_000);
-        let (one, two) = (make(&wanted, now).expect("made"), make(&wanted, now).expect("made"));
-        certified(&one.chain, &one.key).expect("they belong together");
-        let mixed = certified(&one.chain, &two.key).expect_err("they do not");
+        let (one, two) = (issue(&wanted, now).expect("made"), issue(&wanted, now).expect("made"));
+        certified_key(&one.chain, &one.key).expect("they belong together");
+        let mixed = certified_key(&one.chain, &two.key).expect_err("they do not");
         assert!(matches!(mixed, TlsError::Mismatch(_)), "{mixed}");
         for (chain, key) in [(&one.key, &one.key), (&one.chain, &one.chain)] {
-            let bad = certified(chain, key).expect_err("not what it should be");
+            let bad = certified_key(chain, key).expect_err("not what it should be");
             assert!(matches!(bad, TlsError::Unreadable { .. }), "{bad}");
         }
     }

@@ -5,7 +5,7 @@ use twox_hash::XxHash3_64;
 
 use plimsoll_core::{
     api::checkpoint::{HistogramCheckpoint, VerticalPodAutoscalerCheckpointStatus},
-    history::checkpoint::{FormatError, STANDARD_BUCKETS, parts},
+    history::checkpoint::{FormatError, STANDARD_BUCKETS, checkpoint_weights},
 };
 
 /// A hash over the parsed fields, but for the time of writing. Annotations are bound to a status by it, so
@@ -27,7 +27,7 @@ fn histogram(bytes: &mut Vec<u8>, histogram: &HistogramCheckpoint) -> Result<(),
     time(bytes, histogram.reference_timestamp.as_ref());
     // Adding zero makes one zero of both.
     put(bytes, (histogram.total_weight + 0.0).to_bits());
-    let mut parts = parts(histogram, STANDARD_BUCKETS)?;
+    let mut parts = checkpoint_weights(histogram, STANDARD_BUCKETS)?;
     parts.retain(|&(_, parts)| parts > 0);
     put(bytes, parts.len() as u64);
     for (bucket, parts) in parts {

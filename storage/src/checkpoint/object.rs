@@ -3,21 +3,21 @@
 use kube::api::DynamicObject;
 use twox_hash::XxHash3_64;
 
-use super::{annotation, fingerprint::fingerprint, names};
+use super::{annotation, fingerprint::fingerprint, object_names};
 use plimsoll_core::{
     api::checkpoint::{VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus},
     history::checkpoint::{FormatError, VERSION, snapshot_from_status},
 };
 use plimsoll_core::{
-    history::{Skipped, Snapshot},
-    types::{Key, VpaKey},
+    history::{SkippedRecord, Snapshot},
+    types::{ContainerKey, ObjectKey},
 };
 
 /// An object of the cluster.
 #[derive(Debug)]
-pub struct Object {
+pub struct CheckpointObject {
     /// What it says it is of.
-    pub key: Key,
+    pub key: ContainerKey,
     /// Its own name.
     pub name: Box<str>,
     /// Tells it from one that is made anew under the same name.
@@ -27,36 +27,36 @@ pub struct Object {
     /// Whether it has any annotations.
     pub annotated: bool,
     /// What it holds.
-    pub content: Content,
+    pub content: CheckpointContent,
 }
 
 /// What an object holds.
 #[derive(Debug)]
-pub enum Content {
+pub enum CheckpointContent {
     /// Nothing yet.
-    Nothing,
+    Empty,
     /// A format of somebody else, which is left as it is.
     Foreign(FormatError),
     /// Nothing that can be read.
     Malformed(String),
     /// History.
-    History(Box<History>),
+    History(Box<StoredHistory>),
 }
 
 /// History, as far as it can be read.
 #[derive(Debug)]
-pub struct History {
+pub struct StoredHistory {
     /// What is remembered.
     pub snapshot: Snapshot,
     /// What tells its state from others.
-    pub print: Print,
+    pub fingerprint: StoredFingerprint,
     /// Why the annotation does not count, if there is one and it does not.
-    pub ignored: Option<annotation::Ignored>,
+    pub annotation_error: Option<annotation::AnnotationError>,
 }
 
 /// What tells a stored state from others, in few bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print {
+pub struct StoredFingerprint {
     /// How much was seen.
     pub richness: u64,
     /// Of the status.
@@ -70,28 +70,29 @@ pub fn print_of_text(text: &str) -> u64 {
     XxHash3_64::oneshot(text.as_bytes())
 }
 
-impl Object {
+impl CheckpointObject {
     /// Reads an object. The error is for one that does not even say which container it is of.
-    pub fn read(mut object: DynamicObject) -> Result<Self, Skipped> {
+    pub fn read(mut object: DynamicObject) -> Result<Self, SkippedRecord> {
         let metadata = object.metadata;
         let namespace = metadata.namespace.unwrap_or_default();
         let name = metadata.name.unwrap_or_default();
-        let skipped = |why: &str| Skipped { what: format!("{namespace}/{name}"), why: why.into() };
+        let skipped =
+            |why: &str| SkippedRecord { record: format!("{namespace}/{name}"), reason: why.into() };
         let spec: VerticalPodAutoscalerCheckpointSpec = match object.data.get_mut("spec") {
             Some(spec) => serde_json::from_value(spec.take())
                 .map_err(|error| skipped(&format!("its spec cannot be read: {error}")))?,
             None => return Err(skipped("it has no spec, so nobody knows what it is of")),
         };
-        let vpa = VpaKey::new(namespace.as_str(), spec.vpa_object_name);
-        let key = Key::new(vpa, spec.container_name);
-        if names::why_impossible(&key).is_some() {
+        let vpa = ObjectKey::new(namespace.as_str(), spec.vpa_object_name);
+        let key = ContainerKey::new(vpa, spec.container_name);
+        if object_names::invalid_key_reason(&key).is_some() {
             return Err(skipped("its spec does not say which container of which VPA it is of"));
         }
         let annotation =
             metadata.annotations.as_ref().and_then(|annotations| annotations.get(annotation::KEY));
         let status = object.data.get_mut("status").map(serde_json::Value::take);
         Ok(Self {
-            content: Content::read(status, annotation.map(String::as_str)),
+            content: CheckpointContent::read(status, annotation.map(String::as_str)),
             key,
             name: name.into(),
             uid: metadata.uid,
@@ -101,27 +102,27 @@ impl Object {
     }
 
     /// Why it cannot be used, if so.
-    pub fn skipped(&self) -> Option<Skipped> {
+    pub fn skipped(&self) -> Option<SkippedRecord> {
         let why = match &self.content {
-            Content::Nothing => "it holds nothing yet".to_owned(),
-            Content::Foreign(error) => error.to_string(),
-            Content::Malformed(why) => why.clone(),
-            Content::History(history) => {
-                let ignored = history.ignored.as_ref()?;
+            CheckpointContent::Empty => "it holds nothing yet".to_owned(),
+            CheckpointContent::Foreign(error) => error.to_string(),
+            CheckpointContent::Malformed(why) => why.clone(),
+            CheckpointContent::History(history) => {
+                let ignored = history.annotation_error.as_ref()?;
                 let what = format!("{}, annotation {}", self.key, annotation::KEY);
-                return Some(Skipped { what, why: ignored.to_string() });
+                return Some(SkippedRecord { record: what, reason: ignored.to_string() });
             }
         };
-        Some(Skipped { what: format!("{} (object {})", self.key, self.name), why })
+        Some(SkippedRecord { record: format!("{} (object {})", self.key, self.name), reason: why })
     }
 }
 
-impl Content {
+impl CheckpointContent {
     fn read(status: Option<serde_json::Value>, annotation: Option<&str>) -> Self {
         let nothing = status
             .as_ref()
             .is_none_or(|status| status.as_object().is_some_and(serde_json::Map::is_empty));
-        let Some(status) = status.filter(|_| !nothing) else { return Self::Nothing };
+        let Some(status) = status.filter(|_| !nothing) else { return Self::Empty };
         let status: VerticalPodAutoscalerCheckpointStatus = match serde_json::from_value(status) {
             Ok(status) => status,
             Err(error) => return Self::Malformed(format!("its status cannot be read: {error}")),
@@ -135,17 +136,21 @@ impl Content {
             Ok(read) => read,
             Err(error) => return Self::Malformed(error.to_string()),
         };
-        let (snapshot, ignored) = match annotation.map(|text| annotation::read(text, &alone, print))
-        {
-            None => (alone, None),
-            Some(Ok(snapshot)) => (snapshot, None),
-            Some(Err(ignored)) => (alone, Some(ignored)),
-        };
-        let print = Print {
-            richness: snapshot.richness(),
+        let (snapshot, ignored) =
+            match annotation.map(|text| annotation::decode(text, &alone, print)) {
+                None => (alone, None),
+                Some(Ok(snapshot)) => (snapshot, None),
+                Some(Err(ignored)) => (alone, Some(ignored)),
+            };
+        let print = StoredFingerprint {
+            richness: snapshot.sample_rank(),
             status: print,
             annotation: annotation.map(print_of_text),
         };
-        Self::History(Box::new(History { snapshot, print, ignored }))
+        Self::History(Box::new(StoredHistory {
+            snapshot,
+            fingerprint: print,
+            annotation_error: ignored,
+        }))
     }
 }

@@ -6,23 +6,23 @@ use std::{
 };
 
 use super::{
-    Case, Ending, Maker, Reopened, Subject, Tampering, WriteUnit, crash,
-    records::{
-        Grants, expect_fenced, expect_loaded, expect_stored, extremes, load, record, records, save,
-        vpa, writer,
+    BackendFactory, Case, CaseError, Reopened, Tampering, TestBackend, WriteUnit, crash,
+    fixtures::{
+        LimitedPermit, expect_fenced, expect_loaded, expect_stored, extremes, load, record,
+        records, save, vpa, writer,
     },
 };
-use crate::{SaveReport, Wanted};
+use crate::{LoadRequest, SaveReport};
 use plimsoll_core::{
     history::Record,
-    types::{Key, VpaKey},
+    types::{ContainerKey, ObjectKey},
 };
 
-type Done = Result<(), Ending>;
+type CaseResult = Result<(), CaseError>;
 
 /// Runs one case.
-pub async fn run(case: Case, maker: &dyn Maker) -> Done {
-    let subject = maker.subject().await?;
+pub async fn run(case: Case, maker: &dyn BackendFactory) -> CaseResult {
+    let subject = maker.create().await?;
     match case {
         Case::RoundTrip => round_trip(&*subject).await,
         Case::Extremes => extremes_survive(&*subject).await,
@@ -40,27 +40,27 @@ pub async fn run(case: Case, maker: &dyn Maker) -> Done {
         Case::MalformedIsSkipped => malformed_is_skipped(subject).await,
         Case::ForeignIsLeftAlone => foreign_is_left_alone(subject).await,
         Case::SamplesAreWhole | Case::OthersStayOut | Case::SamplesComeAgain => {
-            Err(Ending::NotApplicable("it is about backends that only read"))
+            Err(CaseError::NotApplicable("it is about backends that only read"))
         }
     }
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Done {
-    if holds { Ok(()) } else { Err(Ending::Failed(otherwise())) }
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> CaseResult {
+    if holds { Ok(()) } else { Err(CaseError::Failed(otherwise())) }
 }
 
 async fn reopen(
-    subject: Arc<dyn Subject>,
+    subject: Arc<dyn TestBackend>,
     tampering: Tampering,
     unable: &'static str,
-) -> Result<Arc<dyn Subject>, Ending> {
+) -> Result<Arc<dyn TestBackend>, CaseError> {
     match subject.reopen(tampering).await? {
         Reopened::Opened(subject) => Ok(subject),
-        Reopened::Unable(_) => Err(Ending::NotApplicable(unable)),
+        Reopened::Unsupported(_) => Err(CaseError::NotApplicable(unable)),
     }
 }
 
-async fn round_trip(subject: &dyn Subject) -> Done {
+async fn round_trip(subject: &dyn TestBackend) -> CaseResult {
     expect_stored(subject, &[]).await?;
     let mut batch = records(120, 1);
     batch.push(record(&vpa("web-0"), "sidecar", 2));
@@ -75,7 +75,7 @@ async fn round_trip(subject: &dyn Subject) -> Done {
     expect_stored(subject, &batch).await
 }
 
-async fn extremes_survive(subject: &dyn Subject) -> Done {
+async fn extremes_survive(subject: &dyn TestBackend) -> CaseResult {
     let report = save(subject, &extremes()).await?;
     let (kept, others): (Vec<_>, Vec<_>) =
         extremes().into_iter().partition(|record| subject.has_room(record));
@@ -85,26 +85,26 @@ async fn extremes_survive(subject: &dyn Subject) -> Done {
     expect_stored(subject, &kept).await
 }
 
-async fn wanted_filter(subject: &dyn Subject) -> Done {
+async fn wanted_filter(subject: &dyn TestBackend) -> CaseResult {
     let batch = [
         record(&vpa("web"), "app", 1),
         record(&vpa("web"), "sidecar", 1),
         record(&vpa("db"), "app", 1),
-        record(&VpaKey::new("other", "web"), "app", 1),
+        record(&ObjectKey::new("other", "web"), "app", 1),
     ];
     save(subject, &batch).await?;
     let wanted = HashMap::from([(vpa("web"), None), (vpa("unknown"), None)]);
-    let loaded = load(subject, &Wanted::Vpas(wanted)).await?;
+    let loaded = load(subject, &LoadRequest::Vpas(wanted)).await?;
     expect_loaded(subject, &loaded, &batch[..2])?;
-    let loaded = load(subject, &Wanted::Vpas(HashMap::new())).await?;
+    let loaded = load(subject, &LoadRequest::Vpas(HashMap::new())).await?;
     expect_loaded(subject, &loaded, &[])
 }
 
-async fn load_twice(subject: &dyn Subject) -> Done {
+async fn load_twice(subject: &dyn TestBackend) -> CaseResult {
     let batch = records(10, 3);
     save(subject, &batch).await?;
-    let first = load(subject, &Wanted::Everything).await?;
-    let second = load(subject, &Wanted::Everything).await?;
+    let first = load(subject, &LoadRequest::All).await?;
+    let second = load(subject, &LoadRequest::All).await?;
     ensure(first.report == second.report, || {
         format!("the first load reports {:?}, the second {:?}", first.report, second.report)
     })?;
@@ -112,21 +112,23 @@ async fn load_twice(subject: &dyn Subject) -> Done {
     expect_loaded(subject, &second, &batch)
 }
 
-async fn survives_reopen(subject: Arc<dyn Subject>) -> Done {
+async fn survives_reopen(subject: Arc<dyn TestBackend>) -> CaseResult {
     const UNABLE: &str = "the backend forgets with the process";
     let batch = records(10, 3);
     save(&*subject, &batch).await?;
     let subject = reopen(subject, Tampering::None, UNABLE).await?;
     expect_stored(&*subject, &batch).await?;
-    writer(&*subject)?.collect_garbage(&|key| key.vpa != vpa("web-1"), &Grants::all()).await?;
+    writer(&*subject)?
+        .collect_garbage(&|key| key.vpa != vpa("web-1"), &LimitedPermit::all())
+        .await?;
     let subject = reopen(subject, Tampering::None, UNABLE).await?;
     expect_stored(&*subject, &batch[1..2]).await
 }
 
-async fn unchanged_is_not_written(subject: &dyn Subject) -> Done {
+async fn unchanged_is_not_written(subject: &dyn TestBackend) -> CaseResult {
     let batch = records(5, 1);
     save(subject, &batch).await?;
-    let report = writer(subject)?.save(&batch, &Grants::of(0)).await.map_err(|e| {
+    let report = writer(subject)?.save(&batch, &LimitedPermit::new(0)).await.map_err(|e| {
         format!("saving what is stored exactly so asked for the right to write: {e}")
     })?;
     let expected = SaveReport { unchanged: batch.len(), ..SaveReport::default() };
@@ -134,73 +136,73 @@ async fn unchanged_is_not_written(subject: &dyn Subject) -> Done {
     expect_stored(subject, &batch).await
 }
 
-async fn richer_is_kept(subject: &dyn Subject) -> Done {
+async fn richer_is_kept(subject: &dyn TestBackend) -> CaseResult {
     let rich = records(3, 9);
     save(subject, &rich).await?;
     let poor = records(3, 2);
     let mixed = [poor[0].clone(), record(&vpa("new"), "app", 1), poor[2].clone()];
     let report = save(subject, &mixed).await?;
     let kept = vec![poor[0].key.clone(), poor[2].key.clone()];
-    let expected = SaveReport { written: 1, kept_richer: kept, ..SaveReport::default() };
+    let expected = SaveReport { written: 1, stored_richer: kept, ..SaveReport::default() };
     ensure(report == expected, || format!("the save reports {report:?}, not {expected:?}"))?;
     let stored = [&rich[..], &mixed[1..2]].concat();
     expect_stored(subject, &stored).await
 }
 
-async fn supersede_is_obeyed(subject: &dyn Subject) -> Done {
+async fn supersede_is_obeyed(subject: &dyn TestBackend) -> CaseResult {
     save(subject, &records(2, 9)).await?;
     let reset = Record { supersede: true, ..records(1, 1).remove(0) };
     save(subject, std::slice::from_ref(&reset)).await?;
     expect_stored(subject, &[reset, records(2, 9).remove(1)]).await
 }
 
-async fn only_orphans_are_collected(subject: &dyn Subject) -> Done {
+async fn only_orphans_are_collected(subject: &dyn TestBackend) -> CaseResult {
     let batch = [
         record(&vpa("web"), "app", 1),
         record(&vpa("web"), "sidecar", 1),
         record(&vpa("gone"), "app", 1),
         record(&vpa("gone"), "sidecar", 1),
         // The same name elsewhere, and names that only look alike when glued together.
-        record(&VpaKey::new("other", "web"), "app", 1),
-        record(&VpaKey::new("shop-web", "x"), "app", 1),
-        record(&VpaKey::new("shop", "web-x"), "app", 1),
+        record(&ObjectKey::new("other", "web"), "app", 1),
+        record(&ObjectKey::new("shop-web", "x"), "app", 1),
+        record(&ObjectKey::new("shop", "web-x"), "app", 1),
     ];
     save(subject, &batch).await?;
     let living = HashSet::from([
         vpa("web"),
-        VpaKey::new("shop", "web-x"),
-        VpaKey::new("other", "gone"),
+        ObjectKey::new("shop", "web-x"),
+        ObjectKey::new("other", "gone"),
         vpa("never-seen"),
     ]);
-    let orphaned = |key: &Key| !living.contains(&key.vpa);
+    let orphaned = |key: &ContainerKey| !living.contains(&key.vpa);
     let writer = writer(subject)?;
-    let removed = writer.collect_garbage(&orphaned, &Grants::all()).await?;
+    let removed = writer.collect_garbage(&orphaned, &LimitedPermit::all()).await?;
     ensure(removed == 4, || format!("{removed} records were removed, not the 4 of vanished VPAs"))?;
     let left = [&batch[..2], &batch[6..]].concat();
     expect_stored(subject, &left).await?;
     let removed = writer
-        .collect_garbage(&orphaned, &Grants::of(0))
+        .collect_garbage(&orphaned, &LimitedPermit::new(0))
         .await
         .map_err(|e| format!("with no orphan left the right to write was asked for: {e}"))?;
     ensure(removed == 0, || format!("{removed} records were removed though none was an orphan"))
 }
 
-async fn no_write_without_permit(subject: &dyn Subject) -> Done {
+async fn no_write_without_permit(subject: &dyn TestBackend) -> CaseResult {
     let batch = records(3, 1);
     let writer = writer(subject)?;
-    expect_fenced(writer.save(&batch, &Grants::of(0)).await)?;
+    expect_fenced(writer.save(&batch, &LimitedPermit::new(0)).await)?;
     expect_stored(subject, &[]).await?;
     save(subject, &batch).await?;
-    expect_fenced(writer.save(&records(3, 2), &Grants::of(0)).await)?;
-    expect_fenced(writer.collect_garbage(&|_| true, &Grants::of(0)).await)?;
+    expect_fenced(writer.save(&records(3, 2), &LimitedPermit::new(0)).await)?;
+    expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(0)).await)?;
     expect_stored(subject, &batch).await
 }
 
-async fn permit_lost_half_way(subject: &dyn Subject) -> Done {
+async fn permit_lost_half_way(subject: &dyn TestBackend) -> CaseResult {
     let (old, new) = (records(6, 1), records(6, 2));
     save(subject, &old).await?;
     let writer = writer(subject)?;
-    let permit = Grants::of(2);
+    let permit = LimitedPermit::new(2);
     let granted = match subject.write_unit() {
         WriteUnit::Record => {
             expect_fenced(writer.save(&new, &permit).await)?;
@@ -213,13 +215,13 @@ async fn permit_lost_half_way(subject: &dyn Subject) -> Done {
             4
         }
     };
-    let loaded = load(subject, &Wanted::Everything).await?;
+    let loaded = load(subject, &LoadRequest::All).await?;
     let changed: Vec<&Record> = new
         .iter()
         .filter(|record| {
             let old = old.iter().find(|old| old.key == record.key);
             let found = loaded.snapshots.get(&record.key);
-            old.map(|old| subject.kept(old)).as_ref() != found
+            old.map(|old| subject.expected_snapshot(old)).as_ref() != found
         })
         .collect();
     ensure(changed.len() <= granted, || {
@@ -231,16 +233,16 @@ async fn permit_lost_half_way(subject: &dyn Subject) -> Done {
         .collect();
     expect_loaded(subject, &loaded, &now)?;
 
-    expect_fenced(writer.collect_garbage(&|_| true, &Grants::of(0)).await)?;
+    expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(0)).await)?;
     if subject.write_unit() == WriteUnit::Record {
-        expect_fenced(writer.collect_garbage(&|_| true, &Grants::of(2)).await)?;
-        let left = load(subject, &Wanted::Everything).await?.snapshots.len();
+        expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(2)).await)?;
+        let left = load(subject, &LoadRequest::All).await?.snapshots.len();
         ensure(left >= 4, || format!("2 removals could be paid for, {} were made", 6 - left))?;
     }
     Ok(())
 }
 
-async fn concurrent_writers(subject: Arc<dyn Subject>) -> Done {
+async fn concurrent_writers(subject: Arc<dyn TestBackend>) -> CaseResult {
     const WRITERS: u32 = 8;
     const ROUNDS: u32 = 6;
     writer(&*subject)?;
@@ -259,16 +261,17 @@ async fn concurrent_writers(subject: Arc<dyn Subject>) -> Done {
                 for round in 1..=ROUNDS {
                     save(&*subject, &[own(by, round), shared(by)]).await?;
                 }
-                Ok::<(), Ending>(())
+                Ok::<(), CaseError>(())
             })
         })
         .collect();
     for writer in running {
         writer.await.map_err(|e| format!("a writer died: {e}"))??;
     }
-    let loaded = load(&*subject, &Wanted::Everything).await?;
+    let loaded = load(&*subject, &LoadRequest::All).await?;
     let winner = loaded.snapshots.get(&shared(0).key);
-    let whole = (0..WRITERS).map(shared).find(|record| Some(&subject.kept(record)) == winner);
+    let whole =
+        (0..WRITERS).map(shared).find(|record| Some(&subject.expected_snapshot(record)) == winner);
     let Some(whole) = whole else {
         return Err("the record that all wrote is none of those written".to_string().into());
     };
@@ -278,20 +281,20 @@ async fn concurrent_writers(subject: Arc<dyn Subject>) -> Done {
 }
 
 /// Expects one thing to be passed over, and named by its VPA.
-fn expect_one_skipped(loaded: &super::records::Loaded, key: &Key) -> Done {
+fn expect_one_skipped(loaded: &super::fixtures::LoadedRecords, key: &ContainerKey) -> CaseResult {
     match loaded.report.skipped.as_slice() {
-        [one] if one.what.contains(&*key.vpa.name) && !one.why.is_empty() => Ok(()),
+        [one] if one.record.contains(&*key.vpa.name) && !one.reason.is_empty() => Ok(()),
         other => Err(format!("expected {key} to be skipped with a reason, got {other:?}").into()),
     }
 }
 
-async fn malformed_is_skipped(subject: Arc<dyn Subject>) -> Done {
+async fn malformed_is_skipped(subject: Arc<dyn TestBackend>) -> CaseResult {
     let batch = records(5, 1);
     save(&*subject, &batch).await?;
     let damaged = batch[2].clone();
     let tampering = Tampering::Corrupt(damaged.key.clone());
     let subject = reopen(subject, tampering, "its records cannot be corrupted").await?;
-    let loaded = load(&*subject, &Wanted::Everything).await?;
+    let loaded = load(&*subject, &LoadRequest::All).await?;
     let others = [&batch[..2], &batch[3..]].concat();
     expect_loaded(&*subject, &loaded, &others)?;
     expect_one_skipped(&loaded, &damaged.key)?;
@@ -299,19 +302,19 @@ async fn malformed_is_skipped(subject: Arc<dyn Subject>) -> Done {
     expect_stored(&*subject, &batch).await
 }
 
-async fn foreign_is_left_alone(subject: Arc<dyn Subject>) -> Done {
+async fn foreign_is_left_alone(subject: Arc<dyn TestBackend>) -> CaseResult {
     let batch = records(3, 1);
     save(&*subject, &batch).await?;
-    let key = Key::new(vpa("foreign"), "app");
+    let key = ContainerKey::new(vpa("foreign"), "app");
     let tampering = Tampering::Foreign(key.clone());
     let subject = reopen(subject, tampering, "nothing foreign can get into it").await?;
-    let loaded = load(&*subject, &Wanted::Everything).await?;
+    let loaded = load(&*subject, &LoadRequest::All).await?;
     expect_loaded(&*subject, &loaded, &batch)?;
     expect_one_skipped(&loaded, &key)?;
 
-    let removed = writer(&*subject)?.collect_garbage(&|_| true, &Grants::all()).await?;
+    let removed = writer(&*subject)?.collect_garbage(&|_| true, &LimitedPermit::all()).await?;
     ensure(removed == 3, || format!("{removed} records were removed, not the 3 of its own"))?;
-    let loaded = load(&*subject, &Wanted::Everything).await?;
+    let loaded = load(&*subject, &LoadRequest::All).await?;
     expect_loaded(&*subject, &loaded, &[])?;
     expect_one_skipped(&loaded, &key)
 }

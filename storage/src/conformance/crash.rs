@@ -10,20 +10,20 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    Ending, Maker, Reopened, Subject, Tampering, WriteUnit,
-    records::{load, records, save, writer},
+    BackendFactory, CaseError, Reopened, Tampering, TestBackend, WriteUnit,
+    fixtures::{load, records, save, writer},
 };
-use crate::{Fenced, Wanted, WritePermit};
+use crate::{LoadRequest, NotLeader, WritePermit};
 
 /// More waiting points than any save has; a save that never ends is a failure too.
 const POINTS: usize = 1_000;
 
 /// Grants everything, and waits once before it does: a point at which a save can die.
-struct Hesitant;
+struct YieldingPermit;
 
 #[async_trait]
-impl WritePermit for Hesitant {
-    async fn acquire(&self) -> Result<(), Fenced> {
+impl WritePermit for YieldingPermit {
+    async fn acquire(&self) -> Result<(), NotLeader> {
         let mut asked = false;
         poll_fn(|context| {
             if asked {
@@ -38,7 +38,7 @@ impl WritePermit for Hesitant {
 }
 
 /// Runs a future up to its `points`th wait and drops it there; `Some` when it ended before.
-async fn up_to<T>(points: usize, future: impl Future<Output = T>) -> Option<T> {
+async fn poll_until<T>(points: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = points;
     poll_fn(|context| {
@@ -53,22 +53,25 @@ async fn up_to<T>(points: usize, future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-pub async fn crash_mid_save(maker: &dyn Maker, first: Arc<dyn Subject>) -> Result<(), Ending> {
+pub async fn crash_mid_save(
+    maker: &dyn BackendFactory,
+    first: Arc<dyn TestBackend>,
+) -> Result<(), CaseError> {
     let (old, new) = (records(4, 1), records(4, 2));
     let mut subject = first;
     for points in 0..POINTS {
         save(&*subject, &old).await?;
-        let done = up_to(points, writer(&*subject)?.save(&new, &Hesitant)).await;
+        let done = poll_until(points, writer(&*subject)?.save(&new, &YieldingPermit)).await;
         // A backend that forgets with its process is looked at as it is: the task died, not the process.
-        let (Reopened::Opened(left) | Reopened::Unable(left)) =
+        let (Reopened::Opened(left) | Reopened::Unsupported(left)) =
             subject.reopen(Tampering::None).await?;
-        let loaded = load(&*left, &Wanted::Everything).await?;
+        let loaded = load(&*left, &LoadRequest::All).await?;
         let mut renewed = 0;
         for (old, new) in old.iter().zip(&new) {
             let found = loaded.snapshots.get(&old.key);
-            if found == Some(&left.kept(new)) {
+            if found == Some(&left.expected_snapshot(new)) {
                 renewed += 1;
-            } else if found != Some(&left.kept(old)) {
+            } else if found != Some(&left.expected_snapshot(old)) {
                 return Err(format!(
                     "after a save died at point {points}, {} is neither as it was nor as it was to be",
                     old.key
@@ -87,7 +90,7 @@ pub async fn crash_mid_save(maker: &dyn Maker, first: Arc<dyn Subject>) -> Resul
                 Err("a save ended well and was lost".to_string().into())
             };
         }
-        subject = maker.subject().await?;
+        subject = maker.create().await?;
     }
     Err(format!("a save of four records still ran after {POINTS} waits").into())
 }

@@ -14,9 +14,9 @@ const HISTORY: &str = "history.plimsoll";
 const UNFINISHED: &str = "history.plimsoll.new";
 const LOCK: &str = "lock";
 /// How many damaged files are kept; the last place is used again and again.
-const KEPT_ASIDE: u32 = 9;
+const MAX_DAMAGED_COPIES: u32 = 9;
 /// How long a lock is waited for, and how often it is looked at.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory in use by this process alone.
@@ -32,7 +32,7 @@ pub struct Directory {
 
 /// A history file that took the place of the one before.
 #[derive(Debug)]
-pub struct Replaced<T> {
+pub struct ReplacedFile<T> {
     pub file: File,
     /// What writing it came to.
     pub written: T,
@@ -42,7 +42,7 @@ pub struct Replaced<T> {
 
 impl Directory {
     /// Takes the directory; makes it when only its last part is missing.
-    pub fn take(path: &Path) -> Result<Self, Error> {
+    pub fn lock_exclusive(path: &Path) -> Result<Self, Error> {
         let unusable = |why: String| Error::Unusable { place: path.display().to_string(), why };
         match fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -113,7 +113,7 @@ impl Directory {
     }
 
     /// Where it is, for messages.
-    pub fn place(&self) -> String {
+    pub fn location(&self) -> String {
         self.path.display().to_string()
     }
 
@@ -141,7 +141,7 @@ impl Directory {
     pub fn replace_history<T>(
         &self,
         write: impl FnOnce(&mut File) -> io::Result<T>,
-    ) -> io::Result<Replaced<T>> {
+    ) -> io::Result<ReplacedFile<T>> {
         let unfinished = self.path.join(UNFINISHED);
         let replaced = (|| {
             let mut file = OpenOptions::new()
@@ -154,7 +154,7 @@ impl Directory {
             file.sync_all()?;
             fs::rename(&unfinished, self.path.join(HISTORY))?;
             // The rename is durable once the directory is synced.
-            Ok(Replaced { file, written, synced: self.handle.sync_all() })
+            Ok(ReplacedFile { file, written, synced: self.handle.sync_all() })
         })();
         if replaced.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -163,12 +163,12 @@ impl Directory {
     }
 
     /// Keeps the history file under another name as well, for somebody to look at. Answers the name.
-    pub fn keep_aside(&self) -> io::Result<String> {
+    pub fn keep_damaged_copy(&self) -> io::Result<String> {
         let history = self.path.join(HISTORY);
-        for number in 1..=KEPT_ASIDE {
+        for number in 1..=MAX_DAMAGED_COPIES {
             let name = format!("{HISTORY}.damaged-{number}");
             let aside = self.path.join(&name);
-            if number == KEPT_ASIDE {
+            if number == MAX_DAMAGED_COPIES {
                 let _ = fs::remove_file(&aside);
             }
             match fs::hard_link(&history, &aside) {
@@ -188,7 +188,7 @@ fn lock_patiently(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), Try
     let begun = Instant::now();
     loop {
         match lock() {
-            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => thread::sleep(PAUSE),
             other => return other,
         }
     }

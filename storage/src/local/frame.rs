@@ -31,7 +31,7 @@ pub const END_MARK: u64 = (HEAD + CHECK) as u64;
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// The state of a key.
     Record,
     /// The key was removed.
@@ -42,9 +42,9 @@ pub enum Kind {
 
 /// The head of an entry, proven whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct FrameHeader {
     /// What the entry says.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Encoding of the content.
     pub format: u8,
     /// Length of the content in bytes.
@@ -59,7 +59,7 @@ pub struct Head {
     pub key: Box<[u8]>,
 }
 
-impl Head {
+impl FrameHeader {
     /// Bytes from the beginning of the entry to its content.
     pub fn to_body(&self) -> u64 {
         (HEAD + self.key.len() + CHECK) as u64
@@ -71,7 +71,7 @@ impl Head {
     }
 
     /// Whether this is the content that the head speaks of.
-    pub fn vouches_for(&self, body: &[u8]) -> bool {
+    pub fn matches_checksum(&self, body: &[u8]) -> bool {
         body.len() as u64 == u64::from(self.body) && XxHash3_64::oneshot(body) == self.check
     }
 
@@ -80,9 +80,9 @@ impl Head {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.push(match self.kind {
-            Kind::Record => 1,
-            Kind::Removal => 2,
-            Kind::End => 3,
+            FrameKind::Record => 1,
+            FrameKind::Removal => 2,
+            FrameKind::End => 3,
         });
         out.push(self.format);
         out.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
@@ -115,9 +115,9 @@ impl Head {
             return Ok(None);
         }
         let kind = match guarded[4] {
-            1 => Kind::Record,
-            2 => Kind::Removal,
-            3 => Kind::End,
+            1 => FrameKind::Record,
+            2 => FrameKind::Removal,
+            3 => FrameKind::End,
             _ => return Ok(None),
         };
         Ok(Some(Self {
@@ -138,7 +138,7 @@ pub fn check(bytes: &[u8]) -> u64 {
 }
 
 /// Whether an entry may begin with these bytes.
-pub fn begins(bytes: &[u8]) -> bool {
+pub fn starts_with_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 

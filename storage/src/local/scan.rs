@@ -6,15 +6,15 @@
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
 use super::{
-    frame::{self, END_MARK, Head, Kind},
-    mark::{self, Found, Mark},
+    commit_marker::{self, CommitMarker, DecodedMarker},
+    frame::{self, END_MARK, FrameHeader, FrameKind},
 };
 use crate::codec;
-use plimsoll_core::{history::Skipped, types::Key};
+use plimsoll_core::{history::SkippedRecord, types::ContainerKey};
 
 /// Where the current record of a key lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecordLocation {
     /// Where its entry begins.
     pub offset: u64,
     /// Bytes of its entry.
@@ -29,9 +29,9 @@ pub struct Entry {
     pub check: u64,
 }
 
-impl Entry {
+impl RecordLocation {
     /// The entry of this head at this place.
-    pub fn at(offset: u64, head: &Head) -> Self {
+    pub fn at(offset: u64, head: &FrameHeader) -> Self {
         Self {
             offset,
             length: head.length(),
@@ -45,21 +45,21 @@ impl Entry {
 
 /// Something that is lost or set back to an older state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loss {
+pub struct LostRecord {
     /// Whose it was, when that could be read.
-    pub key: Option<Key>,
+    pub key: Option<ContainerKey>,
     /// What it is, and why.
-    pub skipped: Skipped,
+    pub skipped: SkippedRecord,
 }
 
-impl Loss {
+impl LostRecord {
     /// Why most are lost.
-    pub const FAILS: &str = "it fails its check";
+    pub const CHECKSUM_MISMATCH: &str = "it fails its check";
 
     /// The loss of a record.
     pub fn of_record(key: &[u8], why: &str) -> Self {
         let key = codec::decode_key(key).ok();
-        let what = key.as_ref().map_or("a record without a name".into(), Key::to_string);
+        let what = key.as_ref().map_or("a record without a name".into(), ContainerKey::to_string);
         Self { key, skipped: skipped(&what, why) }
     }
 
@@ -70,36 +70,44 @@ impl Loss {
 
 /// What a history file holds.
 #[derive(Debug, Default)]
-pub struct Scan {
+pub struct ScanResult {
     /// The current record of each key.
-    pub entries: HashMap<Box<[u8]>, Entry>,
+    pub entries: HashMap<Box<[u8]>, RecordLocation>,
     /// Where the next save goes.
     pub end: u64,
     /// Number of the latest save.
     pub sequence: u64,
     /// What is lost or set back to an older state, and why.
-    pub lost: Vec<Loss>,
+    pub lost: Vec<LostRecord>,
     /// Damage that cost nothing.
-    pub harmless: Vec<Skipped>,
+    pub harmless: Vec<SkippedRecord>,
     /// Whether the marks at the beginning must be written anew: a complete save lies behind the
     /// committed end.
-    pub overtaken: bool,
+    pub markers_outdated: bool,
 }
 
 /// Reads the whole file. `Err(version)` inside: it was written by a version with another layout.
-pub fn scan(file: &File) -> io::Result<Result<Scan, u16>> {
+pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
     let length = file.metadata()?.len();
-    let mut window = Window { file, length, bytes: Vec::new(), start: 0 };
-    let mut scan = Scan::default();
+    let mut window = ReadBuffer { file, length, bytes: Vec::new(), start: 0 };
+    let mut scan = ScanResult::default();
 
-    let first = window.bytes(0, mark::LENGTH)?.map_or(Found::Damaged, Mark::decode);
-    let second = window.bytes(mark::SECOND, mark::LENGTH)?.map_or(Found::Damaged, Mark::decode);
-    if let (Found::Version(version), _) | (_, Found::Version(version)) = (first, second) {
+    let first = window
+        .bytes(0, commit_marker::LENGTH)?
+        .map_or(DecodedMarker::Damaged, CommitMarker::decode);
+    let second = window
+        .bytes(commit_marker::SECOND_MARKER_OFFSET, commit_marker::LENGTH)?
+        .map_or(DecodedMarker::Damaged, CommitMarker::decode);
+    if let (DecodedMarker::UnsupportedVersion(version), _)
+    | (_, DecodedMarker::UnsupportedVersion(version)) = (first, second)
+    {
         return Ok(Err(version));
     }
     let committed = match (first, second) {
-        (Found::Whole(a), Found::Whole(b)) => Some(if a.sequence > b.sequence { a } else { b }),
-        (Found::Whole(one), _) | (_, Found::Whole(one)) => {
+        (DecodedMarker::Valid(a), DecodedMarker::Valid(b)) => {
+            Some(if a.sequence > b.sequence { a } else { b })
+        }
+        (DecodedMarker::Valid(one), _) | (_, DecodedMarker::Valid(one)) => {
             scan.harmless.push(skipped("one of the two marks", "it fails its check"));
             Some(one)
         }
@@ -107,7 +115,10 @@ pub fn scan(file: &File) -> io::Result<Result<Scan, u16>> {
     };
 
     let Some(committed) = committed else {
-        scan.lost.push(Loss::of_place("the beginning of the file", "both marks fail their checks"));
+        scan.lost.push(LostRecord::of_place(
+            "the beginning of the file",
+            "both marks fail their checks",
+        ));
         scan.read_committed(&mut window, length, u64::MAX)?;
         return Ok(Ok(scan));
     };
@@ -117,56 +128,60 @@ pub fn scan(file: &File) -> io::Result<Result<Scan, u16>> {
         let unfinished = scan.read_tail(&mut window, &committed)?;
         if unfinished && !scan.harmless.is_empty() {
             // With both marks whole this is a save that was cut short and was never promised to anybody.
-            scan.lost.push(Loss::of_place("perhaps the last save", "its mark is damaged"));
+            scan.lost.push(LostRecord::of_place("perhaps the last save", "its mark is damaged"));
         }
     }
     Ok(Ok(scan))
 }
 
-impl Scan {
+impl ScanResult {
     /// Of a history that begins.
     pub fn empty() -> Self {
-        Self { end: mark::ENTRIES, ..Self::default() }
+        Self { end: commit_marker::FIRST_FRAME_OFFSET, ..Self::default() }
     }
 
     /// Reads what is committed: `length` bytes, saves up to number `newest`.
     fn read_committed(
         &mut self,
-        window: &mut Window<'_>,
+        window: &mut ReadBuffer<'_>,
         length: u64,
         newest: u64,
     ) -> io::Result<()> {
         let limit = length.min(window.length);
-        let mut damaged: HashMap<Box<[u8]>, Loss> = HashMap::new();
-        let (mut offset, mut oldest) = (mark::ENTRIES, 0);
+        let mut damaged: HashMap<Box<[u8]>, LostRecord> = HashMap::new();
+        let (mut offset, mut oldest) = (commit_marker::FIRST_FRAME_OFFSET, 0);
         while offset < limit {
             let head = window.head(offset)?.filter(|head| {
                 (oldest..=newest).contains(&head.sequence)
-                    && (head.kind != Kind::End || head.key.is_empty())
+                    && (head.kind != FrameKind::End || head.key.is_empty())
             });
             let Some(head) = head else {
                 let next = window.next_head(offset + 1, limit, oldest..=newest)?;
-                self.pass_over(offset, next);
+                self.record_gap(offset, next);
                 offset = next;
                 continue;
             };
             oldest = head.sequence;
             self.sequence = self.sequence.max(head.sequence);
             match head.kind {
-                Kind::End => {}
-                Kind::Removal => {
+                FrameKind::End => {}
+                FrameKind::Removal => {
                     self.entries.remove(&head.key);
                     damaged.remove(&head.key);
                 }
-                Kind::Record => {
+                FrameKind::Record => {
                     let body = window.bytes(offset + head.to_body(), head.body as usize)?;
-                    if body.is_some_and(|body| head.vouches_for(body)) {
-                        self.entries.insert(head.key.clone(), Entry::at(offset, &head));
+                    if body.is_some_and(|body| head.matches_checksum(body)) {
+                        self.entries.insert(head.key.clone(), RecordLocation::at(offset, &head));
                         damaged.remove(&head.key);
                     } else {
                         let whole = offset + head.length() <= window.length;
-                        let cause = if whole { Loss::FAILS } else { "the file ends inside it" };
-                        damaged.insert(head.key.clone(), Loss::of_record(&head.key, cause));
+                        let cause = if whole {
+                            LostRecord::CHECKSUM_MISMATCH
+                        } else {
+                            "the file ends inside it"
+                        };
+                        damaged.insert(head.key.clone(), LostRecord::of_record(&head.key, cause));
                     }
                 }
             }
@@ -174,44 +189,48 @@ impl Scan {
         }
         for (key, mut damage) in damaged {
             if self.entries.contains_key(&key) {
-                damage.skipped.why += "; the state before it is used";
+                damage.skipped.reason += "; the state before it is used";
             }
             self.lost.push(damage);
         }
-        self.lost.sort_by(|a, b| a.skipped.what.cmp(&b.skipped.what));
+        self.lost.sort_by(|a, b| a.skipped.record.cmp(&b.skipped.record));
         if window.length < length && newest != u64::MAX {
-            self.lost.push(Loss::of_place(
+            self.lost.push(LostRecord::of_place(
                 "the end of the file",
                 &format!("it is cut at {} of {length} bytes", window.length),
             ));
         }
-        self.end = limit.max(mark::ENTRIES);
+        self.end = limit.max(commit_marker::FIRST_FRAME_OFFSET);
         Ok(())
     }
 
     /// Notes a stretch that no entry could be read from.
-    fn pass_over(&mut self, from: u64, to: u64) {
+    fn record_gap(&mut self, from: u64, to: u64) {
         let what = format!("bytes {from} to {to}");
         if to - from == END_MARK {
             self.harmless.push(skipped(&what, "the end mark of a save fails its check"));
         } else {
-            self.lost.push(Loss::of_place(&what, "they fail their check"));
+            self.lost.push(LostRecord::of_place(&what, "they fail their check"));
         }
     }
 
     /// Reads what lies behind the committed end: complete saves only, in sequence and without a flaw.
     /// Answers whether something unfinished is left.
-    fn read_tail(&mut self, window: &mut Window<'_>, committed: &Mark) -> io::Result<bool> {
+    fn read_tail(
+        &mut self,
+        window: &mut ReadBuffer<'_>,
+        committed: &CommitMarker,
+    ) -> io::Result<bool> {
         let mut offset = committed.length;
         let mut begin = offset;
-        let mut save: Vec<(u64, Head)> = Vec::new();
+        let mut save: Vec<(u64, FrameHeader)> = Vec::new();
         while let Some(head) = window.head(offset)? {
             if head.sequence <= self.sequence
                 || save.first().is_some_and(|(_, first)| first.sequence != head.sequence)
             {
                 break;
             }
-            if head.kind == Kind::End {
+            if head.kind == FrameKind::End {
                 let length = (offset - begin) as usize;
                 let complete = head.richness == save.len() as u64
                     && window
@@ -222,15 +241,15 @@ impl Scan {
                 }
                 self.sequence = head.sequence;
                 for (offset, head) in save.drain(..) {
-                    if head.kind == Kind::Record {
-                        self.entries.insert(head.key.clone(), Entry::at(offset, &head));
+                    if head.kind == FrameKind::Record {
+                        self.entries.insert(head.key.clone(), RecordLocation::at(offset, &head));
                     } else {
                         self.entries.remove(&head.key);
                     }
                 }
                 begin = offset + head.length();
                 self.end = begin;
-                self.overtaken = true;
+                self.markers_outdated = true;
                 offset = begin;
             } else {
                 let next = offset + head.length();
@@ -243,14 +262,14 @@ impl Scan {
 }
 
 /// A file seen through a buffer, so that reading it in order costs few calls.
-struct Window<'a> {
+struct ReadBuffer<'a> {
     file: &'a File,
     length: u64,
     bytes: Vec<u8>,
     start: u64,
 }
 
-impl Window<'_> {
+impl ReadBuffer<'_> {
     const SPAN: usize = 1 << 20;
 
     /// These bytes of the file; `None` when it ends before them.
@@ -271,8 +290,8 @@ impl Window<'_> {
         Ok(self.bytes.get(from..from + length))
     }
 
-    fn head(&mut self, offset: u64) -> io::Result<Option<Head>> {
-        Head::read(offset, &mut |offset, length| {
+    fn head(&mut self, offset: u64) -> io::Result<Option<FrameHeader>> {
+        FrameHeader::read(offset, &mut |offset, length| {
             self.bytes(offset, length).map(|bytes| bytes.map(<[u8]>::to_vec))
         })
     }
@@ -285,7 +304,7 @@ impl Window<'_> {
         sequences: std::ops::RangeInclusive<u64>,
     ) -> io::Result<u64> {
         while offset < limit {
-            if self.bytes(offset, 4)?.is_some_and(frame::begins)
+            if self.bytes(offset, 4)?.is_some_and(frame::starts_with_magic)
                 && self.head(offset)?.is_some_and(|head| sequences.contains(&head.sequence))
             {
                 return Ok(offset);
@@ -296,6 +315,6 @@ impl Window<'_> {
     }
 }
 
-fn skipped(what: &str, why: &str) -> Skipped {
-    Skipped { what: what.into(), why: why.into() }
+fn skipped(what: &str, why: &str) -> SkippedRecord {
+    SkippedRecord { record: what.into(), reason: why.into() }
 }

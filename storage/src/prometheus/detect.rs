@@ -7,27 +7,27 @@
 //!
 //! What is set is not looked for, and means what it says even where the server has nothing of it.
 
-mod kept;
-mod recorded;
-mod states;
+mod kube_state_metrics;
+mod recording_rules;
+mod series_collector;
 mod usage;
 
 use std::time::Duration;
 
-use self::kept::Kept;
-pub use self::recorded::find as find_recorded;
+pub use self::recording_rules::find as find_recorded;
+use self::series_collector::SeriesCollector;
 use super::{
-    client::Client,
-    failure::Failure,
-    query::Query,
-    schema::{Dialect, Distinct, Fact, Pace, Recorded, Schema},
-    selector::Matchers,
+    client::PrometheusClient,
+    promql::Query,
+    query_error::QueryError,
+    schema::{Dialect, LabelValues, RecordingRules, Schema, ScrapeInterval, WithOrigin},
+    selector::LabelMatchers,
 };
 use plimsoll_core::types::Time;
 
 /// What somebody has set. `None` is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct SchemaOverrides {
     /// The job of usage; the empty one means any (`--prometheus-cadvisor-job-name`).
     pub job: Option<String>,
     /// The counter of CPU seconds (`--history-cpu-metric`).
@@ -41,23 +41,23 @@ pub struct Known {
     /// The label of containers (`--container-name-label`).
     pub container: Option<String>,
     /// The time between two scrapes.
-    pub interval: Option<Duration>,
+    pub scrape_interval: Option<Duration>,
     /// Matchers that go into every query (`--prometheus-matcher`).
-    pub matchers: Matchers,
+    pub matchers: LabelMatchers,
 }
 
 /// Why nothing can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
+pub enum DetectError {
     /// There was no answer.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] QueryError),
     /// The server has no usage of containers under any name that is known.
     #[error(
         "the server has no series of {metric} with labels of pods and containers{matching}: check that it scrapes \
          cAdvisor (the kubelets' /metrics/cadvisor), the matchers, and the labels if they are set"
     )]
-    NoUsage {
+    NoUsageSeries {
         /// The metric.
         metric: String,
         /// The matchers, as text.
@@ -68,39 +68,41 @@ pub enum Unknown {
 /// Finds the names. Looks at these namespaces only, where they have anything, and at all otherwise. Whether there are
 /// recorded series hangs on which time is asked about: [`find_recorded`].
 pub async fn detect(
-    client: &Client,
-    known: &Known,
+    client: &PrometheusClient,
+    known: &SchemaOverrides,
     namespaces: &[&str],
     at: Time,
-) -> Result<Schema, Unknown> {
+) -> Result<Schema, DetectError> {
     let found = usage::find(client, known, namespaces, at).await?;
-    let states = states::find(client, known, &found, at).await?;
-    let pace = match known.interval {
-        Some(interval) => Fact::set(Pace { interval, longest: interval }),
+    let states = kube_state_metrics::find(client, known, &found, at).await?;
+    let pace = match known.scrape_interval {
+        Some(interval) => {
+            WithOrigin::configured(ScrapeInterval { interval, longest_gap: interval })
+        }
         None => pace(client, &found.samples, at).await?,
     };
     let dialect = dialect(client, at).await?;
     Ok(Schema {
         usage: found.usage,
-        states,
-        recorded: Recorded::Absent,
-        pace,
+        kube_state_metrics: states,
+        recording_rules: RecordingRules::Absent,
+        scrape_interval: pace,
         dialect,
-        replicas: found.replicas,
-        clusters: found.clusters,
+        replica_labels: found.replicas,
+        cluster_labels: found.clusters,
         matchers: known.matchers.clone(),
     })
 }
 
 /// Told by a word that only one of them has.
-async fn dialect(client: &Client, at: Time) -> Result<Dialect, Failure> {
-    let Ok(query) = Query::of_user("vector(1) default 2", &Matchers::default()) else {
+async fn dialect(client: &PrometheusClient, at: Time) -> Result<Dialect, QueryError> {
+    let Ok(query) = Query::from_user("vector(1) default 2", &LabelMatchers::default()) else {
         return Ok(Dialect::PromQl);
     };
-    let mut kept = Kept::default();
+    let mut kept = SeriesCollector::default();
     match client.instant(&query, at, &mut kept).await {
         Ok(_) => Ok(Dialect::MetricsQl),
-        Err(failure) if failure.is_about_query() => Ok(Dialect::PromQl),
+        Err(failure) if failure.is_query_specific() => Ok(Dialect::PromQl),
         // A login page is no answer.
         Err(failure) => Err(failure),
     }
@@ -110,11 +112,15 @@ async fn dialect(client: &Client, at: Time) -> Result<Dialect, Failure> {
 const LOOK_BACK: Duration = Duration::from_mins(20);
 
 /// From the times of samples of a few series.
-async fn pace(client: &Client, samples: &[kept::Sampled], at: Time) -> Result<Fact<Pace>, Failure> {
+async fn pace(
+    client: &PrometheusClient,
+    samples: &[series_collector::CollectedSeries],
+    at: Time,
+) -> Result<WithOrigin<ScrapeInterval>, QueryError> {
     let mut gaps = Vec::new();
     for sample in samples.iter().take(3) {
-        let mut kept = Kept::default();
-        client.instant(&Query::samples(&sample.selector(), LOOK_BACK), at, &mut kept).await?;
+        let mut kept = SeriesCollector::default();
+        client.instant(&Query::range_samples(&sample.selector(), LOOK_BACK), at, &mut kept).await?;
         for series in &kept.series {
             let times = series.points.iter().map(|(at, _)| at.as_nanos());
             let times: Vec<_> = times.collect();
@@ -122,7 +128,7 @@ async fn pace(client: &Client, samples: &[kept::Sampled], at: Time) -> Result<Fa
         }
     }
     if gaps.len() < 3 {
-        return Ok(Fact::assumed(Pace::default()));
+        return Ok(WithOrigin::assumed(ScrapeInterval::default()));
     }
     gaps.sort_unstable();
     let interval = gaps[gaps.len() / 2].max(1);
@@ -139,17 +145,17 @@ async fn pace(client: &Client, samples: &[kept::Sampled], at: Time) -> Result<Fa
     let longest = whole(longest.unwrap_or(0)).max(interval);
     // Shorter than a fiftieth is how late a scrape may be.
     let longest = if longest < interval + interval / 50 { interval } else { longest };
-    Ok(Fact::found(Pace { interval, longest }))
+    Ok(WithOrigin::detected(ScrapeInterval { interval, longest_gap: longest }))
 }
 
 /// Labels that have values here, each with all of them.
-fn distinct(groups: &Kept, labels: &[&str], at_least: usize) -> Vec<Distinct> {
+fn distinct(groups: &SeriesCollector, labels: &[&str], at_least: usize) -> Vec<LabelValues> {
     let mut all = Vec::new();
     for &label in labels {
         let values = groups.series.iter().map(|series| series.get(label).to_owned());
         let values: std::collections::BTreeSet<_> = values.collect();
         if values.len() >= at_least && values.iter().any(|value| !value.is_empty()) {
-            all.push(Distinct { label: label.to_owned(), values });
+            all.push(LabelValues { label: label.to_owned(), values });
         }
     }
     all

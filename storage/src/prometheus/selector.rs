@@ -2,13 +2,13 @@
 
 mod matcher;
 mod pattern;
-mod quoting;
+mod strings;
 
 use std::fmt;
 
-pub(super) use self::quoting::quoted;
+pub(super) use self::strings::quoted;
 pub use self::{
-    matcher::{Match, Matcher, Matchers, NoMatcher},
+    matcher::{InvalidMatcher, LabelMatcher, LabelMatchers, MatchOperator},
     pattern::Pattern,
 };
 
@@ -16,7 +16,7 @@ pub use self::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     metric: Option<String>,
-    matchers: Vec<Matcher>,
+    matchers: Vec<LabelMatcher>,
 }
 
 impl Selector {
@@ -26,44 +26,44 @@ impl Selector {
     }
 
     /// Of series of any metric. A server refuses it without a matcher that asks for something.
-    pub fn any() -> Self {
+    pub fn any_metric() -> Self {
         Self { metric: None, matchers: Vec::new() }
     }
 
     /// Those whose label has this value; the empty one also means that it is not there.
     #[must_use]
     pub fn equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.with(Matcher::new(label, Match::Equals, value))
+        self.with(LabelMatcher::new(label, MatchOperator::Equals, value))
     }
 
     /// Those whose label has another value, or that do not have it.
     #[must_use]
-    pub fn differs(self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.with(Matcher::new(label, Match::Differs, value))
+    pub fn not_equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with(LabelMatcher::new(label, MatchOperator::NotEquals, value))
     }
 
     /// Those whose label fits the pattern, from its first character to its last.
     #[must_use]
     pub fn matches(self, label: impl Into<String>, pattern: Pattern) -> Self {
-        self.with(Matcher::new(label, Match::Fits, pattern.0))
+        self.with(LabelMatcher::new(label, MatchOperator::Matches, pattern.0))
     }
 
     /// Those whose label does not fit the pattern.
     #[must_use]
-    pub fn lacks(self, label: impl Into<String>, pattern: Pattern) -> Self {
-        self.with(Matcher::new(label, Match::Misfits, pattern.0))
+    pub fn not_matches(self, label: impl Into<String>, pattern: Pattern) -> Self {
+        self.with(LabelMatcher::new(label, MatchOperator::NotMatches, pattern.0))
     }
 
     /// Those that this matcher lets through too.
     #[must_use]
-    pub fn with(mut self, matcher: Matcher) -> Self {
+    pub fn with(mut self, matcher: LabelMatcher) -> Self {
         self.matchers.push(matcher);
         self
     }
 
     /// Those that all of these let through too.
     #[must_use]
-    pub fn all(mut self, matchers: &Matchers) -> Self {
+    pub fn with_all(mut self, matchers: &LabelMatchers) -> Self {
         self.matchers.extend(matchers.iter().cloned());
         self
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Selector {
         f.write_str(plain.unwrap_or_default())?;
         // A name with other characters is known to release 2 only in this form.
         let odd = self.metric.as_deref().filter(|_| plain.is_none());
-        let odd = odd.map(|name| Matcher::new("__name__", Match::Equals, name));
+        let odd = odd.map(|name| LabelMatcher::new("__name__", MatchOperator::Equals, name));
         if plain.is_some() && self.matchers.is_empty() {
             return Ok(());
         }
@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn selectors_are_printed_as_promql() {
-        let matchers: Matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+        let matchers: LabelMatchers =
+            [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
         let pods = Pattern::any_of([
             Pattern::literal("web.1-").then(&Pattern::regex("[a-z0-9]+")),
             Pattern::literal("db-0"),
@@ -128,16 +129,16 @@ mod tests {
         let selector = Selector::metric("container_memory_working_set_bytes")
             .equals("namespace", "a\"b\\c\nd")
             .matches("pod", pods)
-            .differs("container", "")
-            .lacks("id", Pattern::one_of(["/", "/kubepods"]))
-            .all(&matchers);
+            .not_equals("container", "")
+            .not_matches("id", Pattern::any_literal(["/", "/kubepods"]))
+            .with_all(&matchers);
         assert_eq!(
             selector.to_string(),
             "container_memory_working_set_bytes{namespace=\"a\\\"b\\\\c\\nd\",\
              pod=~\"(?:web\\\\.1-[a-z0-9]+|db-0)\",container!=\"\",id!~\"(?:/|/kubepods)\",cluster=\"qa\"}"
         );
         assert_eq!(Selector::metric("up").to_string(), "up");
-        assert_eq!(Selector::any().equals("job", "x").to_string(), r#"{job="x"}"#);
+        assert_eq!(Selector::any_metric().equals("job", "x").to_string(), r#"{job="x"}"#);
         assert_eq!(Selector::metric("a.b").to_string(), r#"{__name__="a.b"}"#);
     }
 }

@@ -5,31 +5,31 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
-use plimsoll::certificate::Bundle;
+use plimsoll::certificate::CaBundle;
 
 use super::{
-    ADMISSION, LEFT_OUT, OF_ADMISSION, OF_RECOMMENDER, admission_differences, is_of_recommender,
-    page, recommender_differences,
+    ADMISSION, ADMISSION_ONLY, EXCLUDED_FAMILIES, RECOMMENDER_ONLY, admission_differences,
+    is_of_recommender, page, recommender_differences,
 };
 use crate::metrics::{Exposition, registry, scrape};
 use crate::support::{
-    Bed, Usage,
+    MetricsServer, Testbed,
     clock::wall_now,
-    fetch::fetch,
-    nodes::is_ready,
-    objects,
+    hollow_nodes::is_ready,
+    http_get::http_get,
+    manifests,
+    metrics_server::UsageValue,
     ports::Port,
-    prometheus::{Prometheus, Release},
-    upstream::{Role, Upstream},
-    usage::Use,
+    prometheus_server::{PrometheusRelease, PrometheusServer},
+    upstream_process::{Role, UpstreamProcesses},
     wait,
 };
-use crate::webhook::caller::Caller;
+use crate::webhook::webhook_client::WebhookClient;
 
 #[tokio::test]
 async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
-    let Some(bed) = Bed::private().await else { return };
-    let Some(upstream) = Upstream::on(&bed).await else { return };
+    let Some(bed) = Testbed::private().await else { return };
+    let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     let port = Port::claim();
     let address = format!("--address=127.0.0.1:{port}");
     let webhook = upstream.start(Role::AdmissionController, &[&address]);
@@ -40,36 +40,38 @@ async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
     let review = json!({"request": {
         "uid": "u", "resource": resource, "requestKind": kind, "kind": kind, "object": object,
     }});
-    let authority = bed.keeper().folder().join("admission-controller/ca.crt");
-    let trusts = Bundle::read(&std::fs::read(authority).expect("it was written"));
+    let authority = bed.process_guard().folder().join("admission-controller/ca.crt");
+    let trusts = CaBundle::parse(&std::fs::read(authority).expect("it was written"));
     wait::until("upstream answers a review", || async {
         upstream.assert_running("admission-controller");
-        let mut caller = Caller::one_as("localhost", webhook, &trusts).await.ok()?;
+        let mut caller = WebhookClient::http1_as("localhost", webhook, &trusts).await.ok()?;
         let (status, _) = caller.post(review.to_string().into_bytes()).await.ok()?;
         status.is_success().then_some(())
     })
     .await;
     let address = format!("http://127.0.0.1:{port}/metrics");
-    let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
+    let theirs = wait::until("upstream answers a scrape", || http_get(&address)).await;
     let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
     let shown = page(&theirs, theirs.names().filter(|name| name.starts_with(ADMISSION)));
     assert_eq!(admission_differences(&shown), Vec::<String>::new());
-    OF_ADMISSION.keep(&shown);
+    ADMISSION_ONLY.write_or_compare(&shown);
 }
 
 #[tokio::test]
 async fn upstreams_recommender_has_the_families_that_were_recorded() {
-    let Some(bed) = Bed::private().await.filter(Bed::is_complete) else { return };
-    let Some(upstream) = Upstream::on(&bed).await else { return };
-    let Some(prometheus) = Prometheus::start(Release::Three, None, &[]).await else { return };
+    let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
+    let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
+    let Some(prometheus) = PrometheusServer::start(PrometheusRelease::V3, None, &[]).await else {
+        return;
+    };
     bed.nodes().add("node", "8", "16Gi").await;
-    let usage = Usage::serve(&bed).await;
+    let usage = MetricsServer::serve(&bed).await;
     let namespace = bed.namespace("web").await;
     create_vpa(&bed, &namespace).await;
-    let web = objects::deployment("web", 1, "100m", "64Mi");
-    objects::create::<Deployment>(bed.client(), &namespace, &web).await;
+    let web = manifests::deployment("web", 1, "100m", "64Mi");
+    manifests::create::<Deployment>(bed.client(), &namespace, &web).await;
     bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
-    usage.set_all(&namespace, "web-", "main", Use { cpu: 0.3, memory: 500 << 20 });
+    usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.3, memory: 500 << 20 });
 
     let start = wall_now() - SignedDuration::from_hours(24 * 8);
     usage.at(start);
@@ -86,7 +88,7 @@ async fn upstreams_recommender_has_the_families_that_were_recorded() {
         upstream.assert_running("recommender");
         hours += 2;
         usage.at(start + SignedDuration::from_hours(hours));
-        let theirs = wait::until("upstream answers a scrape", || fetch(&address)).await;
+        let theirs = wait::until("upstream answers a scrape", || http_get(&address)).await;
         let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
         let missing: Vec<_> =
             wanted.iter().filter(|wanted| !theirs.names().any(|name| name == **wanted)).collect();
@@ -96,13 +98,13 @@ async fn upstreams_recommender_has_the_families_that_were_recorded() {
         assert!(hours < 100, "upstream never shows {missing:?}");
     };
 
-    let is_left_out = |name: &str| LEFT_OUT.iter().any(|out| name.starts_with(out));
+    let is_left_out = |name: &str| EXCLUDED_FAMILIES.iter().any(|out| name.starts_with(out));
     let shown = page(&theirs, theirs.names().filter(|name| !is_left_out(name)));
     assert_eq!(recommender_differences(&shown), Vec::<String>::new());
-    OF_RECOMMENDER.keep(&shown);
+    RECOMMENDER_ONLY.write_or_compare(&shown);
 }
 
-async fn create_vpa(bed: &Bed, namespace: &str) {
+async fn create_vpa(bed: &Testbed, namespace: &str) {
     let vpa = GroupVersionKind::gvk("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler");
     let vpas = Api::<DynamicObject>::namespaced_with(
         bed.client(),

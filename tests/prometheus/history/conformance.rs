@@ -6,38 +6,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::{history::Sink, types::Time};
-use plimsoll_storage::conformance::{Case, Life, Source, Verdict, check_reading, table};
-use plimsoll_storage::prometheus::history::{PrometheusHistory, Settings};
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Error, LoadReport, Storage, Wanted, Writer};
+use plimsoll_storage::conformance::{
+    Case, CaseVerdict, ContainerLifetime, ReadOnlyFixture, format_table, run_read_only_suite,
+};
+use plimsoll_storage::prometheus::history::{HistorySettings, PrometheusHistory};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
+use plimsoll_storage::{Error, LoadReport, LoadRequest, Storage, Writer};
 
-use super::remember::{hours, storage};
-use crate::prometheus::flavors::{Flavor, MANAGED, OPERATOR};
-use crate::prometheus::gather::hasty;
+use super::collecting_sink::{hours, storage};
+use crate::prometheus::label_flavors::{LabelFlavor, MANAGED, OPERATOR};
 use crate::prometheus::releases::by_turns;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::prometheus::series_collector::short_limits;
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 /// A server, filled anew for each case.
-struct Filled {
-    flavor: Flavor,
-    release: Release,
+struct FilledPrometheus {
+    flavor: LabelFlavor,
+    release: PrometheusRelease,
     now: Timestamp,
     is_missing: AtomicBool,
 }
 
 /// A backend, and the server that it reads from.
-struct Served {
+struct ServedHistory {
     history: PrometheusHistory,
-    _server: Prometheus,
+    _server: PrometheusServer,
 }
 
 #[async_trait]
-impl Storage for Served {
+impl Storage for ServedHistory {
     fn name(&self) -> &'static str {
         self.history.name()
     }
 
-    async fn load(&self, wanted: &Wanted, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         self.history.load(wanted, sink).await
     }
 
@@ -47,14 +49,14 @@ impl Storage for Served {
 }
 
 #[async_trait]
-impl Source for Filled {
-    async fn filled(&self, lives: &[Life]) -> Result<Arc<dyn Storage>, String> {
+impl ReadOnlyFixture for FilledPrometheus {
+    async fn backend_with(&self, lives: &[ContainerLifetime]) -> Result<Arc<dyn Storage>, String> {
         let Self { flavor, release, now, .. } = self;
         let begin = *now - SignedDuration::from_hours(13);
         let mut history = History::new(begin, *now, SignedDuration::from_mins(1));
         for life in lives {
-            let Life { namespace, pod, container, owner, cores, bytes, .. } = *life;
-            let (from, to) = (life.from, life.to);
+            let ContainerLifetime { namespace, pod, container, owner, cores, bytes, .. } = *life;
+            let (from, to) = (life.start, life.end);
             let is_alive = move |at: Timestamp| Time::from(at) >= from && Time::from(at) <= to;
             let used = move |at: Timestamp| {
                 let seconds = Time::from(at).nanos_since(from) as f64 / 1e9;
@@ -62,8 +64,8 @@ impl Source for Filled {
             };
             let held = move |at: Timestamp| is_alive(at).then_some(bytes);
             let names = [namespace, pod, container];
-            history = flavor.usage(history, CPU, names, used);
-            history = flavor.usage(history, MEMORY, names, held);
+            history = flavor.usage(history, CPU_METRIC, names, used);
+            history = flavor.usage(history, MEMORY_METRIC, names, held);
             let mut parts = owner.rsplit('/');
             let (name, kind) = (parts.next().expect("a name"), parts.next().expect("a kind"));
             let labels = [
@@ -76,12 +78,12 @@ impl Source for Filled {
             let owned = move |at: Timestamp| is_alive(at).then_some(1.0);
             history = flavor.state(history, "kube_pod_owner", &labels, owned);
         }
-        let Some(server) = Prometheus::with_history(*release, history).await else {
+        let Some(server) = PrometheusServer::with_history(*release, history).await else {
             self.is_missing.store(true, Ordering::SeqCst);
             return Err("there is no Prometheus".to_owned());
         };
-        let history = storage(&server.url(), hasty(), Settings::default(), *now);
-        Ok(Arc::new(Served { history, _server: server }))
+        let history = storage(&server.url(), short_limits(), HistorySettings::default(), *now);
+        Ok(Arc::new(ServedHistory { history, _server: server }))
     }
 
     fn now(&self) -> Time {
@@ -93,14 +95,14 @@ impl Source for Filled {
 async fn history_from_a_prometheus_passes_every_case_of_what_only_reads() {
     for (flavor, release) in by_turns([OPERATOR, MANAGED]) {
         let is_missing = AtomicBool::default();
-        let filled = Filled { flavor, release, now: hours(1).1, is_missing };
-        let outcomes = check_reading(&filled).await;
+        let filled = FilledPrometheus { flavor, release, now: hours(1).1, is_missing };
+        let outcomes = run_read_only_suite(&filled).await;
         if filled.is_missing.load(Ordering::SeqCst) {
             return;
         }
         let cases: Vec<_> = outcomes.iter().map(|outcome| outcome.case).collect();
-        assert_eq!(cases, Case::READING);
-        let passed = outcomes.iter().all(|outcome| outcome.verdict == Verdict::Passed);
-        assert!(passed, "{} on {release:?}:\n{}", flavor.name, table(&outcomes));
+        assert_eq!(cases, Case::READ_ONLY);
+        let passed = outcomes.iter().all(|outcome| outcome.verdict == CaseVerdict::Passed);
+        assert!(passed, "{} on {release:?}:\n{}", flavor.name, format_table(&outcomes));
     }
 }

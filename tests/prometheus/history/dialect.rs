@@ -1,37 +1,39 @@
 //! Proof that a server is asked in its own dialect, and that this changes none of the numbers.
 
 use jiff::Timestamp;
-use plimsoll_storage::prometheus::client::Client;
-use plimsoll_storage::prometheus::door::Wall;
+use plimsoll_storage::prometheus::client::PrometheusClient;
 use plimsoll_storage::prometheus::history::PrometheusHistory;
-use plimsoll_storage::prometheus::schema::{CPU, Dialect, MEMORY};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, Dialect, MEMORY_METRIC};
+use plimsoll_storage::prometheus::transport::WallClock;
 
-use super::recorder::Recorder;
-use super::remember::{Remember, hours, last, wanted};
-use crate::prometheus::flavors::AGENT;
-use crate::prometheus::gather::hasty;
-use crate::support::prometheus::{Prometheus, Release};
+use super::collecting_sink::{CollectingSink, hours, last, owners_of};
+use super::recording_transport::RecordingTransport;
+use crate::prometheus::label_flavors::AGENT;
+use crate::prometheus::series_collector::short_limits;
+use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
 
 #[tokio::test]
 async fn a_victoria_metrics_is_told_not_to_move_the_beginning_of_a_range() {
     let (mut history, end) = hours(3);
     let used = |now: Timestamp| Some((now.as_second() - 1_700_000_000) as f64 * 0.5);
-    history = AGENT.usage(history, CPU, ["shop", "db-0", "app"], used);
-    history = AGENT.usage(history, MEMORY, ["shop", "db-0", "app"], |_| Some(1e8));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    history = AGENT.usage(history, CPU_METRIC, ["shop", "db-0", "app"], used);
+    history = AGENT.usage(history, MEMORY_METRIC, ["shop", "db-0", "app"], |_| Some(1e8));
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let mut read = Vec::new();
     for dialect in [Dialect::PromQl, Dialect::MetricsQl] {
-        let recorder = Recorder::before(&server.url());
+        let recorder = RecordingTransport::in_front_of(&server.url());
         if dialect == Dialect::MetricsQl {
-            recorder.pose();
+            recorder.pose_as_victoria_metrics();
         }
-        let client = Client::new(recorder.clone(), hasty());
-        let now = Wall::new(move || end.into());
+        let client = PrometheusClient::new(recorder.clone(), short_limits());
+        let now = WallClock::new(move || end.into());
         let storage = PrometheusHistory::new("here", client, last(2), now);
-        let vpas = wanted(&[("db", "apps/StatefulSet/db")]);
-        let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
+        let vpas = owners_of(&[("db", "apps/StatefulSet/db")]);
+        let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("begun");
         assert_eq!(loading.schema().dialect, dialect);
-        let mut remember = Remember::default();
+        let mut remember = CollectingSink::default();
         loading.advance(&mut remember).await.expect("read");
         let mut ranges = 0;
         for asked in recorder.take() {

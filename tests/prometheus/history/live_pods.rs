@@ -4,16 +4,16 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use plimsoll_core::types::VpaKey;
-use plimsoll_storage::prometheus::history::{KnownPods, LivePods, PodLabels, Settings};
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_core::types::ObjectKey;
+use plimsoll_storage::prometheus::history::{HistorySettings, KnownPods, LivePods, PodLabelQuery};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
 
-use super::labelled::ByApp;
-use super::remember::{MINUTE, Remember, hours, last, nearly, storage, wanted};
-use crate::prometheus::flavors::{AGENT, ALL, CHART, Flavor};
-use crate::prometheus::gather::hasty;
+use super::collecting_sink::{CollectingSink, MINUTE, hours, last, nearly, owners_of, storage};
+use super::pod_labels::SelectByApp;
+use crate::prometheus::label_flavors::{AGENT, ALL, CHART, LabelFlavor};
 use crate::prometheus::releases::by_turns;
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::prometheus::series_collector::short_limits;
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 const WEB: (&str, &str) = ("web", "apps/Deployment/web");
 const DB: (&str, &str) = ("db", "apps/StatefulSet/db");
@@ -25,23 +25,29 @@ const ALIKE: &str = "db-7";
 /// Of nobody that is asked for.
 const STRANGER: &str = "stranger";
 
-fn shop(flavor: &Flavor, mut history: History, pods: &[&'static str]) -> History {
+fn shop(flavor: &LabelFlavor, mut history: History, pods: &[&'static str]) -> History {
     for &pod in pods {
         let names = ["shop", pod, "app"];
         let used = |at: Timestamp| Some((at.as_second() - 1_700_000_000) as f64 * 0.5);
-        history = flavor.usage(history, CPU, names, used);
-        history = flavor.usage(history, MEMORY, names, |_| Some(1e8));
+        history = flavor.usage(history, CPU_METRIC, names, used);
+        history = flavor.usage(history, MEMORY_METRIC, names, |_| Some(1e8));
     }
     history
 }
 
-async fn read(url: &str, settings: Settings, end: Timestamp, live: &LivePods) -> Remember {
-    let storage = storage(url, hasty(), settings, end);
-    let whose = storage.whose(&["shop"], None, &ByApp).await.expect("asked");
-    let pods = KnownPods { labelled: whose.as_ref(), live: Some(live) };
-    let vpas = wanted(&[WEB, DB]);
-    let (mut loading, _) = storage.begin_knowing(&vpas, None, None, pods).await.expect("begun");
-    let mut remember = Remember::default();
+async fn read(
+    url: &str,
+    settings: HistorySettings,
+    end: Timestamp,
+    live: &LivePods,
+) -> CollectingSink {
+    let storage = storage(url, short_limits(), settings, end);
+    let whose = storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("asked");
+    let pods = KnownPods { by_label: whose.as_ref(), live: Some(live) };
+    let vpas = owners_of(&[WEB, DB]);
+    let (mut loading, _) =
+        storage.start_load_with_pods(&vpas, None, None, pods).await.expect("begun");
+    let mut remember = CollectingSink::default();
     loading.advance(&mut remember).await.expect("all of it");
     assert_eq!(remember.whole.len(), 2);
     remember
@@ -49,7 +55,7 @@ async fn read(url: &str, settings: Settings, end: Timestamp, live: &LivePods) ->
 
 fn live(pods: &[&str]) -> LivePods {
     let mut live = LivePods::new();
-    live.add(&VpaKey::new("shop", WEB.0), WEB.1, pods.iter().copied());
+    live.add(&ObjectKey::new("shop", WEB.0), WEB.1, pods.iter().copied());
     live
 }
 
@@ -58,7 +64,7 @@ async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hours(4);
         let history = shop(&flavor, history, &[USUAL, FRONT, ALIKE, STRANGER]);
-        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let name = format!("{} on {release:?}", flavor.name);
         let remember = read(&server.url(), last(2), end, &LivePods::new()).await;
         assert_eq!(remember.pods("web"), [USUAL], "{name}: names alone");
@@ -67,17 +73,17 @@ async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
         assert_eq!(remember.pods("web"), [ALIKE, FRONT, USUAL], "{name}");
         assert_eq!(remember.pods("db"), [""; 0], "{name}");
         for pod in [ALIKE, FRONT, USUAL] {
-            let replica = remember.of("web", "app", pod).expect("it is there");
+            let replica = remember.samples_of("web", "app", pod).expect("it is there");
             assert_eq!((replica.cpu.len(), replica.memory.len()), (120, 24), "{name}: {pod}, once");
             assert!(replica.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
         }
 
-        let storage = storage(&server.url(), hasty(), last(2), end);
-        let all = wanted(&[WEB]);
+        let storage = storage(&server.url(), short_limits(), last(2), end);
+        let all = owners_of(&[WEB]);
         let live = live(&[FRONT]);
         let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
         storage.throttling(&all, 60 * MINUTE, pods).await.expect("answered");
-        let known = storage.with_series(&["bank", "shop"]).await.expect("answered");
+        let known = storage.namespaces_with_series(&["bank", "shop"]).await.expect("answered");
         assert_eq!(known, HashSet::from(["shop".into()]), "{name}");
     }
 }
@@ -94,11 +100,14 @@ async fn names_that_are_too_long_for_one_query_are_asked_for_in_several() {
         // Series of the first, the last and the usual one: the others have none.
         let first: &'static str = "a-pod-that-nobody-would-call-so-0";
         let history = shop(&AGENT, history, &[first, FRONT, USUAL, STRANGER]);
-        let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+        let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await
+        else {
+            return;
+        };
         let remember = read(&server.url(), last(2), end, &live(&pods)).await;
         assert_eq!(remember.pods("web"), [first, FRONT, USUAL], "{many}");
         for pod in [first, FRONT, USUAL] {
-            let replica = remember.of("web", "app", pod).expect("it is there");
+            let replica = remember.samples_of("web", "app", pod).expect("it is there");
             assert_eq!(replica.cpu.len(), 120, "{many}: {pod}, once");
         }
     }
@@ -110,10 +119,12 @@ async fn pods_that_are_there_now_are_added_to_those_that_labels_tell() {
     let labels = [("namespace", "shop"), ("pod", USUAL), ("label_app", "web")];
     let history = CHART.state(history, "kube_pod_labels", &labels, |_| Some(1.0));
     let history = shop(&CHART, history, &[USUAL, FRONT, STRANGER]);
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
     let [query, prefix] = ["kube_pod_labels", "label_"].map(str::to_owned);
-    let labels = PodLabels { query, prefix: Some(prefix), namespace: None, pod: None };
-    let settings = Settings { labels: Some(labels), ..last(2) };
+    let labels = PodLabelQuery { query, prefix: Some(prefix), namespace: None, pod: None };
+    let settings = HistorySettings { pod_labels: Some(labels), ..last(2) };
     let remember = read(&server.url(), settings, end, &live(&[USUAL, FRONT])).await;
     assert_eq!(remember.pods("web"), [FRONT, USUAL]);
 }

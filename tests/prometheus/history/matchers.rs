@@ -1,17 +1,17 @@
 //! Proof that the matchers of a user are in each selector of each question, whatever it is about.
 
 use jiff::Timestamp;
-use plimsoll_storage::prometheus::client::Client;
-use plimsoll_storage::prometheus::door::Wall;
-use plimsoll_storage::prometheus::history::{KnownPods, PodLabels, PrometheusHistory};
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
+use plimsoll_storage::prometheus::client::PrometheusClient;
+use plimsoll_storage::prometheus::history::{KnownPods, PodLabelQuery, PrometheusHistory};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
+use plimsoll_storage::prometheus::transport::WallClock;
 
-use super::labelled::ByApp;
-use super::recorder::Recorder;
-use super::remember::{MINUTE, Remember, hours, last, wanted};
-use crate::prometheus::flavors::{Flavor, OPERATOR};
-use crate::prometheus::gather::hasty;
-use crate::support::prometheus::{Prometheus, Release};
+use super::collecting_sink::{CollectingSink, MINUTE, hours, last, owners_of};
+use super::pod_labels::SelectByApp;
+use super::recording_transport::RecordingTransport;
+use crate::prometheus::label_flavors::{LabelFlavor, OPERATOR};
+use crate::prometheus::series_collector::short_limits;
+use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
@@ -36,14 +36,14 @@ fn count(query: &str) -> (usize, usize) {
 #[tokio::test]
 async fn every_selector_has_the_matchers_of_the_user() {
     let (mut history, end) = hours(3);
-    let flavor = Flavor {
+    let flavor = LabelFlavor {
         usage: &[("job", "kubelet"), ("cluster", "qa")],
         states: Some(&[("job", "kube-state-metrics"), ("cluster", "qa")]),
         ..OPERATOR
     };
     let killed = end - jiff::SignedDuration::from_mins(62);
     let names = ["shop", POD, "app"];
-    for metric in [CPU, MEMORY] {
+    for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = flavor.usage(history, metric, names, |_| Some(1e6));
     }
     let pod = [("namespace", "shop"), ("pod", POD)];
@@ -63,23 +63,26 @@ async fn every_selector_has_the_matchers_of_the_user() {
         ("owner_name", "web"),
     ];
     history = flavor.state(history, "kube_replicaset_owner", &set, |_| Some(1.0));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
 
-    let recorder = Recorder::before(&server.url());
-    let client = Client::new(recorder.clone(), hasty());
+    let recorder = RecordingTransport::in_front_of(&server.url());
+    let client = PrometheusClient::new(recorder.clone(), short_limits());
     let mut settings = last(2);
-    settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+    settings.overrides.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
     let (query, prefix, namespace, pod) = ("kube_pod_labels".to_owned(), None, None, None);
-    settings.labels = Some(PodLabels { query, prefix, namespace, pod });
-    let storage = PrometheusHistory::new("here", client, settings, Wall::new(move || end.into()));
-    let whose = storage.whose(&["shop"], None, &ByApp).await.expect("asked");
+    settings.pod_labels = Some(PodLabelQuery { query, prefix, namespace, pod });
+    let storage =
+        PrometheusHistory::new("here", client, settings, WallClock::new(move || end.into()));
+    let whose = storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("asked");
     assert!(whose.is_none(), "there are none");
-    let vpas = wanted(&[("web", "apps/Deployment/web")]);
-    let (mut loading, _) = storage.begin(&vpas, None, None).await.expect("begun");
-    let mut remember = Remember::default();
+    let vpas = owners_of(&[("web", "apps/Deployment/web")]);
+    let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("begun");
+    let mut remember = CollectingSink::default();
     loading.advance(&mut remember).await.expect("read");
     storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
-    assert_eq!(remember.of("web", "app", POD).expect("there").kills.len(), 1);
+    assert_eq!(remember.samples_of("web", "app", POD).expect("there").kills.len(), 1);
 
     let asked = recorder.questions();
     for part in [

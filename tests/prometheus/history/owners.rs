@@ -2,14 +2,16 @@
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::schema::{CPU, MEMORY};
-use plimsoll_storage::{Storage as _, Wanted};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
+use plimsoll_storage::{LoadRequest, Storage as _};
 
-use super::remember::{MINUTE, Remember, hours, last, nearly, read, storage, wanted};
-use crate::prometheus::flavors::{ALL, Flavor, OPERATOR};
-use crate::prometheus::gather::hasty;
+use super::collecting_sink::{
+    CollectingSink, MINUTE, hours, last, nearly, owners_of, read, storage,
+};
+use crate::prometheus::label_flavors::{ALL, LabelFlavor, OPERATOR};
 use crate::prometheus::releases::{by_turns, releases};
-use crate::support::prometheus::{History, Prometheus, Release};
+use crate::prometheus::series_collector::short_limits;
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
 const SECOND: &str = "web-5d4f9c4b6d-bbbbb";
@@ -24,7 +26,7 @@ const ODD: &str = "web-by-hand";
 
 /// A pod with a container, while it lives: so many cores, so many bytes.
 fn pod(
-    flavor: &Flavor,
+    flavor: &LabelFlavor,
     mut history: History,
     pod: &str,
     (cores, bytes): (f64, f64),
@@ -35,17 +37,17 @@ fn pod(
     let used = move |now: Timestamp| {
         alive(now).then_some((now.as_second() - 1_700_000_000) as f64 * cores)
     };
-    history = flavor.usage(history, CPU, names, used);
-    flavor.usage(history, MEMORY, names, move |now| lives(now).then_some(bytes))
+    history = flavor.usage(history, CPU_METRIC, names, used);
+    flavor.usage(history, MEMORY_METRIC, names, move |now| lives(now).then_some(bytes))
 }
 
 /// That a pod was owned by something.
-fn owned(flavor: &Flavor, history: History, pod: &str, kind: &str, name: &str) -> History {
+fn owned(flavor: &LabelFlavor, history: History, pod: &str, kind: &str, name: &str) -> History {
     let labels = [("namespace", "shop"), ("pod", pod), ("owner_kind", kind), ("owner_name", name)];
     flavor.state(history, "kube_pod_owner", &labels, |_| Some(1.0))
 }
 
-fn set(flavor: &Flavor, history: History, name: &str, owner: &str) -> History {
+fn set(flavor: &LabelFlavor, history: History, name: &str, owner: &str) -> History {
     let labels = [
         ("namespace", "shop"),
         ("replicaset", name),
@@ -56,7 +58,7 @@ fn set(flavor: &Flavor, history: History, name: &str, owner: &str) -> History {
 }
 
 /// A Deployment whose pod was replaced half-way, and neighbours of all sorts.
-fn shop(flavor: &Flavor, mut history: History, half: Timestamp) -> History {
+fn shop(flavor: &LabelFlavor, mut history: History, half: Timestamp) -> History {
     history = pod(flavor, history, FIRST, (0.25, 1e8), move |now| now <= half);
     history = pod(flavor, history, SECOND, (0.5, 2e8), move |now| now > half);
     for neighbour in [NEIGHBOUR, ORDINAL, LONGER, ALIKE, ODD] {
@@ -83,7 +85,8 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hours(26);
         let half = end - SignedDuration::from_hours(12);
-        let Some(server) = Prometheus::with_history(release, shop(&flavor, history, half)).await
+        let Some(server) =
+            PrometheusServer::with_history(release, shop(&flavor, history, half)).await
         else {
             return;
         };
@@ -101,8 +104,8 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
         assert_eq!(remember.pods("web"), pods, "{name}");
         assert_eq!(remember.pods("again"), pods, "{name}: both VPAs have it");
 
-        let first = remember.of("web", "app", FIRST).expect("deleted since");
-        let second = remember.of("web", "app", SECOND).expect("alive");
+        let first = remember.samples_of("web", "app", FIRST).expect("deleted since");
+        let second = remember.samples_of("web", "app", SECOND).expect("alive");
         // Two scrapes make a sample, and the last two do so for a minute more.
         assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
         assert_eq!((first.memory.len(), second.memory.len()), (144, 144), "{name}");
@@ -114,7 +117,7 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
         assert_eq!(first.cpu[0].0, start.later(MINUTE), "{name}");
         assert_eq!(first.memory[0].0, start.later(5 * MINUTE), "{name}");
         assert_eq!(second.cpu[718].0, Time::from(end), "{name}");
-        assert_eq!(report.passed.unlabelled, 0);
+        assert_eq!(report.skipped.unlabelled, 0);
         let all: usize = remember.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
         assert_eq!(report.samples, all as u64);
     }
@@ -124,7 +127,7 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
 async fn a_matcher_keeps_clusters_in_one_server_apart() {
     for release in releases() {
         let (mut history, end) = hours(3);
-        let flavor = |cluster: &'static [(&'static str, &'static str)]| Flavor {
+        let flavor = |cluster: &'static [(&'static str, &'static str)]| LabelFlavor {
             usage: cluster,
             copies: None,
             ..OPERATOR
@@ -135,15 +138,16 @@ async fn a_matcher_keeps_clusters_in_one_server_apart() {
         ] {
             history = pod(&flavor, history, FIRST, (0.5, bytes), |_| true);
         }
-        let Some(server) = Prometheus::with_history(release, history).await else { return };
+        let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let vpas = [("web", "apps/Deployment/web")];
         let mut settings = last(2);
-        settings.known.matchers = [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
+        settings.overrides.matchers =
+            [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
         let (remember, _) = read(&server.url(), settings, end, &vpas).await;
-        let web = remember.of("web", "app", FIRST).expect("it is there");
+        let web = remember.samples_of("web", "app", FIRST).expect("it is there");
         assert!(web.memory.iter().all(|(_, bytes)| *bytes == 1e8));
 
-        let mixed = storage(&server.url(), hasty(), last(2), end);
+        let mixed = storage(&server.url(), short_limits(), last(2), end);
         let schema = mixed.schema(&["shop"]).await.expect("a schema");
         assert!(schema.mixes_clusters(), "{schema}");
         assert!(schema.to_string().contains("clusters by cluster: prod, qa"), "{schema}");
@@ -154,17 +158,19 @@ async fn a_matcher_keeps_clusters_in_one_server_apart() {
 async fn as_a_storage_it_reads_everything_and_never_writes() {
     let (history, end) = hours(3);
     let history = shop(&OPERATOR, history, end - SignedDuration::from_hours(1));
-    let Some(server) = Prometheus::with_history(Release::Three, history).await else { return };
-    let storage = storage(&server.url(), hasty(), last(2), end);
+    let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
+        return;
+    };
+    let storage = storage(&server.url(), short_limits(), last(2), end);
     assert!(storage.writer().is_none() && !storage.is_in_cluster());
-    let mut remember = Remember::default();
-    let mut vpas = wanted(&[("web", "apps/Deployment/web"), ("gone", "apps/Deployment/gone")]);
-    vpas.insert(plimsoll_core::types::VpaKey::new("shop", "lost"), None);
-    let report = storage.load(&Wanted::Vpas(vpas), &mut remember).await.expect("read");
+    let mut remember = CollectingSink::default();
+    let mut vpas = owners_of(&[("web", "apps/Deployment/web"), ("gone", "apps/Deployment/gone")]);
+    vpas.insert(plimsoll_core::types::ObjectKey::new("shop", "lost"), None);
+    let report = storage.load(&LoadRequest::Vpas(vpas), &mut remember).await.expect("read");
     assert_eq!(report.snapshots, 0);
     assert!(report.samples > 100, "{report:?}");
-    let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.what.as_str()).collect();
+    let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.record.as_str()).collect();
     assert_eq!(skipped, ["shop/lost"], "a workload without history is none");
-    let everything = storage.load(&Wanted::Everything, &mut remember).await;
+    let everything = storage.load(&LoadRequest::All, &mut remember).await;
     assert!(everything.expect_err("not from a Prometheus").to_string().contains("VPAs"));
 }

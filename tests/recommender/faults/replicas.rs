@@ -10,16 +10,18 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
 use plimsoll::clock::Clock;
-use plimsoll::run::recommender::Running;
+use plimsoll::run::recommender::RecommenderHandle;
 
-use super::process::{Process, Processes};
-use super::stage::{HOUR, Stage, assert_alive, metric, metric_is, ready, targets};
-use crate::recommender::clients::start_with;
-use crate::recommender::start::passed;
+use super::fixture::{
+    Fixture, HOUR, assert_alive, metric, targets, wait_for_metric, wait_until_ready,
+};
+use super::recommender_process::{RecommenderProcess, RecommenderProcesses};
+use crate::recommender::in_process::wait_for_passes;
+use crate::recommender::recorded_writes::start_with;
+use crate::support::api_proxy::{self, ApiProxy};
 use crate::support::clock::wall_now;
-use crate::support::proxy::{self, Proxy};
-use crate::support::usage::Use;
-use crate::support::{log, wait};
+use crate::support::metrics_server::UsageValue;
+use crate::support::{captured_log, wait};
 
 const NAMES: &[&str] = &["front", "worker"];
 const LEASES: &[&str] = &[
@@ -30,27 +32,27 @@ const LEASES: &[&str] = &[
 const LEASE: &str = "vpa-recommender-lease";
 const LEADER: &str = "plimsoll_leader";
 
-async fn leads(process: &Process<'_>, yes: bool) {
+async fn leads(process: &RecommenderProcess<'_>, yes: bool) {
     process.metric_is(LEADER, &[], |leads| (leads == 1.0) == yes).await;
 }
 
-async fn is_ready(process: &Process<'_>) {
-    ready(&*process.address()).await;
+async fn is_ready(process: &RecommenderProcess<'_>) {
+    wait_until_ready(&*process.address()).await;
 }
 
 /// What a process has written: statuses and histories, and its beats.
-async fn writes(process: &Process<'_>) -> (f64, f64) {
+async fn writes(process: &RecommenderProcess<'_>) -> (f64, f64) {
     let of = |kind| process.metric("plimsoll_writes_total", kind);
     let said = of(&["kind=\"status\"", "outcome=\"200\""]).await;
     let saved = process.metric("plimsoll_checkpoints_total", &["\"written\""]).await;
     (said + saved, of(&["kind=\"heartbeat\"", "outcome=\"200\""]).await)
 }
 
-async fn passes(process: &Process<'_>) -> f64 {
+async fn passes(process: &RecommenderProcess<'_>) -> f64 {
     process.metric("vpa_recommender_execution_latency_seconds_count", &["step=\"total\""]).await
 }
 
-async fn holder(stage: &Stage) -> String {
+async fn holder(stage: &Fixture) -> String {
     let leases = Api::<Lease>::namespaced(stage.client(), &stage.namespace);
     let lease = leases.get(LEASE).await.expect("there is a lease");
     lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
@@ -58,18 +60,18 @@ async fn holder(stage: &Stage) -> String {
 
 #[tokio::test]
 async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
-    let Some(stage) = Stage::set(NAMES).await else { return };
-    let processes = Processes::on(&stage, wall_now() - SignedDuration::from_hours(72));
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let processes = RecommenderProcesses::new(&stage, wall_now() - SignedDuration::from_hours(72));
     let first = processes.start("first", LEASES);
     leads(&first, true).await;
     let second = processes.start("second", LEASES);
     is_ready(&second).await;
-    processes.live(4).await;
+    processes.advance(4).await;
     first.passes(2).await;
     first.metric_is("plimsoll_write_queue", &["kind=\"checkpoint\""], |left| left == 0.0).await;
     assert_eq!(second.metric(LEADER, &[]).await, 0.0, "a standby is ready, and does not lead");
     assert_eq!(writes(&second).await, (0.0, 0.0));
-    let (was_holder, said) = (holder(&stage).await, stage.said().await);
+    let (was_holder, said) = (holder(&stage).await, stage.recommendations().await);
     let (before, made) = (writes(&first).await, passes(&first).await);
     first.signal("STOP");
     wait::until("it is frozen", || async { first.is_frozen().then_some(()) }).await;
@@ -77,11 +79,11 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     assert_ne!(holder(&stage).await, was_holder);
     // More is used from now on, and only the second one can know.
     for name in NAMES {
-        stage.use_from(name, Use { cpu: 4.0, memory: 4 << 30 });
+        stage.set_usage(name, UsageValue { cpu: 4.0, memory: 4 << 30 });
     }
-    processes.live(6).await;
+    processes.advance(6).await;
     second.passes(2).await;
-    let risen = stage.said().await;
+    let risen = stage.recommendations().await;
     for (name, (cpu, memory)) in targets(&risen) {
         assert_ne!(targets(&said)[name], (cpu, memory), "{name} rises");
     }
@@ -93,7 +95,7 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     // What was written between the look and the freeze, and the one request that was under way then: some passes lie between,
     // and each has a beat and may save each workload once.
     let (thawed, passes_between) = (writes(&first).await, passes(&first).await + 1.0 - made);
-    processes.live(3).await;
+    processes.advance(3).await;
     first.passes(3).await;
     second.passes(2).await;
     assert_eq!(writes(&first).await, thawed, "who was frozen writes nothing");
@@ -109,29 +111,29 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
     assert!(samples.iter().all(|(name, count)| after[name] >= *count), "{samples:?} {after:?}");
 
     // It is a standby: when the other one goes, it takes over, with what the other one knew.
-    processes.blind();
+    processes.start_without_usage();
     second.passes(2).await;
-    let last = stage.said().await;
+    let last = stage.recommendations().await;
     assert_eq!(second.end("TERM").await, 0);
     leads(&first, true).await;
     first.passes(2).await;
-    let taken = stage.said().await;
+    let taken = stage.recommendations().await;
     assert_eq!(targets(&taken), targets(&last));
     first.end("TERM").await;
 }
 
 #[tokio::test]
 async fn both_replicas_restarted_at_once_say_the_same_and_store_nothing_poorer() {
-    let Some(stage) = Stage::set(NAMES).await else { return };
-    let processes = Processes::on(&stage, wall_now() - SignedDuration::from_hours(72));
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let processes = RecommenderProcesses::new(&stage, wall_now() - SignedDuration::from_hours(72));
     let start = || (processes.start("first", LEASES), processes.start("second", LEASES));
     let (first, second) = start();
-    let leader = either_leads(&first, &second).await;
+    let leader = wait_until_either_leads(&first, &second).await;
     is_ready(&first).await;
     is_ready(&second).await;
-    processes.live(8).await;
+    processes.advance(8).await;
     leader.passes(2).await;
-    processes.blind();
+    processes.start_without_usage();
     leader.passes(2).await;
     stage.oom_kill("front").await;
     leader.metric_is("plimsoll_oom_kills_total", &["\"counted\""], |kills| kills == 1.0).await;
@@ -142,18 +144,18 @@ async fn both_replicas_restarted_at_once_say_the_same_and_store_nothing_poorer()
         (left == 0.0).then_some(())
     })
     .await;
-    let (said, samples) = (stage.said().await, stage.samples().await);
+    let (said, samples) = (stage.recommendations().await, stage.samples().await);
     assert_eq!(targets(&said).len(), NAMES.len());
     first.signal("KILL");
     second.signal("KILL");
     assert_eq!((first.end("KILL").await, second.end("KILL").await), (137, 137));
 
     let (first, second) = start();
-    let leader = either_leads(&first, &second).await;
+    let leader = wait_until_either_leads(&first, &second).await;
     is_ready(&first).await;
     is_ready(&second).await;
     leader.passes(3).await;
-    stage.says("as before", &said).await;
+    stage.wait_for_recommendations("as before", &said).await;
     assert_eq!(stage.samples().await, samples, "nothing was lost, and nothing written over");
     for process in [&first, &second] {
         process.assert_line(&["history loaded", "vpas=2"]);
@@ -163,18 +165,21 @@ async fn both_replicas_restarted_at_once_say_the_same_and_store_nothing_poorer()
         assert!(known >= 1.0 && counted == 0.0, "{known} known, {counted} counted");
     }
     // They go on, and what is stored grows.
-    processes.see();
-    processes.live(4).await;
+    processes.serve_usage();
+    processes.advance(4).await;
     leader.passes(2).await;
     assert_eq!((first.end("TERM").await, second.end("TERM").await), (0, 0));
     let after = stage.samples().await;
     assert!(samples.iter().all(|(name, count)| after[name] > *count), "{samples:?} {after:?}");
 }
 
-async fn either_leads<'a, 'b>(one: &'a Process<'b>, other: &'a Process<'b>) -> &'a Process<'b> {
+async fn wait_until_either_leads<'a, 'b>(
+    one: &'a RecommenderProcess<'b>,
+    other: &'a RecommenderProcess<'b>,
+) -> &'a RecommenderProcess<'b> {
     wait::until("one of them leads", || async {
         for process in [one, other] {
-            if super::stage::look(&*process.address(), LEADER, &[]).await == Some(1.0) {
+            if super::fixture::read_metric(&*process.address(), LEADER, &[]).await == Some(1.0) {
                 return Some(process);
             }
         }
@@ -184,7 +189,7 @@ async fn either_leads<'a, 'b>(one: &'a Process<'b>, other: &'a Process<'b>) -> &
 }
 
 /// One of two that run in this process, on real time.
-async fn start(stage: &Stage, client: Client) -> Running {
+async fn start(stage: &Fixture, client: Client) -> RecommenderHandle {
     let mut flags = stage.flags(LEASES);
     flags.extend(["--recommender-interval=500ms", "--checkpoint-interval=500ms"]);
     flags.push("--bounds-dead-band=0");
@@ -193,23 +198,23 @@ async fn start(stage: &Stage, client: Client) -> Running {
 
 #[tokio::test]
 async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_stands_by() {
-    let (log, _guard) = log::keep();
-    let Some(stage) = Stage::set(NAMES).await else { return };
+    let (log, _guard) = captured_log::capture();
+    let Some(stage) = Fixture::new(NAMES).await else { return };
     let mut hour = wall_now() - SignedDuration::from_hours(72);
     stage.usage.at(hour);
     let is_deaf = Arc::new(AtomicBool::new(false));
-    let proxy = Proxy::start(stage.client(), {
+    let proxy = ApiProxy::start(stage.client(), {
         let is_deaf = Arc::clone(&is_deaf);
         move |method, path| {
             let renews = *method != Method::GET && path.ends_with(&format!("/leases/{LEASE}"));
             let refuses = renews && is_deaf.load(Ordering::Relaxed);
-            if refuses { proxy::refuse(503, None) } else { proxy::pass() }
+            if refuses { api_proxy::respond_with(503, None) } else { api_proxy::pass_through() }
         }
     })
     .await;
     let vpas = "/apis/autoscaling.k8s.io/v1/";
     let first = start(&stage, proxy.client.clone()).await;
-    metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
+    wait_for_metric(first.address(), LEADER, &[], |leads| leads == 1.0).await;
     let second = start(&stage, stage.client()).await;
     let mut live = async |hours: usize| {
         for _ in 0..hours {
@@ -220,26 +225,26 @@ async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_s
         }
     };
     live(4).await;
-    let said = stage.said().await;
+    let said = stage.recommendations().await;
     assert_eq!(targets(&said).len(), NAMES.len());
-    assert!(!proxy.writes(vpas).is_empty(), "the first one writes");
+    assert!(!proxy.written_objects(vpas).is_empty(), "the first one writes");
     assert_eq!(metric(second.address(), LEADER, &[]).await, 0.0);
 
     // It hears of everything, and only the Lease cannot be written.
     is_deaf.store(true, Ordering::Relaxed);
-    metric_is(first.address(), LEADER, &[], |leads| leads == 0.0).await;
+    wait_for_metric(first.address(), LEADER, &[], |leads| leads == 0.0).await;
     log.assert_line(&["no longer leading"]);
     let changes = || {
         let requests = proxy.requests().into_iter();
         requests.filter(|(method, path)| *method != Method::GET && path.starts_with(vpas)).count()
     };
     let until_then = changes();
-    metric_is(second.address(), LEADER, &[], |leads| leads == 1.0).await;
+    wait_for_metric(second.address(), LEADER, &[], |leads| leads == 1.0).await;
     for name in NAMES {
-        stage.use_from(name, Use { cpu: 4.0, memory: 4 << 30 });
+        stage.set_usage(name, UsageValue { cpu: 4.0, memory: 4 << 30 });
     }
     live(6).await;
-    for (name, target) in targets(&stage.said().await) {
+    for (name, target) in targets(&stage.recommendations().await) {
         assert_ne!(targets(&said)[name], target, "{name} rises: the second one says so");
     }
     is_deaf.store(false, Ordering::Relaxed);
@@ -249,15 +254,15 @@ async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_s
     assert_alive(first.address()).await;
 
     // It has seen the samples that the other one saw.
-    let last = stage.said().await;
+    let last = stage.recommendations().await;
     second.stop().await;
-    metric_is(first.address(), LEADER, &[], |leads| leads == 1.0).await;
+    wait_for_metric(first.address(), LEADER, &[], |leads| leads == 1.0).await;
     two_passes(&first).await;
-    assert_eq!(targets(&stage.said().await), targets(&last));
+    assert_eq!(targets(&stage.recommendations().await), targets(&last));
     first.stop().await;
 }
 
-async fn two_passes(running: &Running) {
+async fn two_passes(running: &RecommenderHandle) {
     let from = running.passes().borrow().0;
-    passed(running, from + 2).await;
+    wait_for_passes(running, from + 2).await;
 }

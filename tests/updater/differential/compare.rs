@@ -6,13 +6,13 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::pods::Kind;
-use super::rehearsal::Asked;
-use super::scenario::{Scenario, Subject};
+use super::dry_run_proxy::RecordedWrite;
+use super::generated_pods::PodKind;
+use super::scenario::{Scenario, ScenarioWorkload};
 
 /// What was to be done to a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Act {
+pub enum PodWrite {
     /// It was to go.
     Evict,
     /// Its containers were to have this: amounts by `CONTAINER LIST RESOURCE`.
@@ -25,29 +25,29 @@ pub enum Act {
 
 /// What was to be done to a pod of some kind, and what the server said.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deed {
+pub struct PodAction {
     /// Name of its kind.
     pub kind: String,
     /// What.
-    pub act: Act,
+    pub act: PodWrite,
     /// The server's code.
     pub code: u16,
 }
 
 /// A difference that is known.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ExpectedDifference {
     /// Why.
     pub reason: &'static str,
     /// Whether it is about such a deed. Those are left out on both sides.
-    covers: fn(&Deed) -> bool,
+    covers: fn(&PodAction) -> bool,
 }
 
 /// All that are.
-pub const LISTED: [Listed; 1] = [Listed {
+pub const EXPECTED_DIFFERENCES: [ExpectedDifference; 1] = [ExpectedDifference {
     reason: "a resize that names no amount is not sent: upstream takes a container without resources for one that \
                  gets some, and asks until the pod is gone",
-    covers: |deed| matches!(&deed.act, Act::Resize(amounts) if amounts.is_empty()),
+    covers: |deed| matches!(&deed.act, PodWrite::Resize(amounts) if amounts.is_empty()),
 }];
 
 /// What came of a comparison.
@@ -56,7 +56,7 @@ pub struct Findings {
     /// Differences that are not listed, as text.
     pub unlisted: Vec<String>,
     /// How often each of the listed ones was found.
-    pub listed: [usize; LISTED.len()],
+    pub listed: [usize; EXPECTED_DIFFERENCES.len()],
     /// VPAs with pods that are alike to upstream's eyes only: their order is nobody's.
     pub tied: usize,
     /// VPAs of which more than one pod was touched in order.
@@ -74,7 +74,7 @@ impl Findings {
     /// Compares both sides. With `unboosts`, pods that are boosted are asked about at any time, whatever the pass.
     pub fn of(
         scenario: &Scenario,
-        sides: [&[Asked]; 2],
+        sides: [&[RecordedWrite]; 2],
         urgencies: &Urgencies,
         (passes, unboosts): (usize, bool),
     ) -> Self {
@@ -83,13 +83,13 @@ impl Findings {
         for subject in &scenario.subjects {
             let ties = subject.has_unlike_ties(urgencies);
             findings.tied += usize::from(ties);
-            let is_apart = |kind: &Kind| unboosts && kind.is_boosted;
+            let is_apart = |kind: &PodKind| unboosts && kind.is_boosted;
             for pass in 1..=passes {
                 let made = [0, 1].map(|side| {
-                    let deeds = deeds(subject, &sides[side], |one, kind| {
+                    let deeds = actions_of(subject, &sides[side], |one, kind| {
                         one.pass == pass && !is_apart(kind)
                     });
-                    without_listed(deeds)
+                    without_expected(deeds)
                 });
                 findings.count(&made[0].0);
                 let is_ordered = made[0].0.iter().collect::<BTreeSet<_>>().len() > 1;
@@ -97,8 +97,8 @@ impl Findings {
                 findings.compare(subject, &format!("pass {pass}"), made, ties);
             }
             let made = [0, 1].map(|side| {
-                let deeds = deeds(subject, &sides[side], |_, kind| is_apart(kind));
-                without_listed(once(subject, deeds))
+                let deeds = actions_of(subject, &sides[side], |_, kind| is_apart(kind));
+                without_expected(once(subject, deeds))
             });
             findings.count(&made[0].0);
             findings.compare(subject, "boosted pods", made, true);
@@ -106,13 +106,13 @@ impl Findings {
         findings
     }
 
-    fn count(&mut self, deeds: &[Deed]) {
+    fn count(&mut self, deeds: &[PodAction]) {
         for deed in deeds {
             let word = match &deed.act {
-                Act::Evict => "evict",
-                Act::Resize(_) => "resize",
-                Act::Annotate(_) => "annotate",
-                Act::Other(_) => "other",
+                PodWrite::Evict => "evict",
+                PodWrite::Resize(_) => "resize",
+                PodWrite::Annotate(_) => "annotate",
+                PodWrite::Other(_) => "other",
             };
             *self.deeds.entry(format!("{word} {}", deed.code)).or_default() += 1;
         }
@@ -120,14 +120,14 @@ impl Findings {
 
     fn compare(
         &mut self,
-        subject: &Subject,
+        subject: &ScenarioWorkload,
         what: &str,
-        [theirs, ours]: [Parted; 2],
+        [theirs, ours]: [ComparedActions; 2],
         any_order: bool,
     ) {
         let left_out = theirs.1.iter().zip(&ours.1);
         for (found, (one, other)) in self.listed.iter_mut().zip(left_out) {
-            let lacks = |one: &[Deed], other: &[Deed]| {
+            let lacks = |one: &[PodAction], other: &[PodAction]| {
                 one.iter().filter(|deed| !other.contains(deed)).count()
             };
             *found += lacks(one, other) + lacks(other, one);
@@ -140,12 +140,12 @@ impl Findings {
         // Where only some of them may change, it is as much a matter of luck which; not how many.
         if any_order && one != other {
             for deeds in [&mut one, &mut other] {
-                deeds.retain(Deed::changes_a_pod);
-                deeds.iter_mut().for_each(Deed::forget_of_which_kind);
+                deeds.retain(PodAction::changes_a_pod);
+                deeds.iter_mut().for_each(PodAction::clear_kind);
             }
         }
         if one != other {
-            let lines = |deeds: &[Deed]| {
+            let lines = |deeds: &[PodAction]| {
                 let lines: Vec<_> = deeds.iter().map(|deed| format!("    {deed}\n")).collect();
                 lines.concat()
             };
@@ -162,14 +162,14 @@ impl Findings {
 }
 
 /// What counts, and what is left out because it is listed.
-type Parted = (Vec<Deed>, [Vec<Deed>; LISTED.len()]);
+type ComparedActions = (Vec<PodAction>, [Vec<PodAction>; EXPECTED_DIFFERENCES.len()]);
 
 /// Leaves out what is listed.
-fn without_listed(done: Vec<Done>) -> Parted {
-    let mut left_out = <[Vec<Deed>; LISTED.len()]>::default();
+fn without_expected(done: Vec<IndexedAction>) -> ComparedActions {
+    let mut left_out = <[Vec<PodAction>; EXPECTED_DIFFERENCES.len()]>::default();
     let mut left = Vec::new();
-    for Done { deed, .. } in done {
-        match LISTED.iter().position(|listed| (listed.covers)(&deed)) {
+    for IndexedAction { deed, .. } in done {
+        match EXPECTED_DIFFERENCES.iter().position(|listed| (listed.covers)(&deed)) {
             Some(which) => left_out[which].push(deed),
             None => left.push(deed),
         }
@@ -177,7 +177,7 @@ fn without_listed(done: Vec<Done>) -> Parted {
     (left, left_out)
 }
 
-impl Subject {
+impl ScenarioWorkload {
     /// Whether two pods that are not alike are equally urgent.
     fn has_unlike_ties(&self, urgencies: &Urgencies) -> bool {
         let mut kinds = HashMap::new();
@@ -189,36 +189,36 @@ impl Subject {
     }
 }
 
-impl Deed {
+impl PodAction {
     fn changes_a_pod(&self) -> bool {
-        self.code < 300 && matches!(self.act, Act::Evict | Act::Resize(_))
+        self.code < 300 && matches!(self.act, PodWrite::Evict | PodWrite::Resize(_))
     }
 
-    fn forget_of_which_kind(&mut self) {
+    fn clear_kind(&mut self) {
         self.kind.clear();
-        if let Act::Resize(amounts) = &mut self.act {
+        if let PodWrite::Resize(amounts) = &mut self.act {
             amounts.clear();
         }
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for PodAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?} -> {}", self.kind, self.act, self.code)
     }
 }
 
 /// A deed, and the index of its pod.
-struct Done {
-    deed: Deed,
+struct IndexedAction {
+    deed: PodAction,
     pod: usize,
     pass: usize,
 }
 
-type ByPod<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a Asked)>>;
+type ByPod<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a RecordedWrite)>>;
 
 /// What was asked, by namespace and pod, each with its place among all.
-fn by_pod(asked: &[Asked]) -> ByPod<'_> {
+fn by_pod(asked: &[RecordedWrite]) -> ByPod<'_> {
     let mut found = ByPod::new();
     for (place, one) in asked.iter().enumerate() {
         let Some((namespace, pod)) = one.pod() else { continue };
@@ -228,21 +228,21 @@ fn by_pod(asked: &[Asked]) -> ByPod<'_> {
 }
 
 /// What was done to those pods of a workload that are wanted, in order.
-fn deeds(
-    subject: &Subject,
+fn actions_of(
+    subject: &ScenarioWorkload,
     asked: &ByPod<'_>,
-    is_wanted: impl Fn(&Asked, &Kind) -> bool,
-) -> Vec<Done> {
+    is_wanted: impl Fn(&RecordedWrite, &PodKind) -> bool,
+) -> Vec<IndexedAction> {
     let mut found = Vec::new();
-    let Subject { workload, kinds, pods, .. } = subject;
+    let ScenarioWorkload { workload, kinds, pods, .. } = subject;
     for (pod, &kind) in pods.iter().enumerate() {
         let name = workload.pod_name(pod as u64);
         let Some(of_pod) = asked.get(&(&*workload.namespace, &*name)) else { continue };
         for &(place, one) in of_pod {
             if is_wanted(one, &kinds[kind]) {
-                let act = Act::of(one, &workload.containers);
-                let deed = Deed { kind: kinds[kind].name.clone(), act, code: one.code };
-                found.push((place, Done { deed, pod, pass: one.pass }));
+                let act = PodWrite::of(one, &workload.containers);
+                let deed = PodAction { kind: kinds[kind].name.clone(), act, code: one.code };
+                found.push((place, IndexedAction { deed, pod, pass: one.pass }));
             }
         }
     }
@@ -252,9 +252,9 @@ fn deeds(
 
 /// The end of a boost is tried until it is done, so it counts once for each pod. Where pods are looked at in passes too,
 /// it is anybody's guess which of those that are alike were asked about twice.
-fn once(subject: &Subject, mut done: Vec<Done>) -> Vec<Done> {
-    let by = |one: &Done| match one.deed.act {
-        Act::Evict => (one.pass, one.pod),
+fn once(subject: &ScenarioWorkload, mut done: Vec<IndexedAction>) -> Vec<IndexedAction> {
+    let by = |one: &IndexedAction| match one.deed.act {
+        PodWrite::Evict => (one.pass, one.pod),
         _ if subject.is_boosting() => (0, one.pod),
         _ => (0, 0),
     };
@@ -265,7 +265,7 @@ fn once(subject: &Subject, mut done: Vec<Done>) -> Vec<Done> {
 
 // === impl Asked ===
 
-impl Asked {
+impl RecordedWrite {
     /// Namespace and name of the pod.
     pub fn pod(&self) -> Option<(&str, &str)> {
         let rest = self.path.strip_prefix("/api/v1/namespaces/")?;
@@ -277,8 +277,8 @@ impl Asked {
 
 // === impl Act ===
 
-impl Act {
-    pub fn of(asked: &Asked, containers: &[String]) -> Self {
+impl PodWrite {
+    pub fn of(asked: &RecordedWrite, containers: &[String]) -> Self {
         let end = asked.path.split('/').nth(7);
         match (&*asked.method, end) {
             ("POST", Some("eviction")) => Self::Evict,

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::assertions::ComparedPair;
+use super::dry_run_proxy::DryRunProxy;
+use super::exported_metrics::{updater_metrics, urgencies};
 use super::recording::{Recording, golden};
-use super::rehearsal::Rehearsal;
 use super::scenario::Scenario;
-use super::told::{about_updaters, urgencies};
-use super::verdict::Against;
-use super::{Did, NAMESPACES, PARTS, Part, SEED, WORKLOADS};
+use super::{DifferentialPart, NAMESPACES, PARTS, SEED, UpdaterActions, WORKLOADS};
 use crate::support::clock::wall_now;
-use crate::support::fetch::fetch;
-use crate::support::golden::is_recording;
-use crate::support::keeper::State;
-use crate::support::not_run::not_run;
-use crate::support::ours::Ours;
-use crate::support::upstream::{Role, Upstream};
-use crate::support::{Bed, fleet, noise, wait};
+use crate::support::http_get::http_get;
+use crate::support::plimsoll_process::PlimsollProcesses;
+use crate::support::process_guard::ProcessState;
+use crate::support::skipped::report_skipped;
+use crate::support::upstream_process::{Role, UpstreamProcesses};
+use crate::support::upstream_recording::is_recording;
+use crate::support::{Testbed, bulk_objects, random, wait};
 
 /// From pass to pass, which is also what a pass may take. The longer ones are for machines on which it takes more.
 const INTERVALS: [Duration; 3] =
@@ -30,42 +30,42 @@ const INTERVALS: [Duration; 3] =
 
 /// What both did.
 #[derive(Debug)]
-pub struct Run {
+pub struct LiveRun {
     /// With what.
     pub scenario: Scenario,
     /// In each part.
-    pub parts: Vec<Played>,
+    pub parts: Vec<LivePart>,
     /// What both have read.
     pub read: BTreeSet<String>,
 }
 
 /// What both did in one part.
 #[derive(Debug)]
-pub struct Played {
+pub struct LivePart {
     /// When it began.
     pub began: Timestamp,
     /// Upstream's, and the other one's.
-    pub sides: [Did; 2],
+    pub sides: [UpdaterActions; 2],
     read: BTreeSet<String>,
 }
 
 #[tokio::test]
 async fn upstreams_updater_and_ours_touch_the_same_pods_in_order_and_tell_prometheus_the_same() {
-    let seed = noise::seed(SEED);
+    let seed = random::seed(SEED);
     let is_usual = seed == SEED;
-    let Some((bed, run)) = rehearse(seed).await else { return };
+    let Some((bed, run)) = run_both(seed).await else { return };
     if is_recording() {
         assert!(is_usual && is_ours(), "recorded is seed {SEED}, with ours as the other one");
         golden(seed).write(&Recording::of(&bed.client(), &run).await);
     }
     let sides: Vec<_> = run.parts.iter().map(|part| part.sides.each_ref()).collect();
-    let live = Against { who: "live", is_ours: is_ours(), is_usual };
+    let live = ComparedPair { who: "live", is_ours: is_ours(), is_usual };
     live.assert_same(&run.scenario, &sides);
     if is_usual {
         let recording: Recording = golden(seed).read();
         let recorded = recording.parts.iter().zip(&run.parts);
         let sides: Vec<_> = recorded.map(|(one, other)| [&one.theirs, &other.sides[0]]).collect();
-        let recorded = Against { who: "upstream as recorded", is_ours: false, is_usual };
+        let recorded = ComparedPair { who: "upstream as recorded", is_ours: false, is_usual };
         recorded.assert_same(&run.scenario, &sides);
     }
 }
@@ -75,31 +75,31 @@ fn is_ours() -> bool {
 }
 
 #[expect(clippy::print_stdout, reason = "the seed replays what failed")]
-async fn rehearse(seed: u64) -> Option<(Bed, Run)> {
-    println!("{}={seed}", noise::SEED);
-    let bed = Bed::private().await?;
-    let upstream = Upstream::on(&bed).await?;
-    if let Some(reason) = Ours::lacks("updater") {
-        not_run(reason);
+async fn run_both(seed: u64) -> Option<(Testbed, LiveRun)> {
+    println!("{}={seed}", random::SEED);
+    let bed = Testbed::private().await?;
+    let upstream = UpstreamProcesses::new(&bed).await?;
+    if let Some(reason) = PlimsollProcesses::missing_role("updater") {
+        report_skipped(reason);
         return None;
     }
     for name in NAMESPACES {
-        fleet::create_namespace(&bed, name).await;
+        bulk_objects::create_namespace(&bed, name).await;
     }
-    fleet::end_controllers(&bed).await;
-    fleet::send(&bed.client(), [fleet::create_definition()]).await;
+    bulk_objects::stop_controllers(&bed).await;
+    bulk_objects::send(&bed.client(), [bulk_objects::create_definition()]).await;
     let scenario = Scenario::draw(seed, WORKLOADS, &NAMESPACES, wall_now());
     for round in scenario.rounds() {
-        fleet::send(&bed.client(), round).await;
+        bulk_objects::send(&bed.client(), round).await;
     }
-    let ours = Ours::on(&bed);
+    let ours = PlimsollProcesses::new(&bed);
     let mut parts = Vec::new();
     for (number, part) in PARTS.iter().enumerate() {
         let mut played = None;
         for interval in INTERVALS {
             let name = format!("{number}-{}", interval.as_secs());
             let (made, longest) =
-                play_once(&bed, (&upstream, &ours), &scenario, &name, part, interval).await;
+                run_part(&bed, (&upstream, &ours), &scenario, &name, part, interval).await;
             played = Some(made);
             if longest < interval * 9 / 10 {
                 break;
@@ -109,23 +109,23 @@ async fn rehearse(seed: u64) -> Option<(Bed, Run)> {
         parts.extend(played);
     }
     let read = parts.iter().flat_map(|part| part.read.iter().cloned()).collect();
-    Some((bed, Run { scenario, parts, read }))
+    Some((bed, LiveRun { scenario, parts, read }))
 }
 
 /// Has both make their passes; also says how long the longest pass took.
-async fn play_once(
-    bed: &Bed,
-    (upstream, ours): (&Upstream, &Ours),
+async fn run_part(
+    bed: &Testbed,
+    (upstream, ours): (&UpstreamProcesses, &PlimsollProcesses),
     scenario: &Scenario,
     name: &str,
-    part: &Part,
+    part: &DifferentialPart,
     interval: Duration,
-) -> (Played, Duration) {
+) -> (LivePart, Duration) {
     let names = [format!("upstream-{name}"), format!("peer-{name}")];
     let passes = part.passes;
     let ways = [
-        Rehearsal::start(bed, &names[0], passes).await,
-        Rehearsal::start(bed, &names[1], passes).await,
+        DryRunProxy::start(bed, &names[0], passes).await,
+        DryRunProxy::start(bed, &names[1], passes).await,
     ];
     let began = wall_now();
     let ports: Vec<u16> = (0..2)
@@ -155,7 +155,7 @@ async fn play_once(
         for name in &names {
             upstream.assert_running(name);
         }
-        ways.iter().all(Rehearsal::is_over).then_some(())
+        ways.iter().all(DryRunProxy::is_over).then_some(())
     })
     .await;
     let mut made = Vec::new();
@@ -163,10 +163,10 @@ async fn play_once(
     let boosted = boosted(scenario);
     for (way, (name, port)) in ways.iter().zip(names.iter().zip(ports)) {
         let address = format!("http://127.0.0.1:{port}/metrics");
-        let page = wait::until("it answers a scrape", || fetch(&address)).await;
-        bed.keeper().signal(name, "KILL");
+        let page = wait::until("it answers a scrape", || http_get(&address)).await;
+        bed.process_guard().signal(name, "KILL");
         wait::until("it has ended", || async {
-            matches!(bed.keeper().state(name), Some(State::Exited(_))).then_some(())
+            matches!(bed.process_guard().state(name), Some(ProcessState::Exited(_))).then_some(())
         })
         .await;
         let asked = way.asked();
@@ -176,17 +176,17 @@ async fn play_once(
                 .is_none_or(|(namespace, pod)| !boosted.contains(&format!("{namespace}/{pod}")))
         });
         longest = in_turn.map(|one| one.after).fold(longest, Duration::max);
-        let log = std::fs::read(bed.keeper().log(name)).expect("it wrote one");
-        made.push(Did {
+        let log = std::fs::read(bed.process_guard().log(name)).expect("it wrote one");
+        made.push(UpdaterActions {
             asked,
             elsewhere: way.elsewhere().into_iter().collect(),
-            metrics: about_updaters(&String::from_utf8_lossy(&page)),
+            metrics: updater_metrics(&String::from_utf8_lossy(&page)),
             urgencies: urgencies(&String::from_utf8_lossy(&log)),
         });
     }
     let sides = made.try_into().expect("there are two sides");
-    let read = ways.iter().flat_map(Rehearsal::read).collect();
-    (Played { began, sides, read }, longest)
+    let read = ways.iter().flat_map(DryRunProxy::read).collect();
+    (LivePart { began, sides, read }, longest)
 }
 
 /// Pods that something on them says are boosted, by namespace and name: those are asked about at any time.

@@ -8,13 +8,13 @@ use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::compare::Act;
-use super::deep::Run;
-use super::rehearsal::Asked;
-use super::scenario::{Scenario, Subject};
-use super::{Did, NAMESPACES, PARTS, WORKLOADS};
-use crate::support::fleet::Write;
-use crate::support::golden::Golden;
+use super::compare::PodWrite;
+use super::deep::LiveRun;
+use super::dry_run_proxy::RecordedWrite;
+use super::scenario::{Scenario, ScenarioWorkload};
+use super::{NAMESPACES, PARTS, UpdaterActions, WORKLOADS};
+use crate::support::bulk_objects::ApiWrite;
+use crate::support::upstream_recording::UpstreamRecording;
 
 /// One run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Recorded {
     /// When it began.
     pub began: Timestamp,
     /// What upstream did.
-    pub theirs: Did,
+    pub theirs: UpdaterActions,
     /// What the API server answers to what is to be done to a pod, as [`Deeds`] names it.
     pub answers: BTreeMap<String, Answer>,
 }
@@ -46,36 +46,36 @@ pub struct Answer {
 }
 
 /// Where the recording of this seed is.
-pub fn golden(seed: u64) -> Golden {
+pub fn golden(seed: u64) -> UpstreamRecording {
     let scenario = Scenario::draw(seed, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
     let rounds = scenario.rounds();
-    let texts: Vec<String> = rounds.iter().flatten().map(Write::text).collect();
+    let texts: Vec<String> = rounds.iter().flatten().map(ApiWrite::text).collect();
     let parts = PARTS.each_ref().map(|part| (part.flags, part.passes.idle, part.passes.made));
-    Golden::new("updater", seed, &(texts, parts))
+    UpstreamRecording::new("updater", seed, &(texts, parts))
 }
 
 /// Names what was to be done to a pod so that it is the same for all pods of its kind: the API server's answer is.
 #[derive(Debug)]
-pub struct Deeds(HashMap<(String, String), OfKind>);
+pub struct ActionNames(HashMap<(String, String), KindOfPod>);
 
 /// What a pod is one of.
 #[derive(Debug)]
-struct OfKind {
+struct KindOfPod {
     name: String,
     containers: Vec<String>,
 }
 
 // === impl Deeds ===
 
-impl Deeds {
+impl ActionNames {
     /// For the pods of a scenario.
     pub fn of(scenario: &Scenario) -> Self {
         let mut pods = HashMap::new();
-        for Subject { workload, kinds, pods: of_it, .. } in &scenario.subjects {
+        for ScenarioWorkload { workload, kinds, pods: of_it, .. } in &scenario.subjects {
             for (number, &kind) in (0..).zip(of_it) {
                 let kind = &kinds[kind].name;
                 let name = format!("{}/{} {kind}", workload.namespace, workload.name);
-                let of_kind = OfKind { name, containers: workload.containers.clone() };
+                let of_kind = KindOfPod { name, containers: workload.containers.clone() };
                 pods.insert((workload.namespace.clone(), workload.pod_name(number)), of_kind);
             }
         }
@@ -83,10 +83,10 @@ impl Deeds {
     }
 
     /// The name of a deed, if the pod is one of those.
-    pub fn name(&self, asked: &Asked) -> Option<String> {
+    pub fn name(&self, asked: &RecordedWrite) -> Option<String> {
         let (namespace, pod) = asked.pod()?;
-        let OfKind { name, containers } = self.0.get(&(namespace.to_owned(), pod.to_owned()))?;
-        Some(format!("{name} {:?}", Act::of(asked, containers)))
+        let KindOfPod { name, containers } = self.0.get(&(namespace.to_owned(), pod.to_owned()))?;
+        Some(format!("{name} {:?}", PodWrite::of(asked, containers)))
     }
 }
 
@@ -94,8 +94,8 @@ impl Deeds {
 
 impl Recording {
     /// What a run came to, with what both of its updaters have read.
-    pub async fn of(client: &Client, run: &Run) -> Self {
-        let deeds = Deeds::of(&run.scenario);
+    pub async fn of(client: &Client, run: &LiveRun) -> Self {
+        let deeds = ActionNames::of(&run.scenario);
         let mut reads = BTreeMap::new();
         for path in &run.read {
             reads.insert(path.clone(), Answer::read(client, path).await);
@@ -132,7 +132,7 @@ impl Answer {
         }
     }
 
-    fn to(asked: &Asked) -> Self {
+    fn to(asked: &RecordedWrite) -> Self {
         let mut body = asked.answer.clone();
         // Of a pod, an updater reads the version that it has since.
         if asked.code < 300 && body["kind"] == "Pod" {

@@ -25,46 +25,46 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower_service::Service;
 
-use super::recording::{Deeds, Recorded, Recording, streamed};
-use super::rehearsal::{LEASE, Notes, what_is_read};
-use super::surroundings::lease;
-use super::told::about_updaters;
-use super::{Did, Part};
+use super::dry_run_proxy::{LEASE, UpdaterLog, read_scope};
+use super::exported_metrics::updater_metrics;
+use super::generated_restrictions::lease;
+use super::recording::{ActionNames, Recorded, Recording, streamed};
+use super::{DifferentialPart, UpdaterActions};
 use crate::support::clock::wall_now;
-use crate::support::fetch::fetch;
+use crate::support::http_get::http_get;
 use crate::support::wait;
 
 /// From pass to pass, on the updater's clock. A pass may take as long on real time.
 const INTERVAL: Duration = Duration::from_hours(1);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The end of boosts is over when at so many looks in a row nothing more was asked.
-const QUIET_LOOKS: usize = 40;
+const QUIET_POLLS: usize = 40;
 
-type Answered = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type ReplayResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The API server, for one part of a recording.
 #[derive(Clone, Debug)]
-struct Replay(Arc<Inner>);
+struct ReplayApiServer(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     recording: Arc<Recording>,
-    deeds: Arc<Deeds>,
+    deeds: Arc<ActionNames>,
     number: usize,
-    part: &'static Part,
-    notes: Mutex<Notes>,
+    part: &'static DifferentialPart,
+    notes: Mutex<UpdaterLog>,
     /// What was not asked when this was recorded.
     unknown: Mutex<Vec<String>>,
     over: watch::Sender<bool>,
 }
 
 /// What our updater does in one part.
-pub async fn play(
+pub async fn replay_recording(
     recording: &Arc<Recording>,
-    deeds: &Arc<Deeds>,
-    (number, part): (usize, &'static Part),
-) -> Did {
-    let replay = Replay(Arc::new(Inner {
+    deeds: &Arc<ActionNames>,
+    (number, part): (usize, &'static DifferentialPart),
+) -> UpdaterActions {
+    let replay = ReplayApiServer(Arc::new(Inner {
         recording: Arc::clone(recording),
         deeds: Arc::clone(deeds),
         number,
@@ -80,10 +80,10 @@ pub async fn play(
     let home = |name: &str| if name == "NAMESPACE" { "kube-system" } else { "" }.to_owned();
     let config = plimsoll::cli::updater_config(&flags, home).expect("flags that make sense");
     let began = replay.0.recorded().began.into();
-    let clock = Clock::stepped(began);
+    let clock = Clock::fake(began);
     let client = Client::new(replay.clone(), "kube-system");
     let running = updater::start(config, client, clock.clone()).await.expect("starts");
-    wait::often(BETWEEN_LOOKS, wait::PATIENCE, "ours has made its passes", || async {
+    wait::often(POLL_INTERVAL, wait::PATIENCE, "ours has made its passes", || async {
         if replay.0.notes().is_over(part.passes) {
             return Ok(());
         }
@@ -94,7 +94,7 @@ pub async fn play(
     })
     .await;
     replay.0.is_quiet().await;
-    let page = fetch(&format!("http://{}/metrics", running.address())).await.expect("is served");
+    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("is served");
     replay.0.over.send_replace(true);
     running.stop().await;
     let unknown = replay.0.unknown.lock().expect("no panic").clone();
@@ -104,11 +104,11 @@ pub async fn play(
          difference: {unknown:?}"
     );
     let notes = replay.0.notes();
-    Did {
+    UpdaterActions {
         asked: notes.asked.clone(),
         elsewhere: notes.elsewhere.iter().cloned().collect(),
-        metrics: about_updaters(&String::from_utf8_lossy(&page)),
-        ..Did::default()
+        metrics: updater_metrics(&String::from_utf8_lossy(&page)),
+        ..UpdaterActions::default()
     }
 }
 
@@ -119,23 +119,23 @@ impl Inner {
         &self.recording.parts[self.number]
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    fn notes(&self) -> MutexGuard<'_, UpdaterLog> {
         self.notes.lock().expect("no panic")
     }
 
     /// Waits until nothing more is asked: boosts are taken back beside the passes, after a pause of a fifth of a second.
     async fn is_quiet(&self) {
         let looked = Cell::new((0, 0));
-        wait::often(BETWEEN_LOOKS, wait::PATIENCE, "nothing more is asked", || async {
+        wait::often(POLL_INTERVAL, wait::PATIENCE, "nothing more is asked", || async {
             let (before, looks) = looked.get();
             let count = self.notes().asked.len();
             looked.set((count, if count == before { looks + 1 } else { 0 }));
-            if looks < QUIET_LOOKS { Err(format!("{count} deeds so far")) } else { Ok(()) }
+            if looks < QUIET_POLLS { Err(format!("{count} deeds so far")) } else { Ok(()) }
         })
         .await;
     }
 
-    async fn answer(&self, request: Request<Body>) -> Answered {
+    async fn answer(&self, request: Request<Body>) -> ReplayResponse {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.expect("ours sends whole requests");
         let path = parts.uri.path();
@@ -144,7 +144,7 @@ impl Inner {
                 return self.lease().await;
             }
             let query = parts.uri.query().unwrap_or_default();
-            return self.read(&what_is_read(&parts.uri), query);
+            return self.read(&read_scope(&parts.uri), query);
         }
         if path.starts_with("/apis/authorization.k8s.io/") {
             let mut review: Value = serde_json::from_slice(&body).expect("JSON");
@@ -168,9 +168,9 @@ impl Inner {
     }
 
     /// The Lease that passes begin with.
-    async fn lease(&self) -> Answered {
+    async fn lease(&self) -> ReplayResponse {
         let passes = self.part.passes;
-        let look = self.notes().look();
+        let look = self.notes().begin_pass();
         if look >= passes.idle + passes.made {
             let mut over = self.over.subscribe();
             over.wait_for(|over| *over).await.expect("its sender is here");
@@ -181,7 +181,7 @@ impl Inner {
         absent(LEASE)
     }
 
-    fn read(&self, what: &str, query: &str) -> Answered {
+    fn read(&self, what: &str, query: &str) -> ReplayResponse {
         let is_set = |pair: &str| query.split('&').any(|one| one == pair);
         let Some(answer) = self.recording.reads.get(what) else {
             self.unknown.lock().expect("no panic").push(what.to_owned());
@@ -201,13 +201,13 @@ impl Inner {
     }
 }
 
-fn whole(code: u16, body: &Value) -> Answered {
+fn whole(code: u16, body: &Value) -> ReplayResponse {
     let body = Full::from(body.to_string()).boxed_unsync();
     let answer = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
     answer.body(body).expect("an answer")
 }
 
-fn absent(what: &str) -> Answered {
+fn absent(what: &str) -> ReplayResponse {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound",
         "message": format!("{what} not found"), "code": 404,
@@ -215,10 +215,10 @@ fn absent(what: &str) -> Answered {
     whole(404, &status)
 }
 
-impl Service<Request<Body>> for Replay {
-    type Response = Answered;
+impl Service<Request<Body>> for ReplayApiServer {
+    type Response = ReplayResponse;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Answered, Infallible>>;
+    type Future = BoxFuture<'static, Result<ReplayResponse, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

@@ -4,11 +4,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pods::{Kind, NODES, Owner};
-use super::surroundings::{budgets, create_lease, limits, node};
-use super::vpas::{self, AUTOSCALING, VPAS, Wish, vpa};
-use crate::support::fleet::{self, Workload, Write, collection};
-use crate::support::noise::Noise;
+use super::generated_pods::{NODES, PodKind, PodOwner};
+use super::generated_restrictions::{budgets, create_lease, limits, node};
+use super::generated_vpas::{self, AUTOSCALING, ContainerTarget, VPAS, vpa};
+use crate::support::bulk_objects::{self, ApiWrite, Workload, collection};
+use crate::support::random::Random;
 
 const MEBIBYTE: u64 = 1 << 20;
 /// Of so many namespaces one has LimitRanges for whole pods. Upstream dies of them, and then of them again, where a
@@ -17,19 +17,19 @@ const POD_RANGES_EVERY: usize = 4;
 
 /// A workload with the VPAs that look after it, and its pods.
 #[derive(Debug)]
-pub struct Subject {
+pub struct ScenarioWorkload {
     /// Who owns the pods.
     pub workload: Workload,
     /// Kinds of its pods.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PodKind>,
     /// Which kind each pod is of; its index is its number.
     pub pods: Vec<usize>,
     vpas: Vec<Value>,
     status: Value,
     budgets: Vec<(Value, Value)>,
     /// Owners that it has beside those of its workload, and fields of owners that make them so.
-    owners: Vec<Write>,
-    scales: Vec<Write>,
+    owners: Vec<ApiWrite>,
+    scales: Vec<ApiWrite>,
     now: Timestamp,
 }
 
@@ -37,8 +37,8 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct Scenario {
     /// Workloads in order of their number.
-    pub subjects: Vec<Subject>,
-    ranges: Vec<Write>,
+    pub subjects: Vec<ScenarioWorkload>,
+    ranges: Vec<ApiWrite>,
     now: Timestamp,
 }
 
@@ -50,27 +50,27 @@ impl Scenario {
         let subjects = (0..count).map(|index| {
             let place = index % namespaces.len();
             let is_whole = place.is_multiple_of(POD_RANGES_EVERY);
-            Subject::draw(seed, index as u64, (namespaces[place], is_whole), now)
+            ScenarioWorkload::draw(seed, index as u64, (namespaces[place], is_whole), now)
         });
         let ranges = namespaces.iter().enumerate().filter_map(|(place, namespace)| {
-            let mut noise = Noise::of(seed, &[7, place as u64]);
+            let mut noise = Random::derive(seed, &[7, place as u64]);
             let limits = limits(&mut noise, place.is_multiple_of(POD_RANGES_EVERY))?;
             let object = json!({
                 "apiVersion": "v1", "kind": "LimitRange",
                 "metadata": { "name": "range", "namespace": namespace }, "spec": { "limits": limits },
             });
-            Some(Write::create(collection("v1", namespace, "limitranges"), &object))
+            Some(ApiWrite::create(collection("v1", namespace, "limitranges"), &object))
         });
         Self { ranges: ranges.collect(), subjects: subjects.collect(), now }
     }
 
     /// All that there is, in rounds: what is in one needs what was in those before.
-    pub fn rounds(&self) -> Vec<Vec<Write>> {
-        let all = |of: &dyn Fn(&Subject) -> Vec<Write>| -> Vec<Write> {
+    pub fn rounds(&self) -> Vec<Vec<ApiWrite>> {
+        let all = |of: &dyn Fn(&ScenarioWorkload) -> Vec<ApiWrite>| -> Vec<ApiWrite> {
             self.subjects.iter().flat_map(of).collect()
         };
-        let pods = |of: &dyn Fn(&Subject, &Kind, u64) -> Option<Write>| {
-            let of_subject = |subject: &Subject| -> Vec<Write> {
+        let pods = |of: &dyn Fn(&ScenarioWorkload, &PodKind, u64) -> Option<ApiWrite>| {
+            let of_subject = |subject: &ScenarioWorkload| -> Vec<ApiWrite> {
                 let numbered = subject.pods.iter().zip(0..);
                 numbered.filter_map(|(&kind, n)| of(subject, &subject.kinds[kind], n)).collect()
             };
@@ -83,12 +83,12 @@ impl Scenario {
         });
         let mut reports =
             pods(&|subject, kind, number| Some(kind.report(&subject.workload, number)));
-        let mut statuses = all(&Subject::statuses);
+        let mut statuses = all(&ScenarioWorkload::statuses);
         owners.extend(NODES.map(|(name, _, _)| node(name)));
         reports.extend(NODES.map(|(name, cpu, memory)| {
             let amounts = json!({ "cpu": cpu, "memory": memory, "pods": "10000" });
             let status = json!({ "status": { "capacity": amounts, "allocatable": amounts } });
-            Write::patch(format!("/api/v1/nodes/{name}/status"), &status)
+            ApiWrite::patch(format!("/api/v1/nodes/{name}/status"), &status)
         }));
         statuses.push(create_lease(self.now));
         vec![
@@ -106,10 +106,10 @@ impl Scenario {
 
 // === impl Subject ===
 
-impl Subject {
+impl ScenarioWorkload {
     /// Whether its VPAs boost, so that pods that are boosted are nothing to the passes.
     pub fn is_boosting(&self) -> bool {
-        self.vpas.iter().all(vpas::is_boosting)
+        self.vpas.iter().all(generated_vpas::is_boosting)
     }
 
     /// Its VPAs and kinds of pods, for a message.
@@ -121,26 +121,32 @@ impl Subject {
     }
 
     fn draw(seed: u64, index: u64, (namespace, is_whole): (&str, bool), now: Timestamp) -> Self {
-        let mut noise = Noise::of(seed, &[1, index]);
+        let mut noise = Random::derive(seed, &[1, index]);
         let count = noise.between(1, 3) as usize;
         let containers = ["main", "proxy", "log-2"][..count].iter();
         let workload = Workload {
             namespace: namespace.to_owned(),
             name: format!("w{index:03}"),
-            kind: fleet::Kind::ALL[index as usize % fleet::Kind::ALL.len()],
+            kind: bulk_objects::WorkloadKind::ALL
+                [index as usize % bulk_objects::WorkloadKind::ALL.len()],
             containers: containers.map(|name| (*name).to_owned()).collect(),
             has_init: false,
             request: MEBIBYTE,
         };
-        let wishes: Vec<Wish> =
-            workload.containers.iter().map(|name| Wish::draw(&mut noise, name, is_whole)).collect();
+        let wishes: Vec<ContainerTarget> = workload
+            .containers
+            .iter()
+            .map(|name| ContainerTarget::draw(&mut noise, name, is_whole))
+            .collect();
         let mut vpas = vec![vpa(&mut noise, &workload, &wishes, is_whole, "")];
         if noise.chance(8) {
             vpas.push(vpa(&mut noise, &workload, &wishes, is_whole, "-too"));
         }
-        let mut recommended: Vec<Value> = wishes.iter().filter_map(Wish::told).collect();
+        let mut recommended: Vec<Value> =
+            wishes.iter().filter_map(ContainerTarget::recommendation_json).collect();
         if noise.chance(10) {
-            recommended.extend(Wish::draw(&mut noise, "mesh", true).told());
+            recommended
+                .extend(ContainerTarget::draw(&mut noise, "mesh", true).recommendation_json());
         }
         let status = if !is_whole && noise.chance(5) {
             json!({ "conditions": [] })
@@ -163,37 +169,44 @@ impl Subject {
     }
 
     /// Pods of the workload as it is, and of others that own some of them.
-    fn add_pods(&mut self, noise: &mut Noise, wishes: &[Wish]) {
-        let mut owner = Owner::Usual;
-        if self.workload.kind == fleet::Kind::Rollout && noise.chance(50) {
+    fn add_pods(&mut self, noise: &mut Random, wishes: &[ContainerTarget]) {
+        let mut owner = PodOwner::Usual;
+        if self.workload.kind == bulk_objects::WorkloadKind::Rollout && noise.chance(50) {
             let mut target = self.workload.target_ref();
             target["controller"] = true.into();
             target["uid"] = format!("uid-of-{}", self.workload.name).into();
-            owner = Owner::Target(target);
+            owner = PodOwner::Target(target);
         }
         let now = self.add_kinds(noise, wishes, &owner, 3);
         self.scale_to(noise, None, now);
-        let former = matches!(self.workload.kind, fleet::Kind::Deployment) && noise.chance(40);
+        let former = matches!(self.workload.kind, bulk_objects::WorkloadKind::Deployment)
+            && noise.chance(40);
         if former {
             let name = format!("{}-old", self.workload.name);
             let mut reference = json!({
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": true,
             });
             reference["uid"] = format!("uid-of-{name}").into();
-            let before = self.add_kinds(noise, wishes, &Owner::Former(reference), 2);
-            self.owners.push(self.former(&name));
+            let before = self.add_kinds(noise, wishes, &PodOwner::Former(reference), 2);
+            self.owners.push(self.former_owner(&name));
             self.scale_to(noise, Some(&name), before);
         }
         if noise.chance(5) {
-            self.add_kinds(noise, wishes, &Owner::None, 1);
+            self.add_kinds(noise, wishes, &PodOwner::None, 1);
         }
     }
 
-    fn add_kinds(&mut self, noise: &mut Noise, wishes: &[Wish], owner: &Owner, most: u64) -> u64 {
+    fn add_kinds(
+        &mut self,
+        noise: &mut Random,
+        wishes: &[ContainerTarget],
+        owner: &PodOwner,
+        most: u64,
+    ) -> u64 {
         let mut count = 0;
         for _ in 0..noise.between(1, most) {
             let name = format!("k{}", self.kinds.len());
-            self.kinds.push(Kind::draw(noise, wishes, &name, owner.clone(), self.now));
+            self.kinds.push(PodKind::draw(noise, wishes, &name, owner.clone(), self.now));
             for _ in 0..noise.between(1, 3) {
                 self.pods.push(self.kinds.len() - 1);
                 count += 1;
@@ -203,7 +216,7 @@ impl Subject {
     }
 
     /// Has owners want about as many pods as there are.
-    fn scale_to(&mut self, noise: &mut Noise, inner: Option<&str>, pods: u64) {
+    fn scale_to(&mut self, noise: &mut Random, inner: Option<&str>, pods: u64) {
         let wanted = match noise.below(20) {
             0 => 0,
             1..3 => pods - 1,
@@ -212,32 +225,34 @@ impl Subject {
             _ => pods,
         };
         let Workload { name, namespace, kind, .. } = &self.workload;
-        let own = self.workload.inner_ref();
+        let own = self.workload.intermediate_ref();
         let own = own.as_ref().and_then(|inner| inner["name"].as_str());
         let inner = inner.or(own);
         let replicas = json!({ "spec": { "replicas": wanted } });
         let (api_version, plural, name) = match (kind, inner) {
-            (fleet::Kind::Job | fleet::Kind::CronJob, _) => return,
-            (fleet::Kind::DaemonSet, _) => {
+            (bulk_objects::WorkloadKind::Job | bulk_objects::WorkloadKind::CronJob, _) => return,
+            (bulk_objects::WorkloadKind::DaemonSet, _) => {
                 let path = collection("apps/v1", namespace, "daemonsets");
                 let status = json!({ "status": {
                     "desiredNumberScheduled": wanted, "currentNumberScheduled": pods,
                     "numberReady": pods, "numberMisscheduled": 0,
                 } });
-                self.scales.push(Write::patch(format!("{path}/{name}/status"), &status));
+                self.scales.push(ApiWrite::patch(format!("{path}/{name}/status"), &status));
                 return;
             }
             (_, Some(inner)) => ("apps/v1", "replicasets", inner),
-            (fleet::Kind::StatefulSet, _) => ("apps/v1", "statefulsets", &**name),
-            (fleet::Kind::ReplicationController, _) => ("v1", "replicationcontrollers", &**name),
+            (bulk_objects::WorkloadKind::StatefulSet, _) => ("apps/v1", "statefulsets", &**name),
+            (bulk_objects::WorkloadKind::ReplicationController, _) => {
+                ("v1", "replicationcontrollers", &**name)
+            }
             _ => ("apps/v1", "replicasets", &**name),
         };
         let path = collection(api_version, namespace, plural);
-        self.scales.push(Write::patch(format!("{path}/{name}"), &replicas));
+        self.scales.push(ApiWrite::patch(format!("{path}/{name}"), &replicas));
     }
 
     /// The ReplicaSet of the rollout before.
-    fn former(&self, name: &str) -> Write {
+    fn former_owner(&self, name: &str) -> ApiWrite {
         let Workload { namespace, name: target, .. } = &self.workload;
         let labels = json!({ "app": target });
         let mut owner = self.workload.target_ref();
@@ -253,19 +268,19 @@ impl Subject {
             },
             "spec": { "selector": { "matchLabels": labels }, "template": template },
         });
-        Write::create(collection("apps/v1", namespace, "replicasets"), &object)
+        ApiWrite::create(collection("apps/v1", namespace, "replicasets"), &object)
     }
 
-    fn vpas_and_budgets(&self) -> Vec<Write> {
+    fn vpas_and_budgets(&self) -> Vec<ApiWrite> {
         let namespace = &self.workload.namespace;
         let vpas = collection(AUTOSCALING, namespace, VPAS);
         let budgets = collection("policy/v1", namespace, "poddisruptionbudgets");
-        let vpas = self.vpas.iter().map(|vpa| Write::create(vpas.clone(), vpa));
-        let budgets = self.budgets.iter().map(|(one, _)| Write::create(budgets.clone(), one));
+        let vpas = self.vpas.iter().map(|vpa| ApiWrite::create(vpas.clone(), vpa));
+        let budgets = self.budgets.iter().map(|(one, _)| ApiWrite::create(budgets.clone(), one));
         vpas.chain(budgets).collect()
     }
 
-    fn statuses(&self) -> Vec<Write> {
+    fn statuses(&self) -> Vec<ApiWrite> {
         let namespace = &self.workload.namespace;
         let mut writes = self.workload.statuses();
         writes.extend(self.scales.iter().cloned());
@@ -273,12 +288,12 @@ impl Subject {
             let path = collection(AUTOSCALING, namespace, VPAS);
             let name = vpa["metadata"]["name"].as_str().expect("it has one");
             let status = json!({ "status": self.status });
-            writes.push(Write::patch(format!("{path}/{name}/status"), &status));
+            writes.push(ApiWrite::patch(format!("{path}/{name}/status"), &status));
         }
         for (budget, status) in &self.budgets {
             let path = collection("policy/v1", namespace, "poddisruptionbudgets");
             let name = budget["metadata"]["name"].as_str().expect("it has one");
-            writes.push(Write::patch(format!("{path}/{name}/status"), status));
+            writes.push(ApiWrite::patch(format!("{path}/{name}/status"), status));
         }
         writes
     }

@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Question;
+use super::ReviewedPod;
 
 /// What a webhook answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum WebhookResponse {
     /// The patch; nothing to patch is an empty one.
     Patch(Vec<Value>),
     /// The object was refused, in these words.
@@ -20,7 +20,7 @@ pub enum Answer {
 
 /// How many pods were asked about, and what upstream answered.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct ComparisonCounts {
     same: usize,
     patched: usize,
     operations: usize,
@@ -43,24 +43,24 @@ pub fn review(uid: &str, namespace: &str, object: &Value) -> Value {
     })
 }
 
-impl Tally {
+impl ComparisonCounts {
     /// What differs between the answers of upstream and of its peer, if anything does.
     pub fn compare(
         &mut self,
-        question: &Question,
-        theirs: &Answer,
-        other: &Answer,
+        question: &ReviewedPod,
+        theirs: &WebhookResponse,
+        other: &WebhookResponse,
     ) -> Option<String> {
         match (theirs, other) {
             // A panic of upstream's (7 kinds are known): the API server would go on without an answer.
-            (Answer::Dropped, Answer::Patch(_)) => self.dropped += 1,
+            (WebhookResponse::Dropped, WebhookResponse::Patch(_)) => self.dropped += 1,
             _ if theirs != other => {
                 return Some(format!(
                     "{}\n  {}\n  upstream {theirs:?}\n  ours     {other:?}",
                     question.what, question.review
                 ));
             }
-            (Answer::Patch(patch), _) => {
+            (WebhookResponse::Patch(patch), _) => {
                 self.patched += usize::from(!patch.is_empty());
                 self.operations += patch.len();
             }
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-impl Answer {
+impl WebhookResponse {
     /// Reads an answer. Panics on one that no API server would take.
     pub fn read(text: &str) -> Self {
         let review: Value = serde_json::from_str(text).expect("an answer is JSON");
@@ -94,7 +94,7 @@ impl Answer {
 
     /// With what has no order in upstream's maps brought into one: runs of operations beside each other on one list of
     /// resources, and what annotations say of them.
-    pub fn in_order(self) -> Self {
+    pub fn normalize_order(self) -> Self {
         let Self::Patch(mut operations) = self else { return self };
         for operation in &mut operations {
             let path = operation["path"].as_str().unwrap_or_default().to_owned();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tower_service::Service;
 
 use super::scenario::Scenario;
-use crate::support::fleet::{Kind, collection};
+use crate::support::bulk_objects::{WorkloadKind, collection};
 
 /// What an admission controller lists.
 const LISTS: [&str; 9] = [
@@ -36,16 +36,16 @@ const LISTS: [&str; 9] = [
 /// Where it finds out which kinds of this group can be scaled.
 const DISCOVERY: [&str; 2] = ["/apis/argoproj.io", "/apis/argoproj.io/v1alpha1"];
 /// What differs between two servers that were asked for the same.
-const OF_ONE_SERVER: [&str; 5] =
+const SERVER_SPECIFIC_FIELDS: [&str; 5] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Answers of an API server, by path.
 #[derive(Clone)]
-pub struct Cluster(Arc<BTreeMap<String, Value>>);
+pub struct RecordedCluster(Arc<BTreeMap<String, Value>>);
 
-impl Cluster {
+impl RecordedCluster {
     /// One that gives these answers.
     pub fn of(answers: BTreeMap<String, Value>) -> Self {
         Self(Arc::new(answers))
@@ -54,10 +54,11 @@ impl Cluster {
     /// What a real API server answers about a scenario that was written there.
     pub async fn read(client: &Client, scenario: &Scenario) -> BTreeMap<String, Value> {
         let custom = scenario.subjects.iter().map(|subject| &subject.workload);
-        let scales = custom.filter(|workload| workload.kind == Kind::Rollout).map(|workload| {
-            let of = collection("argoproj.io/v1alpha1", &workload.namespace, "rollouts");
-            format!("{of}/{}/scale", workload.name)
-        });
+        let scales =
+            custom.filter(|workload| workload.kind == WorkloadKind::Rollout).map(|workload| {
+                let of = collection("argoproj.io/v1alpha1", &workload.namespace, "rollouts");
+                format!("{of}/{}/scale", workload.name)
+            });
         let paths = LISTS.iter().chain(&DISCOVERY).map(ToString::to_string).chain(scales);
         let mut answers = BTreeMap::new();
         for path in paths {
@@ -104,7 +105,7 @@ impl Cluster {
     }
 }
 
-impl Service<Request<Body>> for Cluster {
+impl Service<Request<Body>> for RecordedCluster {
     type Response = Answer;
     type Error = Infallible;
     type Future = std::future::Ready<Result<Answer, Infallible>>;
@@ -121,7 +122,7 @@ impl Service<Request<Body>> for Cluster {
 /// Removes what is of one server alone.
 fn forget(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.retain(|name, _| !OF_ONE_SERVER.contains(&name.as_str()));
+        metadata.retain(|name, _| !SERVER_SPECIFIC_FIELDS.contains(&name.as_str()));
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::PODS_OF_EACH;
-use crate::support::fleet::{Kind, Workload, Write, collection};
-use crate::support::noise::Noise;
+use crate::support::bulk_objects::{ApiWrite, Workload, WorkloadKind, collection};
+use crate::support::random::Random;
 
 const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const NAMESPACES: usize = 12;
 
 /// A workload with the VPA that looks after it.
 #[derive(Debug)]
-pub struct Subject {
+pub struct ScenarioWorkload {
     /// Who owns the pods.
     pub workload: Workload,
     /// Its VPA.
@@ -30,8 +30,8 @@ pub struct Subject {
 #[derive(Debug)]
 pub struct Scenario {
     /// Workloads in order of their number.
-    pub subjects: Vec<Subject>,
-    ranges: Vec<Write>,
+    pub subjects: Vec<ScenarioWorkload>,
+    ranges: Vec<ApiWrite>,
 }
 
 // === impl Scenario ===
@@ -42,10 +42,10 @@ impl Scenario {
         let namespaces: Vec<_> = (0..NAMESPACES).map(|index| format!("team-{index:02}")).collect();
         let subjects = (0..count).map(|index| {
             let namespace = &namespaces[index % namespaces.len()];
-            Subject::draw(seed, index as u64, namespace)
+            ScenarioWorkload::draw(seed, index as u64, namespace)
         });
         let ranges = namespaces.iter().enumerate().flat_map(|(index, namespace)| {
-            let mut noise = Noise::of(seed, &[7, index as u64]);
+            let mut noise = Random::derive(seed, &[7, index as u64]);
             // Every third namespace has none.
             let count = if index % 3 == 0 { 0 } else { noise.between(1, 2) };
             let ranges: Vec<_> = (0..count)
@@ -55,7 +55,7 @@ impl Scenario {
                         "metadata": { "name": format!("range-{number}"), "namespace": namespace },
                         "spec": { "limits": limits(&mut noise, number == 0) },
                     });
-                    Write::create(collection("v1", namespace, "limitranges"), &object)
+                    ApiWrite::create(collection("v1", namespace, "limitranges"), &object)
                 })
                 .collect();
             ranges
@@ -70,7 +70,8 @@ impl Scenario {
 
     /// All that is written and asked, as text.
     pub fn inputs(&self) -> Vec<String> {
-        let written = self.surroundings().chain(self.vpas()).chain(self.recommendations());
+        let written =
+            self.create_owners_and_ranges().chain(self.vpas()).chain(self.recommendations());
         let pods = self
             .subjects
             .iter()
@@ -79,53 +80,53 @@ impl Scenario {
     }
 
     /// The namespaces, which are created before all else.
-    pub fn homes(&self) -> impl Iterator<Item = Write> {
+    pub fn create_namespaces(&self) -> impl Iterator<Item = ApiWrite> {
         self.namespaces().into_iter().map(|name| {
             let metadata = json!({ "name": name });
             let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-            Write::create("/api/v1/namespaces", &object)
+            ApiWrite::create("/api/v1/namespaces", &object)
         })
     }
 
     /// What is created next: owners and LimitRanges.
-    pub fn surroundings(&self) -> impl Iterator<Item = Write> {
+    pub fn create_owners_and_ranges(&self) -> impl Iterator<Item = ApiWrite> {
         let owners = self.subjects.iter().flat_map(|subject| subject.workload.owners());
         owners.chain(self.ranges.iter().cloned())
     }
 
     /// What needs the owners: statuses of theirs, and VPAs.
-    pub fn vpas(&self) -> impl Iterator<Item = Write> {
+    pub fn vpas(&self) -> impl Iterator<Item = ApiWrite> {
         self.subjects.iter().flat_map(|subject| {
             let mut writes = subject.workload.statuses();
             let namespace = &subject.workload.namespace;
             let path = collection("autoscaling.k8s.io/v1", namespace, VPAS);
-            writes.push(Write::create(path, &subject.vpa));
+            writes.push(ApiWrite::create(path, &subject.vpa));
             writes
         })
     }
 
     /// What the VPAs recommend.
-    pub fn recommendations(&self) -> impl Iterator<Item = Write> {
+    pub fn recommendations(&self) -> impl Iterator<Item = ApiWrite> {
         self.subjects.iter().map(|subject| {
             let namespace = &subject.workload.namespace;
             let path = collection("autoscaling.k8s.io/v1", namespace, VPAS);
             let path = format!("{path}/{}/status", subject.workload.name);
-            Write::patch(path, &json!({ "status": subject.status }))
+            ApiWrite::patch(path, &json!({ "status": subject.status }))
         })
     }
 }
 
 // === impl Subject ===
 
-impl Subject {
+impl ScenarioWorkload {
     fn draw(seed: u64, index: u64, namespace: &str) -> Self {
-        let mut noise = Noise::of(seed, &[1, index]);
+        let mut noise = Random::derive(seed, &[1, index]);
         let count = noise.between(1, 3) as usize;
         let containers = ["main", "proxy", "log-2"][..count].iter();
         let workload = Workload {
             namespace: namespace.to_owned(),
             name: format!("w{index:03}"),
-            kind: Kind::ALL[index as usize % Kind::ALL.len()],
+            kind: WorkloadKind::ALL[index as usize % WorkloadKind::ALL.len()],
             containers: containers.map(|name| (*name).to_owned()).collect(),
             has_init: false,
             request: noise.between(16, 2048) * MEBIBYTE,
@@ -169,7 +170,7 @@ impl Subject {
 
     /// A pod of it as the API server would show it to a webhook, in a namespace of its own or with a name to be made up.
     pub fn pod(&self, number: u64) -> Value {
-        let mut noise = Noise::of(self.seed, &[2, self.index, number]);
+        let mut noise = Random::derive(self.seed, &[2, self.index, number]);
         let mut pod: Value = self.workload.pod_object(number);
         let containers: Vec<_> = self
             .workload
@@ -200,7 +201,7 @@ impl Subject {
     }
 }
 
-fn policy(noise: &mut Noise, name: &str) -> Value {
+fn policy(noise: &mut Random, name: &str) -> Value {
     let mut policy = json!({ "containerName": name });
     if noise.chance(25) {
         policy["mode"] = (*noise.pick(&["Auto", "Off"])).into();
@@ -223,7 +224,7 @@ fn policy(noise: &mut Noise, name: &str) -> Value {
     policy
 }
 
-fn boost(noise: &mut Noise) -> Value {
+fn boost(noise: &mut Random) -> Value {
     let duration = noise.between(0, 300);
     let cpu = if noise.chance(50) {
         json!({ "type": "Factor", "factor": noise.between(1, 5), "durationSeconds": duration })
@@ -234,7 +235,7 @@ fn boost(noise: &mut Noise) -> Value {
     json!({ "cpu": cpu })
 }
 
-fn recommendation(noise: &mut Noise, name: &str) -> Value {
+fn recommendation(noise: &mut Random, name: &str) -> Value {
     let cpu = noise.between(15, 4_000);
     let memory = noise.between(10, 6_000) * 1_000_000 + noise.below(1_000_000);
     let of = |share: u64| json!({ "cpu": format!("{}m", cpu * share / 100), "memory": (memory * share / 100).to_string() });
@@ -253,7 +254,7 @@ fn recommendation(noise: &mut Noise, name: &str) -> Value {
 }
 
 /// Amounts in the ways in which people write them.
-fn amounts(noise: &mut Noise, share: u64) -> Value {
+fn amounts(noise: &mut Random, share: u64) -> Value {
     let cpu = ["10m", "0.1", "250m", "0.75", "1", "1500m", "2.5", "8"];
     let memory = ["64Mi", "100M", "128974848", "0.5Gi", "1e9", "1Gi", "1500Mi", "3G", "8Gi"];
     let mut amounts = Map::new();
@@ -266,7 +267,7 @@ fn amounts(noise: &mut Noise, share: u64) -> Value {
     amounts.into()
 }
 
-fn resources(noise: &mut Noise) -> Value {
+fn resources(noise: &mut Random) -> Value {
     let mut resources = Map::new();
     for field in ["requests", "limits"] {
         if noise.chance(if field == "requests" { 85 } else { 50 }) {
@@ -278,7 +279,7 @@ fn resources(noise: &mut Noise) -> Value {
 
 /// Of several LimitRanges of a namespace only the first is about containers: which of two defaults counts is a matter of
 /// the order of upstream's cache, and two processes of it disagree.
-fn limits(noise: &mut Noise, is_first: bool) -> Value {
+fn limits(noise: &mut Random, is_first: bool) -> Value {
     let mut limits = Vec::new();
     if is_first && noise.chance(80) {
         let mut container = json!({ "type": "Container" });

@@ -1,6 +1,6 @@
 //! The board of the roles themselves: who leads, whether they keep up, and what they exchange with the API server.
 
-mod roles;
+mod updater_and_webhook;
 
 use serde_json::json;
 
@@ -17,7 +17,15 @@ pub(super) fn board() -> Dashboard {
         variables: vec![],
         from: "now-6h",
         interval: "1m",
-        rows: vec![who(), loops(), api(), feeds(), roles::updater(), roles::webhook(), process()],
+        rows: vec![
+            who(),
+            loops(),
+            api(),
+            feeds(),
+            updater_and_webhook::updater(),
+            updater_and_webhook::webhook(),
+            process(),
+        ],
     }
 }
 

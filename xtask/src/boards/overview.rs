@@ -1,6 +1,6 @@
 //! The first board: is anything wrong, what is held back, why and since when, and where do requests miss the need.
 
-mod gaps;
+mod request_gaps;
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(super) fn board() -> Dashboard {
         ],
         from: "now-6h",
         interval: "1m",
-        rows: vec![wrong(), held_back(), gaps::gaps(), done()],
+        rows: vec![wrong(), held_back(), request_gaps::gaps(), done()],
     }
 }
 

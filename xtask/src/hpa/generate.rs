@@ -1,15 +1,15 @@
 //! Draws scenarios: all sources, windows, policies, pods on both sides of every cutoff, pairs of objects, faults, and zero.
 
-mod draw;
 mod objects;
 mod pods;
+mod random;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use self::draw::Draw;
 use self::objects::{behavior, metrics};
-use self::pods::World;
+use self::pods::GeneratedPods;
+use self::random::Random;
 use super::scenario::Scenario;
 
 /// The key of the scale that most scenarios are about.
@@ -17,7 +17,7 @@ const SCALE: &str = "deployments.apps/shop/web";
 
 /// One scenario of a seed.
 pub fn scenario(seed: u64, index: usize) -> Result<Scenario> {
-    let mut draw = Draw::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(index as u64));
+    let mut draw = Random::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(index as u64));
     let (kind, mut value) = match draw.below(20) {
         0..=5 => ("once", once(&mut draw)),
         6..=10 => ("sequence", sequence(&mut draw)),
@@ -31,7 +31,7 @@ pub fn scenario(seed: u64, index: usize) -> Result<Scenario> {
     serde_json::from_value(value).with_context(|| format!("the drawn scenario {text}"))
 }
 
-fn config(draw: &mut Draw) -> Value {
+fn config(draw: &mut Random) -> Value {
     let mut config = json!({});
     if draw.chance(10) {
         config["tolerance"] = draw.pick(&[json!(0.0), json!(0.05), json!(0.25)]);
@@ -57,7 +57,7 @@ fn config(draw: &mut Draw) -> Value {
     config
 }
 
-fn hpa(draw: &mut Draw, name: &str) -> Value {
+fn hpa(draw: &mut Random, name: &str) -> Value {
     let min = draw.between(1, 4);
     let mut spec = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -75,13 +75,13 @@ fn hpa(draw: &mut Draw, name: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})
 }
 
-fn scale(draw: &mut Draw, replicas: i64, selector: &str) -> Value {
+fn scale(draw: &mut Random, replicas: i64, selector: &str) -> Value {
     let status = if draw.chance(80) { replicas } else { (replicas + draw.between(-2, 4)).max(0) };
     json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": replicas},
         "status": {"replicas": status, "selector": selector}})
 }
 
-fn selector(draw: &mut Draw) -> &'static str {
+fn selector(draw: &mut Random) -> &'static str {
     match draw.below(40) {
         0 => "",
         1 => "app in",
@@ -93,7 +93,7 @@ fn selector(draw: &mut Draw) -> &'static str {
     }
 }
 
-fn remembered(draw: &mut Draw) -> Value {
+fn remembered(draw: &mut Random) -> Value {
     let mut list = |count: i64, most: i64, is_event: bool| -> Value {
         let one = |_| {
             let age =
@@ -114,9 +114,9 @@ fn remembered(draw: &mut Draw) -> Value {
 }
 
 /// One object, looked at once or twice.
-fn once(draw: &mut Draw) -> Value {
+fn once(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 12);
-    let world = World::new(draw, replicas);
+    let world = GeneratedPods::new(draw, replicas);
     let selector = selector(draw);
     let mut step = world.step(draw, 15);
     step["apply"] = json!([hpa(draw, "web")]);
@@ -129,9 +129,9 @@ fn once(draw: &mut Draw) -> Value {
 }
 
 /// One object while its world changes.
-fn sequence(draw: &mut Draw) -> Value {
+fn sequence(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 12);
-    let mut world = World::new(draw, replicas);
+    let mut world = GeneratedPods::new(draw, replicas);
     let mut step = world.step(draw, 15);
     step["apply"] = json!([hpa(draw, "web")]);
     step["scales"] = json!({SCALE: scale(draw, replicas, "app=web")});
@@ -152,7 +152,7 @@ fn sequence(draw: &mut Draw) -> Value {
             _ => {
                 let count = draw.between(1, 14);
                 if draw.chance(30) {
-                    world = World::new(draw, count);
+                    world = GeneratedPods::new(draw, count);
                 }
                 world.change(draw);
                 world.step(draw, 15 * (pass + 1))
@@ -168,7 +168,7 @@ fn sequence(draw: &mut Draw) -> Value {
 }
 
 /// A workload in a closed loop.
-fn fleet(draw: &mut Draw) -> Value {
+fn fleet(draw: &mut Random) -> Value {
     let mut settings = json!({
         "labels": {"app": "web"}, "request": draw.pick(&["1", "500m", "250m"]), "runsAfter": draw.between(0, 5),
         "readyAfter": draw.between(5, 60), "startupMilli": draw.between(0, 1500), "loadMilli": draw.between(0, 8000),
@@ -197,9 +197,9 @@ fn fleet(draw: &mut Draw) -> Value {
 }
 
 /// Several objects in one namespace: on the same target, on overlapping pods, or apart.
-fn pair(draw: &mut Draw) -> Value {
+fn pair(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 8);
-    let world = World::new(draw, replicas);
+    let world = GeneratedPods::new(draw, replicas);
     let mut step = world.step(draw, 15);
     let count = draw.between(2, 4);
     let objects: Vec<Value> = (0..count)
@@ -230,9 +230,9 @@ fn pair(draw: &mut Draw) -> Value {
 }
 
 /// Calls that fail, and targets that are not there.
-fn fault(draw: &mut Draw) -> Value {
+fn fault(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 8);
-    let world = World::new(draw, replicas);
+    let world = GeneratedPods::new(draw, replicas);
     let mut step = world.step(draw, 15);
     let mut object = hpa(draw, "web");
     if draw.chance(20) {
@@ -275,9 +275,9 @@ fn fault(draw: &mut Draw) -> Value {
 }
 
 /// To zero and back.
-fn zero(draw: &mut Draw) -> Value {
+fn zero(draw: &mut Random) -> Value {
     let replicas = draw.pick(&[0, 0, 1, 2, 3]);
-    let mut world = World::new(draw, replicas);
+    let mut world = GeneratedPods::new(draw, replicas);
     let mut object = hpa(draw, "web");
     object["spec"]["minReplicas"] = draw.pick(&[json!(0), json!(0), json!(0), json!(1), json!(2)]);
     if draw.chance(80) {

@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
+use plimsoll_core::hpa::hpa_state::{Recommendation, ScaleEvent};
 use plimsoll_core::hpa::labels::Failure;
-use plimsoll_core::hpa::memory::{Recommendation, ScaleEvent};
 use plimsoll_core::hpa::status::differs;
 use plimsoll_core::hpa::{
-    Config, Decision, EventStage, EventType, Fetched, Fixes, Memory, Observed, ScaleError,
+    Config, Decision, EventStage, EventType, Fetched, Fixes, HpaState, Observed, ScaleError,
     ScaleValues, Selector, Zone, decide, metric_requests,
 };
 use plimsoll_core::types::Time;
 
-use super::kinds::mappings;
+use super::delaying_queue::DelayingQueue;
+use super::go_duration::{duration, nanos, seconds};
 use super::pass::{Pass, PassEvent, PassMemory};
-use super::queue::DelayingQueue;
+use super::rest_mapping::mappings;
 use super::scenario::{Aged, Remembered, Scenario};
-use super::seconds::{duration, nanos, seconds};
-use super::world::{Stored, World, time};
+use super::simulated_cluster::{SimulatedCluster, StoredHpa, time};
 
 /// How often a scale is written in one pass while there are conflicts.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// Upstream waits 10 ms and up to a tenth more.
-const BETWEEN_TRIES: i64 = 10_500_000;
+const RETRY_DELAY_NANOS: i64 = 10_500_000;
 
 /// All passes of a scenario, by `fixes`.
-pub fn play(scenario: &Scenario, fixes: Fixes) -> Result<Vec<Pass>> {
+pub fn play_scenario(scenario: &Scenario, fixes: Fixes) -> Result<Vec<Pass>> {
     let settings = &scenario.config;
     let gate = |name: &str, default| settings.feature_gates.get(name).copied().unwrap_or(default);
-    let mut player = Player {
+    let mut player = ScenarioPlayer {
         id: &scenario.id,
         fixes,
         config: Config {
@@ -47,14 +47,14 @@ pub fn play(scenario: &Scenario, fixes: Fixes) -> Result<Vec<Pass>> {
         },
         period: nanos(settings.sync_period_seconds.unwrap_or(15.0)),
         now: 0,
-        world: World::default(),
+        world: SimulatedCluster::default(),
         queue: DelayingQueue::default(),
         memories: BTreeMap::new(),
         selectors: BTreeMap::new(),
         passes: Vec::new(),
     };
     for step in &scenario.steps {
-        player.live_until(nanos(step.at));
+        player.run_until(nanos(step.at));
         let (applied, deleted) = player
             .world
             .apply(step, settings.no_defaults, player.now)
@@ -69,20 +69,20 @@ pub fn play(scenario: &Scenario, fixes: Fixes) -> Result<Vec<Pass>> {
             player.remember(key, remembered);
         }
     }
-    player.live_until(nanos(scenario.seconds));
+    player.run_until(nanos(scenario.seconds));
     Ok(player.passes)
 }
 
-struct Player<'a> {
+struct ScenarioPlayer<'a> {
     id: &'a str,
     fixes: Fixes,
     config: Config,
     period: i64,
     /// Nanoseconds from the beginning.
     now: i64,
-    world: World,
+    world: SimulatedCluster,
     queue: DelayingQueue,
-    memories: BTreeMap<String, Memory>,
+    memories: BTreeMap<String, HpaState>,
     /// Of the targets of all objects; `None` before one was read.
     selectors: BTreeMap<String, Option<Selector>>,
     passes: Vec<Pass>,
@@ -94,10 +94,10 @@ struct Target {
     scale: Result<ScaleValues, ScaleError>,
 }
 
-impl Player<'_> {
-    fn live_until(&mut self, end: i64) {
+impl ScenarioPlayer<'_> {
+    fn run_until(&mut self, end: i64) {
         loop {
-            if let Some(key) = self.queue.take(self.now) {
+            if let Some(key) = self.queue.pop_due(self.now) {
                 self.reconcile(&key);
                 continue;
             }
@@ -223,7 +223,7 @@ impl Player<'_> {
     fn store_status(
         &mut self,
         key: &str,
-        object: &Stored,
+        object: &StoredHpa,
         decision: &mut Decision,
         calls: &mut Vec<String>,
         events: &mut Vec<PassEvent>,
@@ -247,7 +247,7 @@ impl Player<'_> {
         (decision.status.clone(), true)
     }
 
-    fn read_target(&mut self, object: &Stored, calls: &mut Vec<String>) -> Target {
+    fn read_target(&mut self, object: &StoredHpa, calls: &mut Vec<String>) -> Target {
         let name = &object.target.name;
         let resources = match mappings(&object.target) {
             Ok(resources) => resources,
@@ -266,7 +266,7 @@ impl Player<'_> {
     }
 
     /// What is known of the other objects of the namespace.
-    fn others(&self, object: &Stored, key: &str) -> Vec<(String, Selector)> {
+    fn others(&self, object: &StoredHpa, key: &str) -> Vec<(String, Selector)> {
         let of_namespace = self.selectors.iter().filter_map(|(other, selector)| {
             let (namespace, name) = other.split_once('/')?;
             let is_other = namespace == object.namespace && other != key;
@@ -278,7 +278,7 @@ impl Player<'_> {
     /// Writes the scale as upstream does: on a conflict again, over whatever is there.
     fn write(
         &mut self,
-        object: &Stored,
+        object: &StoredHpa,
         target: &Target,
         decision: &mut Decision,
         calls: &mut Vec<String>,
@@ -288,7 +288,7 @@ impl Player<'_> {
             (&target.resource, &object.namespace, &object.target.name);
         let shown = self.world.scale_name(resource, namespace, name);
         let mut outcome = Ok(());
-        for attempt in 1..=TRIES {
+        for attempt in 1..=MAX_ATTEMPTS {
             calls.push(format!("scale.update {resource}/{shown} {desired}"));
             let Err(error) = self.world.update_scale(resource, namespace, name, desired, self.now)
             else {
@@ -301,8 +301,8 @@ impl Player<'_> {
             if !error.is_conflict {
                 break;
             }
-            if attempt < TRIES {
-                self.now += BETWEEN_TRIES;
+            if attempt < MAX_ATTEMPTS {
+                self.now += RETRY_DELAY_NANOS;
             }
         }
         let now = time(self.now);
@@ -314,7 +314,7 @@ impl Player<'_> {
         outcome.is_ok().then_some(desired)
     }
 
-    fn aged(&self, memory: &Memory) -> PassMemory {
+    fn aged(&self, memory: &HpaState) -> PassMemory {
         let age = |at: Time| seconds(time(self.now).nanos_since(at));
         let events = |all: &[ScaleEvent]| {
             let aged = |one: &ScaleEvent| Aged {

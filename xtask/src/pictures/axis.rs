@@ -1,11 +1,11 @@
 //! Owns axes: which values and times they reach, and the lines and labels on them.
 
-use super::clock;
 use super::color;
-use super::field::Field;
-use super::prometheus::Window;
-use super::svg::{Anchor, Area, Stroke, Style, Svg, width};
-use super::unit;
+use super::field_config::Field;
+use super::prometheus_client::Window;
+use super::svg::{Anchor, Rectangle, Stroke, Style, Svg, width};
+use super::time_format;
+use super::units;
 
 const SIZE: f64 = 11.0;
 const GRID: Stroke<'_> = Stroke { color: color::LINE, width: 1.0, dashed: false };
@@ -44,7 +44,7 @@ impl Axis {
             (low, high) = (field.number("min").unwrap_or(low - by), high + by);
         }
         let unit = field.text("unit");
-        let mut step = unit::step(high - low, (height / 42.0).clamp(2.0, 6.0), unit);
+        let mut step = units::step(high - low, (height / 42.0).clamp(2.0, 6.0), unit);
         if field.number("decimals") == Some(0.0) && unit == "none" {
             step = step.max(1.0).round();
         }
@@ -54,7 +54,7 @@ impl Axis {
     }
 
     /// Where a value lies.
-    pub fn y(&self, value: f64, plot: Area) -> f64 {
+    pub fn y(&self, value: f64, plot: Rectangle) -> f64 {
         let share = (value - self.low) / (self.high - self.low);
         plot.bottom() - share.clamp(-0.02, 1.02) * plot.height
     }
@@ -77,7 +77,7 @@ impl Axis {
             let shifted = self.step * 10_f64.powi(digits as i32);
             if (shifted - shifted.round()).abs() > 1e-6 { digits + 1 } else { digits }
         });
-        unit::write(value, unit, decimals, 0.0)
+        units::write(value, unit, decimals, 0.0)
     }
 
     /// How much room its labels take.
@@ -87,7 +87,7 @@ impl Axis {
     }
 
     /// Lines across the plot, and labels on its left.
-    pub fn draw(&self, svg: &mut Svg, plot: Area, field: &Field) {
+    pub fn draw(&self, svg: &mut Svg, plot: Rectangle, field: &Field) {
         for mark in self.marks() {
             let y = self.y(mark, plot);
             svg.line((plot.x, y), (plot.right(), y), GRID);
@@ -112,18 +112,18 @@ impl TimeAxis {
     }
 
     /// Where a time lies.
-    pub fn x(&self, at: f64, plot: Area) -> f64 {
+    pub fn x(&self, at: f64, plot: Rectangle) -> f64 {
         let share = (at - self.window.from) / self.window.length();
         plot.x + share.clamp(0.0, 1.0) * plot.width
     }
 
     /// How wide so many seconds are.
-    pub fn width_of(&self, seconds: f64, plot: Area) -> f64 {
+    pub fn width_of(&self, seconds: f64, plot: Rectangle) -> f64 {
         seconds / self.window.length() * plot.width
     }
 
     /// Lines down the plot, and labels below it.
-    pub fn draw(&self, svg: &mut Svg, plot: Area) {
+    pub fn draw(&self, svg: &mut Svg, plot: Rectangle) {
         let first = (self.window.from / self.step).ceil() as i64;
         let last = (self.window.to / self.step).floor() as i64;
         for mark in first..=last {
@@ -133,9 +133,9 @@ impl TimeAxis {
             let is_midnight = at.rem_euclid(86_400.0) == 0.0;
             let is_long = self.window.length() > 100_000.0;
             let label = if is_midnight && (is_long || self.step >= 86_400.0) {
-                clock::day(at)
+                time_format::day(at)
             } else {
-                clock::time(at)
+                time_format::time(at)
             };
             if x - 16.0 > plot.x - 30.0 && x + 16.0 < plot.right() + 12.0 {
                 let style = Style::faint(SIZE).anchored(Anchor::Middle);

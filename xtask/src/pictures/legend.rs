@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::color;
-use super::field::Field;
-use super::svg::{Anchor, Area, Stroke, Style, Svg, cut, width};
+use super::field_config::Field;
+use super::svg::{Anchor, Rectangle, Stroke, Style, Svg, cut, width};
 
 const SIZE: f64 = 11.5;
 const LINE: f64 = 17.0;
@@ -21,11 +21,11 @@ pub(super) struct Entry<'a> {
 /// Draws it, and says what is left for the lines themselves.
 pub(super) fn draw(
     svg: &mut Svg,
-    area: Area,
+    area: Rectangle,
     options: &Value,
     entries: &[Entry<'_>],
     now: f64,
-) -> Area {
+) -> Rectangle {
     if options["showLegend"] == false || entries.is_empty() {
         return area;
     }
@@ -38,7 +38,7 @@ pub(super) fn draw(
 }
 
 /// Names one after the other, in as many lines as there is room for.
-fn list(svg: &mut Svg, area: Area, entries: &[Entry<'_>]) -> Area {
+fn list(svg: &mut Svg, area: Rectangle, entries: &[Entry<'_>]) -> Rectangle {
     let most = if area.height > 205.0 { 6 } else { 3 };
     let (mut places, mut x, mut row) = (Vec::new(), 0.0, 0);
     for entry in entries {
@@ -68,17 +68,17 @@ fn list(svg: &mut Svg, area: Area, entries: &[Entry<'_>]) -> Area {
         mark(svg, (area.x + x, y), entry.color);
         svg.write_within((area.x + x + MARK, y), wanted - MARK, entry.name, Style::plain(SIZE));
     }
-    Area { height: area.height - f64::from(rows) * LINE - 2.0, ..area }
+    Rectangle { height: area.height - f64::from(rows) * LINE - 2.0, ..area }
 }
 
 fn table(
     svg: &mut Svg,
-    area: Area,
+    area: Rectangle,
     is_right: bool,
     calculations: &[&str],
     entries: &[Entry<'_>],
     now: f64,
-) -> Area {
+) -> Rectangle {
     let figures: Vec<Vec<String>> = entries
         .iter()
         .map(|entry| {
@@ -101,10 +101,10 @@ fn table(
     let height = (entries.len() as f64 + 1.0) * LINE;
     let place = if is_right {
         let wide = wanted.min(area.width * 0.42);
-        Area { x: area.right() - wide, width: wide, ..area }
+        Rectangle { x: area.right() - wide, width: wide, ..area }
     } else {
         let high = height.min(area.height * 0.45);
-        Area { y: area.bottom() - high, height: high, width: wanted.min(area.width), ..area }
+        Rectangle { y: area.bottom() - high, height: high, width: wanted.min(area.width), ..area }
     };
     let mut x = place.right();
     let ends: Vec<f64> = columns
@@ -136,9 +136,9 @@ fn table(
         }
     }
     if is_right {
-        Area { width: area.width - place.width - 14.0, ..area }
+        Rectangle { width: area.width - place.width - 14.0, ..area }
     } else {
-        Area { height: area.height - place.height - 2.0, ..area }
+        Rectangle { height: area.height - place.height - 2.0, ..area }
     }
 }
 
@@ -161,7 +161,7 @@ fn reduce(name: &str, points: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// What stands in place of data that there is none of.
-pub(super) fn nothing(svg: &mut Svg, area: Area, field: &Field) {
+pub(super) fn nothing(svg: &mut Svg, area: Rectangle, field: &Field) {
     let text = field.text("noValue");
     let text = if text.is_empty() { "No data" } else { text };
     let (x, y) = area.middle();

@@ -15,7 +15,7 @@ pub(super) struct Svg {
 
 /// A part of a picture, in pixels from its upper left corner.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Area {
+pub(super) struct Rectangle {
     pub x: f64,
     pub y: f64,
     pub width: f64,
@@ -49,7 +49,7 @@ pub(super) struct Stroke<'a> {
 
 // === impl Area ===
 
-impl Area {
+impl Rectangle {
     /// Where it ends on the right.
     pub fn right(self) -> f64 {
         self.x + self.width
@@ -118,7 +118,7 @@ impl Svg {
              viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\">\n<title>{}</title>\n",
             Escaped(title)
         ));
-        svg.rectangle(Area { x: 0.0, y: 0.0, width, height }, color::GROUND, 1.0, 0.0);
+        svg.rectangle(Rectangle { x: 0.0, y: 0.0, width, height }, color::GROUND, 1.0, 0.0);
         svg
     }
 
@@ -144,27 +144,28 @@ impl Svg {
     }
 
     /// A filled rectangle.
-    pub fn rectangle(&mut self, area: Area, fill: &str, opacity: f64, round: f64) {
-        let Area { x, y, width, height } = area;
-        let (x, y, width, height) = (Short(x), Short(y), Short(width), Short(height));
+    pub fn rectangle(&mut self, area: Rectangle, fill: &str, opacity: f64, round: f64) {
+        let Rectangle { x, y, width, height } = area;
+        let (x, y, width, height) =
+            (ShortNumber(x), ShortNumber(y), ShortNumber(width), ShortNumber(height));
         self.put(format_args!(
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\""
         ));
         if opacity < 1.0 {
-            self.put(format_args!(" fill-opacity=\"{}\"", Short(opacity)));
+            self.put(format_args!(" fill-opacity=\"{}\"", ShortNumber(opacity)));
         }
         if round > 0.0 {
-            self.put(format_args!(" rx=\"{}\"", Short(round)));
+            self.put(format_args!(" rx=\"{}\"", ShortNumber(round)));
         }
         self.text.push_str("/>\n");
     }
 
     /// A white rectangle with a border.
-    pub fn card(&mut self, area: Area) {
-        let Area { x, y, width, height } = area;
+    pub fn card(&mut self, area: Rectangle) {
+        let Rectangle { x, y, width, height } = area;
         self.put(format_args!(
             "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"#ffffff\" stroke=\"{}\"/>\n",
-            Short(x + 0.5), Short(y + 0.5), Short(width - 1.0), Short(height - 1.0), color::LINE
+            ShortNumber(x + 0.5), ShortNumber(y + 0.5), ShortNumber(width - 1.0), ShortNumber(height - 1.0), color::LINE
         ));
     }
 
@@ -181,7 +182,7 @@ impl Svg {
         let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
         self.put(format_args!(
             "\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{dash}/>\n",
-            Short(width)
+            ShortNumber(width)
         ));
     }
 
@@ -189,7 +190,7 @@ impl Svg {
     pub fn shape(&mut self, points: &[(f64, f64)], fill: &str, opacity: f64) {
         self.text.push_str("<path d=\"");
         self.points(points);
-        self.put(format_args!("Z\" fill=\"{fill}\" fill-opacity=\"{}\"/>\n", Short(opacity)));
+        self.put(format_args!("Z\" fill=\"{fill}\" fill-opacity=\"{}\"/>\n", ShortNumber(opacity)));
     }
 
     /// Without those between two of the same height, which nobody sees.
@@ -200,7 +201,7 @@ impl Svg {
         };
         for (place, (x, y)) in points.iter().enumerate().filter(|(place, _)| !is_flat(*place)) {
             let letter = if place == 0 { 'M' } else { 'L' };
-            self.put(format_args!("{letter}{} {}", Short(*x), Short(*y)));
+            self.put(format_args!("{letter}{} {}", ShortNumber(*x), ShortNumber(*y)));
         }
     }
 
@@ -211,16 +212,16 @@ impl Svg {
             (middle.0 + radius * angle.cos(), middle.1 - radius * angle.sin())
         };
         let (from, to) = (at(part.0), at(part.1));
-        let radius = Short(radius);
+        let radius = ShortNumber(radius);
         self.put(format_args!(
             "<path d=\"M{} {}A{radius} {radius} 0 0 1 {} {}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"/>\n",
-            Short(from.0), Short(from.1), Short(to.0), Short(to.1), stroke.color, Short(stroke.width)
+            ShortNumber(from.0), ShortNumber(from.1), ShortNumber(to.0), ShortNumber(to.1), stroke.color, ShortNumber(stroke.width)
         ));
     }
 
     /// A text whose line stands at this point.
     pub fn write(&mut self, at: (f64, f64), text: &str, style: Style<'_>) {
-        let (x, y, size) = (Short(at.0), Short(at.1), Short(style.size));
+        let (x, y, size) = (ShortNumber(at.0), ShortNumber(at.1), ShortNumber(style.size));
         self.put(format_args!(
             "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{}\"",
             style.color
@@ -267,9 +268,9 @@ pub(super) fn cut(text: &str, size: f64, most: f64) -> String {
 }
 
 /// A number without digits that nobody sees.
-struct Short(f64);
+struct ShortNumber(f64);
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rounded = (self.0 * 10.0).round() / 10.0;
         // Shares are small, and there every digit counts.

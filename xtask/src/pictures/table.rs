@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::color;
-use super::data::Answer;
-use super::field::Field;
-use super::svg::{Anchor, Area, Stroke, Style, Svg, cut, width};
+use super::field_config::Field;
+use super::panel_data::QueryResult;
+use super::svg::{Anchor, Rectangle, Stroke, Style, Svg, cut, width};
 
 const SIZE: f64 = 12.0;
 const LINE: f64 = 22.0;
@@ -30,7 +30,13 @@ struct Column {
 }
 
 /// Draws it.
-pub(super) fn draw(svg: &mut Svg, area: Area, panel: &Value, answers: &[Answer], now: f64) {
+pub(super) fn draw(
+    svg: &mut Svg,
+    area: Rectangle,
+    panel: &Value,
+    answers: &[QueryResult],
+    now: f64,
+) {
     let mut rows = merged(answers);
     let columns = columns(panel, &rows);
     sort(&mut rows, &columns, &panel["options"]["sortBy"][0]);
@@ -72,7 +78,7 @@ pub(super) fn draw(svg: &mut Svg, area: Area, panel: &Value, answers: &[Answer],
 }
 
 /// Rows of all answers: those that agree in all fields that both have become one.
-fn merged(answers: &[Answer]) -> Vec<Row> {
+fn merged(answers: &[QueryResult]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for answer in answers {
         let name = if answers.len() > 1 {
@@ -192,7 +198,7 @@ mod tests {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         let answer = |letter: &str, series: &[(&[(&str, &str)], f64)]| {
-            Answer::for_tests(
+            QueryResult::for_tests(
                 letter,
                 series.iter().map(|(labels, value)| (row(labels), *value)).collect(),
             )

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::prometheus::{Prometheus, Window};
+use super::prometheus_client::{Prometheus, Window};
 
 /// What one variable stands at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum VariableValue {
     /// All there are, with the expression that matches them.
     All(String),
     /// This one.
@@ -19,13 +19,13 @@ enum Standing {
 /// What all variables of a board stand at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
-    standing: BTreeMap<String, Standing>,
+    values: BTreeMap<String, VariableValue>,
     labels: Vec<(String, String)>,
 }
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ValueFormat {
     /// Inside of a regular expression in quotes.
     Matcher,
     /// For people.
@@ -50,18 +50,18 @@ impl Variables {
             }
             let given = set.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
             let standing = match (given, variable["includeAll"] == true) {
-                (Some(value), _) => Standing::One(value),
-                (None, true) => Standing::All(all(variable, name)?),
+                (Some(value), _) => VariableValue::One(value),
+                (None, true) => VariableValue::All(all(variable, name)?),
                 (None, false) => {
                     let query = variable["query"].as_str().unwrap_or_default();
                     let values = variables.values(query, prometheus, window)?;
                     // As Grafana does where there are none.
-                    Standing::One(values.into_iter().next().unwrap_or_default())
+                    VariableValue::One(values.into_iter().next().unwrap_or_default())
                 }
             };
             let label = variable["label"].as_str().unwrap_or(name);
             variables.labels.push((label.to_owned(), standing.plain().to_owned()));
-            variables.standing.insert(name.to_owned(), standing);
+            variables.values.insert(name.to_owned(), standing);
         }
         Ok(variables)
     }
@@ -82,15 +82,15 @@ impl Variables {
 
     /// A query with everything filled in, of Grafana's own variables those in `more`.
     pub fn query(&self, text: &str, more: &[(&str, String)]) -> String {
-        self.fill(text, more, Form::Matcher)
+        self.fill(text, more, ValueFormat::Matcher)
     }
 
     /// A title or the like.
     pub fn plain(&self, text: &str) -> String {
-        self.fill(text, &[], Form::Plain)
+        self.fill(text, &[], ValueFormat::Plain)
     }
 
-    fn fill(&self, text: &str, more: &[(&str, String)], form: Form) -> String {
+    fn fill(&self, text: &str, more: &[(&str, String)], form: ValueFormat) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
@@ -110,19 +110,19 @@ impl Variables {
         filled + rest
     }
 
-    fn value(&self, name: &str, more: &[(&str, String)], form: Form) -> Option<String> {
+    fn value(&self, name: &str, more: &[(&str, String)], form: ValueFormat) -> Option<String> {
         if let Some((_, value)) = more.iter().find(|(known, _)| *known == name) {
             return Some(value.clone());
         }
-        Some(match (self.standing.get(name)?, form) {
-            (Standing::All(expression), Form::Matcher) => expression.clone(),
-            (Standing::One(value), Form::Matcher) => escape(value),
-            (standing, Form::Plain) => standing.plain().to_owned(),
+        Some(match (self.values.get(name)?, form) {
+            (VariableValue::All(expression), ValueFormat::Matcher) => expression.clone(),
+            (VariableValue::One(value), ValueFormat::Matcher) => escape(value),
+            (standing, ValueFormat::Plain) => standing.plain().to_owned(),
         })
     }
 }
 
-impl Standing {
+impl VariableValue {
     fn plain(&self) -> &str {
         match self {
             Self::All(_) => "All",
@@ -161,10 +161,12 @@ mod tests {
     use super::*;
 
     fn variables() -> Variables {
-        let standing =
-            [("cluster", Standing::All(".*".into())), ("name", Standing::One("web.1".into()))];
+        let standing = [
+            ("cluster", VariableValue::All(".*".into())),
+            ("name", VariableValue::One("web.1".into())),
+        ];
         let standing = standing.map(|(name, standing)| (name.to_owned(), standing));
-        Variables { standing: standing.into(), labels: Vec::new() }
+        Variables { values: standing.into(), labels: Vec::new() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use xtask::say::{say, seconds};
+use xtask::console::{progress, seconds};
 
 use super::config::Suite;
 use super::{Options, run};
@@ -34,7 +34,7 @@ impl Selection {
     }
 
     /// Whether a test of that name is among them.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn includes(&self, name: &str) -> bool {
         let Some(suite) = &self.suite else { return true };
         let areas = self.areas.iter().filter_map(|area| suite.area(area));
         let is_pure = suite.lane(name).is_none();
@@ -49,13 +49,13 @@ pub fn quick(named: &[String]) -> Result<bool> {
     let changed = changed()?;
     let areas = if named.is_empty() { touched(&suite, &changed) } else { known(&suite, named)? };
     if areas.is_empty() && packages(&changed).is_empty() {
-        say(
+        progress(
             "nothing has changed that a test is about; `cargo xtask area NAME` runs the tests of an area",
         );
         return Ok(true);
     }
     let list = areas.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    say(format_args!("areas: {list}"));
+    progress(format_args!("areas: {list}"));
     for package in packages(&changed) {
         let clippy = Command::new(cargo())
             .current_dir(root())
@@ -65,7 +65,7 @@ pub fn quick(named: &[String]) -> Result<bool> {
             .context("cargo clippy cannot be started")?;
         ensure!(clippy.success(), "clippy has findings in {package}");
     }
-    say(format_args!("{:>14}  lints", seconds(started.elapsed())));
+    progress(format_args!("{:>14}  lints", seconds(started.elapsed())));
     let selection = Selection::of(suite, areas, true);
     run(&Options { selection, set_up: false, ..Options::default() })
 }
@@ -141,7 +141,7 @@ mod tests {
         [[area]]
         name = "updater"
         sources = ["core/src/updater/"]
-        tests = ["update::", "updater::"]
+        tests = ["updater_decisions::", "updater::"]
     "#;
 
     #[test]
@@ -163,9 +163,13 @@ mod tests {
         let areas = BTreeSet::from(["updater".to_owned()]);
         let suite = || Suite::parse(TEXT).expect("TOML");
         let quick = Selection::of(suite(), areas.clone(), true);
-        assert!(quick.has("update::a") && !quick.has("updater::a") && !quick.has("fit::a"));
+        assert!(
+            quick.includes("updater_decisions::a")
+                && !quick.includes("updater::a")
+                && !quick.includes("sizing::a")
+        );
         let all = Selection::of(suite(), areas, false);
-        assert!(all.has("updater::a") && !all.has("fit::a"));
-        assert!(Selection::default().has("fit::a") && Selection::default().is_all());
+        assert!(all.includes("updater::a") && !all.includes("sizing::a"));
+        assert!(Selection::default().includes("sizing::a") && Selection::default().is_all());
     }
 }

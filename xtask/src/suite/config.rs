@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::in_tests;
+use super::tests_path;
 
 /// When tests run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -92,7 +92,7 @@ impl Phase {
 impl Suite {
     /// Reads the file.
     pub fn load() -> Result<Self> {
-        let path = in_tests("suite.toml");
+        let path = tests_path("suite.toml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         Self::parse(&text).with_context(|| path.display().to_string())
     }
@@ -135,7 +135,7 @@ impl Suite {
 
     /// Names of tests that were flaky in an earlier run, from tests/flaky.toml.
     pub fn flaky() -> Result<Vec<String>> {
-        let path = in_tests("flaky.toml");
+        let path = tests_path("flaky.toml");
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let file: Flaky = toml::from_str(&text).with_context(|| path.display().to_string())?;
         Ok(file.test.into_iter().map(|test| test.name).collect())
@@ -163,31 +163,31 @@ mod tests {
         name = "cluster"
         phase = "cluster"
         threads = 6
-        tests = ["updater::", "scaling::"]
+        tests = ["updater::", "watermark_controller::"]
 
         [[lane]]
         name = "heavy"
         phase = "cluster"
-        tests = ["updater::storm::"]
+        tests = ["updater::eviction_storm::"]
 
         [[area]]
         name = "updater"
         sources = ["core/src/updater/", "src/run/updater/"]
-        tests = ["update::", "updater::", "plimsoll_core::updater::"]
+        tests = ["updater_decisions::", "updater::", "plimsoll_core::updater::"]
 
         [[area]]
         name = "run"
         sources = ["src/run/", "core/src/updater/plan.rs"]
-        tests = ["several::"]
+        tests = ["all_in_one::"]
     "#;
 
     #[test]
     fn the_longest_beginning_of_a_tests_name_decides_about_its_lane() {
         let suite = Suite::parse(TEXT).expect("it is TOML");
         let lane = |name: &str| suite.lane(name).map(|lane| (lane.name.as_str(), lane.threads));
-        assert_eq!(lane("updater::kinds::one"), Some(("cluster", 6)));
-        assert_eq!(lane("updater::storm::one"), Some(("heavy", 1)));
-        assert_eq!(lane("update::passes::one"), None);
+        assert_eq!(lane("updater::workload_kinds::one"), Some(("cluster", 6)));
+        assert_eq!(lane("updater::eviction_storm::one"), Some(("heavy", 1)));
+        assert_eq!(lane("updater_decisions::passes::one"), None);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         };
         assert_eq!(areas("core/src/updater/pass.rs"), ["updater"]);
         assert_eq!(areas("core/src/updater/plan.rs"), ["run"]);
-        assert_eq!(areas("src/run/several.rs"), ["run"]);
+        assert_eq!(areas("src/run/all_in_one.rs"), ["run"]);
         assert!(areas("README.md").is_empty());
     }
 

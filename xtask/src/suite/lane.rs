@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::binary::Binary;
-use super::event::{Class, Ending, Event, Failure, Test};
+use super::test_binary::Binary;
+use super::test_event::{Event, FailureKind, Test, TestEnd, TestFailure};
 
 /// Makes libtest take unstable options: asked of the compiled binary when it runs, not of the compiler.
 const BOOTSTRAP: &str = "RUSTC_BOOTSTRAP";
 /// How often running tests are compared with their time limit.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Lines of each log of a bed that are printed for a test without an end.
 const LOG_LINES: usize = 8;
 
@@ -43,19 +43,19 @@ pub struct Environment {
 
 /// A test that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
+pub struct FinishedTest {
     /// Which one.
     pub test: Test,
     /// How.
-    pub ending: Ending,
+    pub end: TestEnd,
 }
 
 /// What a process left undone.
 #[derive(Debug, Default)]
-struct Round {
+struct LaneRun {
     done: BTreeSet<String>,
     /// Started and not ended when the process went.
-    cut_off: BTreeSet<String>,
+    interrupted: BTreeSet<String>,
     /// Of those, the ones that had no end.
     stuck: BTreeMap<String, String>,
     status: Option<ExitStatus>,
@@ -63,10 +63,10 @@ struct Round {
 
 // === impl Finished ===
 
-impl Finished {
+impl FinishedTest {
     /// Whether it failed in a way that no second run can mend.
     pub fn is_failure(&self) -> bool {
-        self.ending.failure.as_ref().is_some_and(|failure| failure.class == Class::Logic)
+        self.end.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Assertion)
     }
 }
 
@@ -85,17 +85,17 @@ impl Lane {
         binary: &Binary,
         environment: &Environment,
         watchdog: Duration,
-        sender: &Sender<Finished>,
+        sender: &Sender<FinishedTest>,
     ) {
         let mut left: BTreeMap<&str, &Test> =
             self.tests.iter().map(|test| (test.name.as_str(), test)).collect();
-        let send = |test: &Test, ending: Ending| {
+        let send = |test: &Test, ending: TestEnd| {
             // The receiver lives as long as the phase.
-            let _ = sender.send(Finished { test: test.clone(), ending });
+            let _ = sender.send(FinishedTest { test: test.clone(), end: ending });
         };
         while !left.is_empty() {
             let names: Vec<&str> = left.keys().copied().collect();
-            let ended = |name: &str, ending: Ending| {
+            let ended = |name: &str, ending: TestEnd| {
                 if let Some(test) = left.get(name) {
                     send(test, ending);
                 }
@@ -104,7 +104,7 @@ impl Lane {
                 Ok(round) => round,
                 Err(error) => {
                     for test in left.values() {
-                        send(test, failed(Class::Logic, format!("{error:#}")));
+                        send(test, failed(FailureKind::Assertion, format!("{error:#}")));
                     }
                     return;
                 }
@@ -112,20 +112,23 @@ impl Lane {
             left.retain(|name, _| !round.done.contains(*name));
             for (name, output) in round.stuck {
                 if let Some(test) = left.remove(name.as_str()) {
-                    let failure = Some(Failure::stuck(watchdog, &output));
-                    send(test, Ending { took: watchdog, failure });
+                    let failure = Some(TestFailure::timed_out(watchdog, &output));
+                    send(test, TestEnd { duration: watchdog, failure });
                 }
             }
             let Some(status) = round.status else { continue };
             // The process ended by itself: what ran last is to blame, or what never started.
-            let blamed: Vec<String> = if round.cut_off.is_empty() {
+            let blamed: Vec<String> = if round.interrupted.is_empty() {
                 left.keys().map(ToString::to_string).collect()
             } else {
-                round.cut_off.into_iter().collect()
+                round.interrupted.into_iter().collect()
             };
             for name in blamed {
                 if let Some(test) = left.remove(name.as_str()) {
-                    send(test, failed(Class::Logic, format!("the test process ended: {status}")));
+                    send(
+                        test,
+                        failed(FailureKind::Assertion, format!("the test process ended: {status}")),
+                    );
                 }
             }
         }
@@ -138,8 +141,8 @@ impl Lane {
         names: &[&str],
         environment: &Environment,
         watchdog: Duration,
-        mut ended: impl FnMut(&str, Ending),
-    ) -> Result<Round> {
+        mut ended: impl FnMut(&str, TestEnd),
+    ) -> Result<LaneRun> {
         let mut child = Command::new(&binary.path)
             .current_dir(&binary.folder)
             .args(["-Z", "unstable-options", "--format", "json", "--report-time", "--exact"])
@@ -160,10 +163,10 @@ impl Lane {
                 }
             }
         });
-        let mut round = Round::default();
+        let mut round = LaneRun::default();
         let mut running: BTreeMap<String, Instant> = BTreeMap::new();
         loop {
-            match incoming.recv_timeout(BETWEEN_LOOKS) {
+            match incoming.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => match Event::parse(&line) {
                     Some(Event::Started(name)) => {
                         running.insert(name, Instant::now());
@@ -190,15 +193,15 @@ impl Lane {
             }
         }
         round.status = Some(child.wait()?);
-        round.cut_off = running.into_keys().collect();
+        round.interrupted = running.into_keys().collect();
         // It has ended with its pipe.
         let _ = reader.join();
         Ok(round)
     }
 }
 
-fn failed(class: Class, output: String) -> Ending {
-    Ending { took: Duration::ZERO, failure: Some(Failure { class, output }) }
+fn failed(class: FailureKind, output: String) -> TestEnd {
+    TestEnd { duration: Duration::ZERO, failure: Some(TestFailure { kind: class, output }) }
 }
 
 /// The ends of the logs of all beds that a process has.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::Duration;
 
-use xtask::say::{say, seconds};
+use xtask::console::{progress, seconds};
 
 use super::config::Phase;
-use super::lane::Finished;
-use super::verdict::Verdict;
+use super::lane::FinishedTest;
+use super::suite_outcome::SuiteOutcome;
 
 /// Slow tests that are listed after a run.
 const SLOWEST: usize = 20;
 
 /// A part of the run and its time.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ReportPart {
     /// What was done.
     pub name: String,
     /// How long it took.
@@ -28,24 +28,24 @@ pub struct Part {
 #[derive(Debug, Default)]
 pub struct Report {
     /// Parts of the run, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ReportPart>,
     /// Parts of the testbed that are missing, and why.
     pub missing: Vec<(&'static str, String)>,
     /// Tests that noted that they could not run.
-    pub not_run: Vec<String>,
+    pub skipped: Vec<String>,
     /// Files that tests left.
-    pub left_behind: Vec<String>,
+    pub leftovers: Vec<String>,
     /// Tests of later phases, after a pure one failed.
     pub not_started: usize,
     /// What the testbed noted: control planes and waits for a slot.
-    pub events: Events,
+    pub events: TestbedUsage,
     /// The whole run.
     pub total: Duration,
 }
 
 /// What the testbed did in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Events {
+pub struct TestbedUsage {
     /// Control planes that were started, by kind.
     pub beds: BTreeMap<String, usize>,
     /// Seconds that tests waited until they were ready.
@@ -56,7 +56,7 @@ pub struct Events {
 
 // === impl Part ===
 
-impl Part {
+impl ReportPart {
     /// One without a measure of the cores.
     pub fn of(name: &str, took: Duration) -> Self {
         Self { name: name.to_owned(), took, busy: None }
@@ -65,7 +65,7 @@ impl Part {
 
 // === impl Events ===
 
-impl Events {
+impl TestbedUsage {
     /// Reads lines such as `bed<TAB>private<TAB>4.1` and `slot-wait<TAB>2.0`.
     pub fn parse(text: &str) -> Self {
         let mut events = Self::default();
@@ -99,9 +99,9 @@ impl Events {
 }
 
 /// Prints the end of a test. Pure tests are too many and too quick for a line each.
-pub fn line(finished: &Finished, phase: Phase) {
-    let took = finished.ending.took.as_secs_f64();
-    match &finished.ending.failure {
+pub fn line(finished: &FinishedTest, phase: Phase) {
+    let took = finished.end.duration.as_secs_f64();
+    match &finished.end.failure {
         None if phase == Phase::Pure => {}
         None => println(&format!("ok     {took:7.1} s  {}", finished.test.full)),
         Some(failure) => println(&format!(
@@ -120,59 +120,55 @@ fn indented(text: &str) -> String {
 
 impl Report {
     /// Prints everything; whether all is well.
-    pub fn print(&self, verdict: &Verdict) -> bool {
-        say("");
-        let mut slowest: Vec<&Finished> = verdict.passed.iter().collect();
-        slowest.sort_by_key(|one| std::cmp::Reverse(one.ending.took));
-        slowest.retain(|one| one.ending.took >= Duration::from_secs(5));
+    pub fn print(&self, verdict: &SuiteOutcome) -> bool {
+        progress("");
+        let mut slowest: Vec<&FinishedTest> = verdict.passed.iter().collect();
+        slowest.sort_by_key(|one| std::cmp::Reverse(one.end.duration));
+        slowest.retain(|one| one.end.duration >= Duration::from_secs(5));
         for one in slowest.iter().take(SLOWEST) {
-            say(format_args!("{:>14}  {}", seconds(one.ending.took), one.test.full));
+            progress(format_args!("{:>14}  {}", seconds(one.end.duration), one.test.full));
         }
-        say("");
+        progress("");
         for part in &self.parts {
             let busy = part.busy.map_or(String::new(), |busy| format!(", cores {busy} % busy"));
-            say(format_args!("{:>14}  {}{busy}", seconds(part.took), part.name));
+            progress(format_args!("{:>14}  {}{busy}", seconds(part.took), part.name));
         }
-        say(format_args!("{:>14}  all; {}", seconds(self.total), self.events.line()));
+        progress(format_args!("{:>14}  all; {}", seconds(self.total), self.events.line()));
         for (name, reason) in &self.missing {
-            say(format_args!("NOT SET UP: {name}: {reason}"));
+            progress(format_args!("NOT SET UP: {name}: {reason}"));
         }
-        for reason in &self.not_run {
-            say(format_args!("NOT RUN: {reason}"));
+        for reason in &self.skipped {
+            progress(format_args!("NOT RUN: {reason}"));
         }
-        for path in &self.left_behind {
-            say(format_args!("LEFT BEHIND: {path}"));
+        for path in &self.leftovers {
+            progress(format_args!("LEFT BEHIND: {path}"));
         }
-        say(format_args!("the deep tier last ended well: {}", crate::deep::age()));
+        progress(format_args!("the deep tier last ended well: {}", crate::deep_tier::age()));
         for (test, words) in &verdict.flaky {
-            say(format_args!("FLAKY: {}: {words}", test.full));
+            progress(format_args!("FLAKY: {}: {words}", test.full));
         }
         for (test, failure) in &verdict.failed {
-            say(format_args!("FAILED: {}: {}", test.full, failure.first_words()));
+            progress(format_args!("FAILED: {}: {}", test.full, failure.first_words()));
         }
-        let too_flaky = verdict.too_flaky();
+        let too_flaky = verdict.flakiness_error();
         if let Some(reason) = &too_flaky {
-            say(reason);
+            progress(reason);
         }
         if self.not_started > 0 {
-            say(format_args!(
+            progress(format_args!(
                 "{} tests were not started because a pure test failed; --keep-going starts them",
                 self.not_started
             ));
         }
-        let incomplete = super::is_ci() && !(self.not_run.is_empty() && self.missing.is_empty());
+        let incomplete = super::is_ci() && !(self.skipped.is_empty() && self.missing.is_empty());
         if incomplete {
-            say("in CI what could not run is a failure");
+            progress("in CI what could not run is a failure");
         }
-        let passed = verdict.passed.len().saturating_sub(self.not_run.len());
+        let passed = verdict.passed.len().saturating_sub(self.skipped.len());
         let failed = verdict.failed.len();
-        let skipped = self.not_run.len() + self.not_started;
+        let skipped = self.skipped.len() + self.not_started;
         println(&format!("{passed} passed, {failed} failed, {skipped} skipped"));
-        failed == 0
-            && passed > 0
-            && too_flaky.is_none()
-            && self.left_behind.is_empty()
-            && !incomplete
+        failed == 0 && passed > 0 && too_flaky.is_none() && self.leftovers.is_empty() && !incomplete
     }
 }
 
@@ -189,7 +185,7 @@ mod tests {
     #[test]
     fn control_planes_and_waits_are_added_up() {
         let text = "bed\tprivate\t4.5\nbed\tshared\t3.5\nslot-wait\t2.0\nbed\tprivate\t4.0\nbroken";
-        let events = Events::parse(text);
+        let events = TestbedUsage::parse(text);
         assert_eq!(events.beds.get("private"), Some(&2));
         assert_eq!(
             events.line(),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::{Fault, FieldError};
+use super::{FieldError, FieldErrorType};
 
 /// Errors and warnings of one review, each.
 pub const MAX_MESSAGES: usize = 50;
 /// Bytes of a message, and of each part of an error.
-pub const MAX_BYTES: usize = 512;
+pub const MAX_MESSAGE_BYTES: usize = 512;
 
 /// Warnings, as many as there may be.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Warnings {
     /// Adds one. It is written only if there is room for it.
     pub fn add(&mut self, text: fmt::Arguments<'_>) {
         if self.texts.len() < MAX_MESSAGES {
-            self.texts.push(shortened(text.to_string()));
+            self.texts.push(truncated(text.to_string()));
         } else {
             self.omitted += 1;
         }
@@ -47,9 +47,14 @@ impl Errors {
     /// Adds one.
     pub fn add(&mut self, error: FieldError) {
         if self.errors.len() < MAX_MESSAGES {
-            let FieldError { path, fault, value, detail } = error;
-            let (path, detail) = (shortened(path), shortened(detail));
-            self.errors.push(FieldError { path, fault, value: value.map(shortened), detail });
+            let FieldError { path, error_type: fault, value, detail } = error;
+            let (path, detail) = (truncated(path), truncated(detail));
+            self.errors.push(FieldError {
+                path,
+                error_type: fault,
+                value: value.map(truncated),
+                detail,
+            });
         } else {
             self.omitted += 1;
         }
@@ -61,16 +66,21 @@ impl Errors {
         if self.omitted > 0 {
             let detail = format!("and {} more errors", self.omitted);
             let path = ".".to_owned();
-            errors.push(FieldError { path, fault: Fault::Invalid, value: None, detail });
+            errors.push(FieldError {
+                path,
+                error_type: FieldErrorType::Invalid,
+                value: None,
+                detail,
+            });
         }
         errors
     }
 }
 
 /// A text of at most [`MAX_BYTES`], with a mark where it was cut.
-pub fn shortened(mut text: String) -> String {
-    if text.len() > MAX_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_BYTES));
+pub fn truncated(mut text: String) -> String {
+    if text.len() > MAX_MESSAGE_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
         text.push_str("...");
         text.shrink_to_fit();
     }
@@ -84,18 +94,22 @@ mod tests {
     #[test]
     fn messages_are_bounded_in_number_and_length_and_say_how_many_are_left_out() {
         let (mut warnings, mut errors) = (Warnings::default(), Errors::default());
-        let long = "\u{e9}".repeat(MAX_BYTES);
+        let long = "\u{e9}".repeat(MAX_MESSAGE_BYTES);
         for _ in 0..MAX_MESSAGES + 7 {
             warnings.add(format_args!("x{long}"));
             let (path, value, detail) = (long.clone(), Some(long.clone()), long.clone());
-            errors.add(FieldError { path, fault: Fault::Invalid, value, detail });
+            errors.add(FieldError { path, error_type: FieldErrorType::Invalid, value, detail });
         }
         let (warnings, errors) = (warnings.into_texts(), errors.into_errors());
         assert_eq!((warnings.len(), errors.len()), (MAX_MESSAGES + 1, MAX_MESSAGES + 1));
         assert_eq!(warnings.last().map(String::as_str), Some("and 7 more warnings"));
         assert_eq!(errors.last().map(|last| &*last.detail), Some("and 7 more errors"));
-        assert!(warnings.iter().all(|text| text.len() <= MAX_BYTES + 3), "{}", warnings[0].len());
+        assert!(
+            warnings.iter().all(|text| text.len() <= MAX_MESSAGE_BYTES + 3),
+            "{}",
+            warnings[0].len()
+        );
         let of = |error: &FieldError| error.to_string().len();
-        assert!(errors.iter().all(|error| of(error) <= 3 * (MAX_BYTES + 3) + 30));
+        assert!(errors.iter().all(|error| of(error) <= 3 * (MAX_MESSAGE_BYTES + 3) + 30));
     }
 }

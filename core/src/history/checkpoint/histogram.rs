@@ -3,15 +3,15 @@
 
 use serde_json::Value;
 
-use super::{FormatError, whole_seconds};
+use super::{FormatError, truncate_to_seconds};
 use crate::{
     api::checkpoint::HistogramCheckpoint,
-    history::{Scheme, Weights},
+    history::{BucketScheme, HistogramWeights},
     types::Time,
 };
 
 /// What the heaviest bucket weighs in the format.
-const HEAVIEST: f64 = 10_000.0;
+const MAX_CHECKPOINT_WEIGHT: f64 = 10_000.0;
 
 /// Number of buckets of both histograms in [`Scheme::Standard`].
 pub const STANDARD_BUCKETS: usize = 176;
@@ -21,8 +21,8 @@ pub const STANDARD_EPSILON: f64 = 0.001 * 0.1;
 
 /// Writes weights in parts of the heaviest. What weighs less than half a part is lost, and so is what lies
 /// outside of the filled span; the total keeps it.
-pub fn encode(weights: &Weights) -> Result<HistogramCheckpoint, FormatError> {
-    if weights.scheme != Scheme::Standard {
+pub fn encode(weights: &HistogramWeights) -> Result<HistogramCheckpoint, FormatError> {
+    if weights.scheme != BucketScheme::Standard {
         return Err(FormatError::Scheme);
     }
     if !weights.total.is_finite() || weights.total < 0.0 {
@@ -33,10 +33,10 @@ pub fn encode(weights: &Weights) -> Result<HistogramCheckpoint, FormatError> {
         weights.buckets.iter().filter(move |(bucket, _)| (first..=last).contains(bucket))
     };
     let heaviest = filled().map(|&(_, weight)| weight).fold(0.0, f64::max);
-    let ratio = HEAVIEST / heaviest;
+    let ratio = MAX_CHECKPOINT_WEIGHT / heaviest;
     let parts = filled().map(|&(bucket, weight)| (bucket, (weight * ratio + 0.5).floor() as u32));
     Ok(HistogramCheckpoint {
-        reference_timestamp: weights.reference.map(whole_seconds),
+        reference_timestamp: weights.reference.map(truncate_to_seconds),
         bucket_weights: parts
             .filter(|&(_, parts)| parts > 0)
             .map(|(bucket, parts)| (bucket.to_string(), parts.into()))
@@ -50,15 +50,15 @@ pub fn decode(
     checkpoint: &HistogramCheckpoint,
     buckets: usize,
     epsilon: f64,
-) -> Result<Weights, FormatError> {
+) -> Result<HistogramWeights, FormatError> {
     let total = checkpoint.total_weight;
     if !total.is_finite() || total < 0.0 {
         return Err(FormatError::Total(total));
     }
-    let parts = parts(checkpoint, buckets)?;
-    let mut weights = Weights {
+    let parts = checkpoint_weights(checkpoint, buckets)?;
+    let mut weights = HistogramWeights {
         reference: checkpoint.reference_timestamp.as_ref().map(|time| Time::from(time.0)),
-        ..Weights::default()
+        ..HistogramWeights::default()
     };
     let sum: u64 = parts.iter().map(|&(_, parts)| parts).sum();
     if sum > 0 {
@@ -79,14 +79,14 @@ pub fn decode(
 }
 
 /// The parts by bucket, ascending.
-pub fn parts(
+pub fn checkpoint_weights(
     checkpoint: &HistogramCheckpoint,
     buckets: usize,
 ) -> Result<Vec<(u8, u64)>, FormatError> {
     let mut parts = checkpoint
         .bucket_weights
         .iter()
-        .map(|(name, weight)| parts_of_bucket(name, weight, buckets))
+        .map(|(name, weight)| checkpoint_weight(name, weight, buckets))
         .collect::<Result<Vec<_>, _>>()?;
     parts.sort_unstable();
     // Two names of one bucket ("7" and "07") are one bucket.
@@ -100,7 +100,7 @@ pub fn parts(
     Ok(parts)
 }
 
-fn parts_of_bucket(name: &str, weight: &Value, buckets: usize) -> Result<(u8, u64), FormatError> {
+fn checkpoint_weight(name: &str, weight: &Value, buckets: usize) -> Result<(u8, u64), FormatError> {
     let bucket: i64 = name.parse().map_err(|_| FormatError::BucketName(name.to_owned()))?;
     let known = u8::try_from(bucket).ok().filter(|&bucket| usize::from(bucket) < buckets);
     let number =
@@ -122,12 +122,12 @@ pub(super) mod tests {
     const BUCKETS: usize = 11;
     const EPSILON: f64 = 1e-15;
 
-    pub fn weights(buckets: &[(u8, f64)]) -> Weights {
-        let mut weights = Weights {
+    pub fn weights(buckets: &[(u8, f64)]) -> HistogramWeights {
+        let mut weights = HistogramWeights {
             reference: Some(Time::from_secs(1_767_225_600)),
             total: buckets.iter().map(|(_, weight)| weight).sum(),
             buckets: buckets.to_vec(),
-            ..Weights::default()
+            ..HistogramWeights::default()
         };
         weights.span = buckets.first().zip(buckets.last()).map(|(first, last)| (first.0, last.0));
         weights
@@ -220,7 +220,7 @@ pub(super) mod tests {
     #[test]
     fn a_histogram_of_no_weight_still_takes_its_reference() {
         let mut empty = checkpoint(5.0, &json!({"3": 0}));
-        empty.reference_timestamp = Some(whole_seconds(Time::from_secs(7)));
+        empty.reference_timestamp = Some(truncate_to_seconds(Time::from_secs(7)));
         let read = decode(&empty, BUCKETS, EPSILON).expect("decodes");
         assert_eq!((read.total, read.span, read.buckets.len()), (0.0, None, 0));
         assert_eq!(read.reference, Some(Time::from_secs(7)));
@@ -228,11 +228,11 @@ pub(super) mod tests {
 
     #[test]
     fn fine_buckets_are_refused_instead_of_being_misread() {
-        let fine = Weights { scheme: Scheme::Fine, ..weights(&[(1, 1.0)]) };
+        let fine = HistogramWeights { scheme: BucketScheme::Fine, ..weights(&[(1, 1.0)]) };
         assert_eq!(encode(&fine), Err(FormatError::Scheme));
     }
 
-    fn any_weights() -> impl Strategy<Value = Weights> {
+    fn any_weights() -> impl Strategy<Value = HistogramWeights> {
         proptest::collection::btree_map(
             0..176_u8,
             (STANDARD_EPSILON.ln()..60.0).prop_map(f64::exp),
@@ -250,7 +250,7 @@ pub(super) mod tests {
             prop_assert_eq!(loaded.reference, original.reference);
             let heaviest = original.buckets.iter().map(|&(_, weight)| weight).fold(0.0, f64::max);
             // Half a part by rounding its own number, and as much again for each other bucket by the total.
-            let most = heaviest / HEAVIEST * (0.5 + 0.5 * original.buckets.len() as f64);
+            let most = heaviest / MAX_CHECKPOINT_WEIGHT * (0.5 + 0.5 * original.buckets.len() as f64);
             for &(bucket, weight) in &original.buckets {
                 let read = loaded.buckets.iter().find(|&&(known, _)| known == bucket);
                 let read = read.map_or(0.0, |&(_, weight)| weight);

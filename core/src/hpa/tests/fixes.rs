@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::fixture::{Case, ago, cpu, external, object, pod, requests};
-use crate::hpa::memory::Memory;
+use crate::hpa::hpa_state::HpaState;
 use crate::hpa::observed::{Retry, retry};
 use crate::hpa::{Fix, Fixes, Restriction, Selector};
-use crate::scaling::pods::Phase;
+use crate::scaling::pod_readiness::Phase;
 
 /// Desired replicas, or none, with upstream's rules and with one fix.
 fn both(case: &Case, fix: Fix) -> (Option<i32>, Option<i32>) {
@@ -160,12 +160,12 @@ fn remembered(uid: Option<&str>) -> Value {
 
 #[test]
 fn memory_survives_restart() {
-    let persisted: Memory = serde_json::from_value(remembered(None)).expect("a memory");
+    let persisted: HpaState = serde_json::from_value(remembered(None)).expect("a memory");
     let case = Case::new(4, cpu(50)).using(&[250; 4]);
     let after = |fixes| {
         let case = case
             .clone()
-            .change(|case| case.memory = Memory::restored(Some(persisted.clone()), fixes));
+            .change(|case| case.memory = HpaState::restored(Some(persisted.clone()), fixes));
         let decision = case.decide();
         (decision.stabilization.map(|one| one.stabilized), decision.desired)
     };

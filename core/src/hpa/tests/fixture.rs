@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus, Resources};
 use crate::hpa::samples::{PodMetrics, PodValue};
 use crate::hpa::{
-    Answer, Config, Decision, Fetched, Fixes, Memory, MetricRequest, Observed, ScaleError,
+    Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, ScaleError,
     ScaleValues, Selector, Spec, decide, defaults, metric_requests,
 };
-use crate::scaling::pods::Phase;
+use crate::scaling::pod_readiness::Phase;
 use crate::types::{Quantity, Time};
 
 /// When passes take place.
@@ -29,7 +29,7 @@ pub(super) fn quantity(text: &str) -> Quantity {
 }
 
 pub(super) fn requests(cpu_milli: i64) -> Resources {
-    [("cpu".to_owned(), Quantity::milli(cpu_milli, crate::types::quantity::Format::DecimalSi))]
+    [("cpu".to_owned(), Quantity::from_milli(cpu_milli, crate::types::quantity::Format::DecimalSi))]
         .into()
 }
 
@@ -83,7 +83,7 @@ pub(super) fn usage(pod: &str, milli: i64) -> PodMetrics {
 }
 
 pub(super) fn pod_value(pod: &str, milli: i64) -> PodValue {
-    let value = Quantity::milli(milli, crate::types::quantity::Format::DecimalSi);
+    let value = Quantity::from_milli(milli, crate::types::quantity::Format::DecimalSi);
     PodValue { pod: pod.to_owned(), value, timestamp: NOW, window_seconds: None }
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Case {
     pub(super) object: Result<&'static str, String>,
     pub(super) external: Result<Vec<&'static str>, String>,
     pub(super) others: Vec<(String, Selector)>,
-    pub(super) memory: Memory,
+    pub(super) memory: HpaState,
     pub(super) uid: Option<&'static str>,
     pub(super) config: Config,
     pub(super) fixes: Fixes,

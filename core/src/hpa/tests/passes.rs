@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fixture::{Case, condition, container_cpu, cpu, external, object, per_pod, reason};
 use crate::hpa::decision::Zone;
 use crate::hpa::labels::{Action, Failure};
-use crate::hpa::{Memory, Selector, pod_groups::NotCounted};
+use crate::hpa::{HpaState, Selector, pod_groups::NotCounted};
 
 /// How many replicas there are after a pass.
 fn replicas(case: &Case) -> i32 {
@@ -282,7 +282,7 @@ fn rates_and_windows_hold_a_pass() {
         );
     }
     let first = used(Case::new(5, cpu(50)), &[100, 300, 500, 250, 250])
-        .change(|case| case.memory = Memory::default());
+        .change(|case| case.memory = HpaState::default());
     let decision = first.decide();
     assert_eq!(decision.desired, Some(5), "E35: the first pass holds what there is");
     assert_eq!(reason(&decision, "AbleToScale"), "ScaleDownStabilized", "E35");

@@ -9,7 +9,7 @@ use crate::hpa::pod_groups::{NotCounted, PodGroups, ReadinessRules};
 use crate::hpa::requests::{PodRequests, RequestRules};
 use crate::hpa::samples::{PodMetrics, Sample, Samples, of_external, of_pods, of_resource};
 use crate::hpa::{Answer, Fixes};
-use crate::scaling::pods::Phase;
+use crate::scaling::pod_readiness::Phase;
 use crate::types::Time;
 
 fn class(pod: &Pod, sample: Option<(Time, u64)>, is_cpu: bool, fixes: Fixes) -> Option<NotCounted> {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Case, NOW, external, pod, put, usage};
-use crate::hpa::memory::{Memory, Recommendation, ScaleEvent, Windows};
+use crate::hpa::hpa_state::{HpaState, Recommendation, ScaleEvent, Windows};
 use crate::hpa::spec::{Behavior, ScalingRules};
 use crate::hpa::stabilization::{with_behavior, without_behavior};
 use crate::hpa::{Fixes, Zone};
@@ -62,11 +62,11 @@ prop_compose! {
         }
         let at = |age: i64| super::fixture::ago(age);
         let event = |&(change, age): &(i32, i64)| ScaleEvent { change, at: at(age), outdated: false };
-        case.memory = Memory {
+        case.memory = HpaState {
             recommendations: Some(history.iter().map(|&(replicas, age)| Recommendation { replicas, at: at(age) }).collect()),
             scale_up_events: events.iter().map(event).collect(),
             scale_down_events: events.iter().rev().map(event).collect(),
-            ..Memory::default()
+            ..HpaState::default()
         };
         case.with(if is_fixed { Fixes::ALL } else { Fixes::UPSTREAM })
     }
@@ -113,8 +113,8 @@ proptest! {
     fn the_same_input_gives_the_same_decision(case in cases()) {
         let (one, other) = (case.written(), case.written());
         prop_assert_eq!(&one, &other);
-        let json = |memory: &Memory| serde_json::to_string(memory).expect("JSON");
-        let read: Memory = serde_json::from_str(&json(&one.memory)).expect("a memory");
+        let json = |memory: &HpaState| serde_json::to_string(memory).expect("JSON");
+        let read: HpaState = serde_json::from_str(&json(&one.memory)).expect("a memory");
         prop_assert_eq!(read, other.memory, "memory survives being written down");
     }
 
@@ -128,7 +128,7 @@ proptest! {
         let rules = |window| ScalingRules { stabilization_window_seconds: Some(window), ..ScalingRules::default() };
         let behavior = Behavior { scale_up: rules(up), scale_down: rules(down) };
         let window = Duration::from_secs(u64::from(down.unsigned_abs()));
-        let mut memory = Memory::default();
+        let mut memory = HpaState::default();
         for (pass, wanted) in recommended.into_iter().enumerate() {
             let now = NOW.later(Duration::from_secs(15 * pass as u64));
             if has_behavior {

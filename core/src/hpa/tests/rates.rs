@@ -3,7 +3,7 @@
 use super::fixture::{NOW, ago};
 use crate::hpa::Fixes;
 use crate::hpa::bounds::LimitedBy::{self, Max, Min, Nothing, ScaleDownRate, ScaleUpRate};
-use crate::hpa::memory::{Memory, ScaleEvent};
+use crate::hpa::hpa_state::{HpaState, ScaleEvent};
 use crate::hpa::scale_rate::Rates;
 use crate::hpa::spec::{Behavior, Policy, PolicyKind, ScalingRules, SelectPolicy};
 
@@ -38,10 +38,10 @@ type Row = (&'static str, [i32; 4], Vec<Policy>, Events, Events, i32, LimitedBy)
 
 fn check(rows: Vec<Row>, select: SelectPolicy) {
     for (name, [current, wanted, min, max], policies, up, down, replicas, by) in rows {
-        let memory = Memory {
+        let memory = HpaState {
             scale_up_events: events(up),
             scale_down_events: events(down),
-            ..Memory::default()
+            ..HpaState::default()
         };
         let behavior = behavior(&policies, select);
         let rates =
@@ -212,7 +212,7 @@ fn policies_are_selected() {
 #[test]
 fn a_policy_says_what_it_allows_and_when_more() {
     let memory =
-        Memory { scale_up_events: events(&[(3, 20), (2, 50), (9, 70)]), ..Memory::default() };
+        HpaState { scale_up_events: events(&[(3, 20), (2, 50), (9, 70)]), ..HpaState::default() };
     let behavior = behavior(&[pods(7, 60)], SelectPolicy::Max);
     let rates = Rates { behavior: &behavior, memory: &memory, now: NOW, fixes: Fixes::UPSTREAM };
     let policy = rates.up(20).policies[0];
@@ -243,10 +243,10 @@ fn events_are_stored_in_the_place_of_outdated_ones() {
     for (name, before, policies, after) in rows {
         let behavior = behavior(&policies, SelectPolicy::Max);
         for (from, to) in [(10, 15), (15, 10)] {
-            let mut memory = Memory {
+            let mut memory = HpaState {
                 scale_up_events: events(before),
                 scale_down_events: events(before),
-                ..Memory::default()
+                ..HpaState::default()
             };
             memory.scaled(from, to, &behavior, NOW);
             let (changed, other) = if to > from {

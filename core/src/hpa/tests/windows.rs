@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use super::fixture::{NOW, ago};
 use crate::hpa::Fixes;
-use crate::hpa::memory::{Memory, Recommendation};
+use crate::hpa::hpa_state::{HpaState, Recommendation};
 use crate::hpa::spec::{Behavior, ScalingRules};
 use crate::hpa::stabilization::{Direction, Stabilization, with_behavior, without_behavior};
 
 const WINDOW: Duration = Duration::from_mins(5);
 
-fn memory(history: &[(i32, i64)]) -> Memory {
+fn memory(history: &[(i32, i64)]) -> HpaState {
     let one = |&(replicas, age): &(i32, i64)| Recommendation { replicas, at: ago(age) };
-    Memory { recommendations: Some(history.iter().map(one).collect()), ..Memory::default() }
+    HpaState { recommendations: Some(history.iter().map(one).collect()), ..HpaState::default() }
 }
 
-fn values(memory: &Memory) -> Vec<i32> {
+fn values(memory: &HpaState) -> Vec<i32> {
     memory.recommendations().iter().map(|one| one.replicas).collect()
 }
 
@@ -45,7 +45,7 @@ fn hold(
     recommended: i32,
     up: i32,
     down: Option<i32>,
-) -> (Stabilization, Memory) {
+) -> (Stabilization, HpaState) {
     let rules =
         |window| ScalingRules { stabilization_window_seconds: window, ..ScalingRules::default() };
     let behavior = Behavior { scale_up: rules(Some(up)), scale_down: rules(down) };

@@ -4,11 +4,11 @@ use std::{str::FromStr, time::Duration};
 
 use crate::types::Time;
 
-use super::super::skip::Skip;
+use super::super::skip_reason::SkipReason;
 
 /// `--recommender-heartbeat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HeartbeatRule {
+pub enum HeartbeatPolicy {
     /// Where there is one, it must be fresh.
     #[default]
     Auto,
@@ -18,7 +18,7 @@ pub enum HeartbeatRule {
     Ignore,
 }
 
-impl FromStr for HeartbeatRule {
+impl FromStr for HeartbeatPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -34,7 +34,7 @@ impl FromStr for HeartbeatRule {
 /// What was seen of the recommender's heartbeat. Whether it changed in time is told by whoever watches it, on a clock
 /// of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heartbeat {
+pub enum RecommenderHeartbeat {
     /// It changed in time.
     Fresh {
         /// Whether the history behind the recommendations was read.
@@ -47,27 +47,34 @@ pub enum Heartbeat {
     /// It cannot be read.
     Unknown,
     /// It was not watched long enough to tell.
-    Awaited,
+    NotYetObserved,
 }
 
 /// Whether recommendations may be acted on.
-pub fn trust(heartbeat: Heartbeat, rule: HeartbeatRule) -> Result<(), Skip> {
+pub fn ensure_fresh(
+    heartbeat: RecommenderHeartbeat,
+    rule: HeartbeatPolicy,
+) -> Result<(), SkipReason> {
     match (rule, heartbeat) {
-        (HeartbeatRule::Ignore, _)
-        | (_, Heartbeat::Fresh { history_loaded: true })
-        | (HeartbeatRule::Auto, Heartbeat::Absent) => Ok(()),
-        (_, Heartbeat::Fresh { history_loaded: false }) => Err(Skip::HistoryNotLoaded),
-        (_, Heartbeat::Stale) => Err(Skip::RecommendationsStale),
-        (_, Heartbeat::Absent | Heartbeat::Unknown) => Err(Skip::HeartbeatUnknown),
-        (_, Heartbeat::Awaited) => Err(Skip::HeartbeatAwaited),
+        (HeartbeatPolicy::Ignore, _)
+        | (_, RecommenderHeartbeat::Fresh { history_loaded: true })
+        | (HeartbeatPolicy::Auto, RecommenderHeartbeat::Absent) => Ok(()),
+        (_, RecommenderHeartbeat::Fresh { history_loaded: false }) => {
+            Err(SkipReason::HistoryNotLoaded)
+        }
+        (_, RecommenderHeartbeat::Stale) => Err(SkipReason::RecommendationsStale),
+        (_, RecommenderHeartbeat::Absent | RecommenderHeartbeat::Unknown) => {
+            Err(SkipReason::HeartbeatUnknown)
+        }
+        (_, RecommenderHeartbeat::NotYetObserved) => Err(SkipReason::HeartbeatAwaited),
     }
 }
 
 /// What was seen of the admission controller's status Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum AdmissionLeaseStatus {
     /// Nobody asks (`--use-admission-controller-status=false`).
-    NotAsked,
+    Ignored,
     /// The Lease, as it was read.
     Lease {
         /// When it was made.
@@ -81,11 +88,11 @@ pub enum Admission {
     Unreadable,
 }
 
-impl Admission {
+impl AdmissionLeaseStatus {
     /// Whether new pods will be sized, as upstream decides it: a Lease that its holder has just made counts as renewed.
     pub fn is_ready(self, now: Time, timeout: Duration) -> bool {
         match self {
-            Self::NotAsked => true,
+            Self::Ignored => true,
             Self::Unreadable => false,
             Self::Lease { created, renewed, is_held } => {
                 let created = created.filter(|_| is_held);
@@ -101,19 +108,27 @@ mod tests {
 
     #[test]
     fn only_fresh_recommendations_with_history_are_acted_on() {
-        use Heartbeat::{Absent, Awaited, Fresh, Stale, Unknown};
+        use RecommenderHeartbeat::{Absent, Fresh, NotYetObserved, Stale, Unknown};
         let (loaded, loading) = (Fresh { history_loaded: true }, Fresh { history_loaded: false });
         for (heartbeat, auto, require) in [
             (loaded, None, None),
-            (loading, Some(Skip::HistoryNotLoaded), Some(Skip::HistoryNotLoaded)),
-            (Stale, Some(Skip::RecommendationsStale), Some(Skip::RecommendationsStale)),
-            (Absent, None, Some(Skip::HeartbeatUnknown)),
-            (Unknown, Some(Skip::HeartbeatUnknown), Some(Skip::HeartbeatUnknown)),
-            (Awaited, Some(Skip::HeartbeatAwaited), Some(Skip::HeartbeatAwaited)),
+            (loading, Some(SkipReason::HistoryNotLoaded), Some(SkipReason::HistoryNotLoaded)),
+            (Stale, Some(SkipReason::RecommendationsStale), Some(SkipReason::RecommendationsStale)),
+            (Absent, None, Some(SkipReason::HeartbeatUnknown)),
+            (Unknown, Some(SkipReason::HeartbeatUnknown), Some(SkipReason::HeartbeatUnknown)),
+            (
+                NotYetObserved,
+                Some(SkipReason::HeartbeatAwaited),
+                Some(SkipReason::HeartbeatAwaited),
+            ),
         ] {
-            assert_eq!(trust(heartbeat, HeartbeatRule::Auto).err(), auto, "{heartbeat:?}");
-            assert_eq!(trust(heartbeat, HeartbeatRule::Require).err(), require, "{heartbeat:?}");
-            assert_eq!(trust(heartbeat, HeartbeatRule::Ignore), Ok(()), "{heartbeat:?}");
+            assert_eq!(ensure_fresh(heartbeat, HeartbeatPolicy::Auto).err(), auto, "{heartbeat:?}");
+            assert_eq!(
+                ensure_fresh(heartbeat, HeartbeatPolicy::Require).err(),
+                require,
+                "{heartbeat:?}"
+            );
+            assert_eq!(ensure_fresh(heartbeat, HeartbeatPolicy::Ignore), Ok(()), "{heartbeat:?}");
         }
     }
 
@@ -125,14 +140,14 @@ mod tests {
         for (created, renewed, expected) in
             [(new, None, true), (old, None, false), (old, new, true), (old, old, false)]
         {
-            let lease = Admission::Lease { created, renewed, is_held: true };
+            let lease = AdmissionLeaseStatus::Lease { created, renewed, is_held: true };
             assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
         }
         for (renewed, expected) in [(None, false), (old, false), (new, true)] {
-            let lease = Admission::Lease { created: new, renewed, is_held: false };
+            let lease = AdmissionLeaseStatus::Lease { created: new, renewed, is_held: false };
             assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
         }
-        assert!(!Admission::Unreadable.is_ready(now, timeout));
-        assert!(Admission::NotAsked.is_ready(now, timeout));
+        assert!(!AdmissionLeaseStatus::Unreadable.is_ready(now, timeout));
+        assert!(AdmissionLeaseStatus::Ignored.is_ready(now, timeout));
     }
 }

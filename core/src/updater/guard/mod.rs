@@ -7,23 +7,23 @@
 //!
 //! What has to be remembered is booked before the action that it pays for, so that it survives whoever acts.
 
-mod charged;
+pub mod disruption_budget;
 pub mod freshness;
-pub mod harm;
-pub mod ledger;
-pub mod memory;
-pub mod refusals;
+mod hourly_changes;
+pub mod infeasible;
+pub mod maintenance_window;
+pub mod regression;
 pub mod rollout;
 pub mod settings;
 mod trials;
-pub mod window;
+pub mod workload_state;
 
-pub use freshness::{Admission, Heartbeat, HeartbeatRule};
-pub use harm::{Condition as Health, Harm};
-pub use ledger::{Charge, Ledger};
-pub use memory::{Memory, Touch, Touched};
-pub use refusals::{Refusals, RefusedBy};
+pub use disruption_budget::{BudgetKind, DisruptionBudget};
+pub use freshness::{AdmissionLeaseStatus, HeartbeatPolicy, RecommenderHeartbeat};
+pub use infeasible::{InfeasibleResizes, RejectedBy};
+pub use maintenance_window::{MaintenanceWindows, WindowState};
+pub use regression::{Health, Regression};
 pub use rollout::Rollout;
 pub use settings::{Allowance, BreakerSettings, CanarySettings, CoolDown, GuardSettings};
 pub use trials::Trials;
-pub use window::{WindowState, Windows};
+pub use workload_state::{ChangeKind, PodChange, WorkloadState};

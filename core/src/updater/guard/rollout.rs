@@ -10,24 +10,24 @@ use crate::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::skip::Skip,
-    harm::{Condition, Harm},
-    memory::{Memory, Opened},
-    refusals::{Wanted, is_close},
+    super::skip_reason::SkipReason,
+    infeasible::{RecommendedTarget, is_similar},
+    regression::{Health, Regression},
     settings::{BreakerSettings, CoolDown, GuardSettings},
+    workload_state::{OpenBreaker, WorkloadState},
 };
 
 /// How far the clock that stamps pods may be behind ours.
-const SKEW: Duration = Duration::from_mins(1);
+const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
 /// After so long without a change, one pod goes first again.
-const PAUSE: Duration = Duration::from_hours(1);
+const CANARY_AGAIN_AFTER: Duration = Duration::from_hours(1);
 
 /// How long pods are watched after the last of them was changed.
-const WATCHED: Duration = Duration::from_hours(1);
+const WATCH_DURATION: Duration = Duration::from_hours(1);
 
 /// Twelve doublings are enough for any rest: a minute becomes three days.
-const MOST_DOUBLINGS: u32 = 12;
+const MAX_DOUBLINGS: u32 = 12;
 
 /// One change of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,103 +45,107 @@ pub struct Rollout {
     /// Those of them that were evicted.
     pub evicted: u32,
     /// How well pods were at that time.
-    pub before: Condition,
+    pub before: Health,
     /// What all of them were to have, as the first was; nothing where that became something else meanwhile, and nobody can
     /// tell any more what each was given.
-    pub target: Vec<Wanted>,
+    pub target: Vec<RecommendedTarget>,
 }
 
 /// How a change of a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum RolloutEntry {
     /// It is the first of a new rollout.
-    Begins,
+    Begin,
     /// It is the first after a pause, or after pods got worse.
-    Resumes,
+    Resume,
     /// It follows others.
-    Follows,
+    Continue,
 }
 
 /// What is known of the pods that were changed in the wave so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct RolloutProgress {
     /// How well they are.
-    pub condition: Condition,
+    pub health: Health,
     /// Whether all of them are there and ready, or as well as pods were before.
     pub settled: bool,
 }
 
 impl CoolDown {
     /// How long a workload rests after so many changes in a row.
-    pub fn rest(self, streak: u32, urgent: bool) -> Duration {
+    pub fn duration(self, streak: u32, urgent: bool) -> Duration {
         let base = if urgent { self.urgent } else { self.base };
-        base.saturating_mul(1 << streak.min(MOST_DOUBLINGS)).min(self.longest)
+        base.saturating_mul(1 << streak.min(MAX_DOUBLINGS)).min(self.max)
     }
 }
 
 impl Rollout {
     /// Whether a pod of this age has had its turn.
-    pub fn has_touched(&self, made: Time) -> bool {
-        made.later(SKEW) >= self.began
+    pub fn has_changed(&self, made: Time) -> bool {
+        made.later(CLOCK_SKEW) >= self.began
     }
 
     /// Whether a pod of this age was made, or resized, by the wave that is watched.
-    pub fn is_of_wave(&self, made: Time) -> bool {
+    pub fn is_in_wave(&self, made: Time) -> bool {
         // Times of objects have no fractions, and clocks differ a little.
         made.later(Duration::from_secs(5)) >= self.wave
     }
 
     /// Whether its pods are still watched.
     pub fn is_watched(&self, now: Time) -> bool {
-        self.touched > 0 && self.last.later(WATCHED) > now
+        self.touched > 0 && self.last.later(WATCH_DURATION) > now
     }
 
     /// Whether one pod has to go first again.
-    fn pauses(&self, breaker: Option<Opened>, now: Time) -> bool {
+    fn needs_canary(&self, breaker: Option<OpenBreaker>, now: Time) -> bool {
         self.touched == 0
-            || self.last.later(PAUSE) <= now
+            || self.last.later(CANARY_AGAIN_AFTER) <= now
             || breaker.is_some_and(|opened| opened.since >= self.wave)
     }
 }
 
-impl Memory {
+impl WorkloadState {
     /// Whether a pod that was made, or resized last, at that time may be changed for all that happened to its workload.
-    pub fn admit(
+    pub fn admit_change(
         &self,
         made: Time,
         urgent: bool,
-        progress: Progress,
+        progress: RolloutProgress,
         settings: &GuardSettings,
         now: Time,
-    ) -> Result<Entry, Skip> {
-        let Some(rollout) = &self.rollout else { return Ok(Entry::Begins) };
-        if rollout.has_touched(made) {
-            let Some(cool_down) = settings.cool_down else { return Ok(Entry::Begins) };
+    ) -> Result<RolloutEntry, SkipReason> {
+        let Some(rollout) = &self.rollout else { return Ok(RolloutEntry::Begin) };
+        if rollout.has_changed(made) {
+            let Some(cool_down) = settings.cool_down else { return Ok(RolloutEntry::Begin) };
             let from = if urgent { made } else { rollout.last };
-            let until = from.later(cool_down.rest(rollout.streak, urgent));
-            return if until > now { Err(Skip::CoolDown { until }) } else { Ok(Entry::Begins) };
+            let until = from.later(cool_down.duration(rollout.streak, urgent));
+            return if until > now {
+                Err(SkipReason::CoolDown { until })
+            } else {
+                Ok(RolloutEntry::Begin)
+            };
         }
-        if rollout.pauses(self.breaker, now) {
-            return Ok(Entry::Resumes);
+        if rollout.needs_canary(self.breaker, now) {
+            return Ok(RolloutEntry::Resume);
         }
         let Some(canary) = settings.canary.filter(|_| rollout.touched == 1) else {
-            return Ok(Entry::Follows);
+            return Ok(RolloutEntry::Continue);
         };
         let until = rollout.last.later(canary.watch);
         if until > now || !progress.settled {
-            Err(Skip::Canary { until })
+            Err(SkipReason::Canary { until })
         } else {
-            Ok(Entry::Follows)
+            Ok(RolloutEntry::Continue)
         }
     }
 
     /// Notes that a pod is about to be changed.
-    pub fn begin(
+    pub fn record_change(
         &mut self,
-        entry: Entry,
+        entry: RolloutEntry,
         is_eviction: bool,
-        before: Condition,
-        target: Vec<Wanted>,
+        before: Health,
+        target: Vec<RecommendedTarget>,
         settings: &GuardSettings,
         now: Time,
     ) {
@@ -158,23 +162,23 @@ impl Memory {
         };
         self.rollout = Some(match (self.rollout.take(), entry) {
             (None, _) => wave,
-            (Some(known), Entry::Begins) => {
+            (Some(known), RolloutEntry::Begin) => {
                 // The rest itself is no quiet time: who rests for hours and is changed right after is changed too often.
                 let soon = settings.cool_down.is_some_and(|it| {
-                    let rest = it.rest(known.streak, false);
+                    let rest = it.duration(known.streak, false);
                     known.last.later(rest).later(it.forget_after) > now
                 });
                 let streak = if soon { known.streak.saturating_add(1) } else { 0 };
                 Rollout { streak, ..wave }
             }
-            (Some(known), Entry::Resumes) => {
+            (Some(known), RolloutEntry::Resume) => {
                 Rollout { began: known.began, streak: known.streak, ..wave }
             }
-            (Some(known), Entry::Follows) => Rollout {
+            (Some(known), RolloutEntry::Continue) => Rollout {
                 last: now,
                 touched: known.touched.saturating_add(1),
                 evicted: known.evicted.saturating_add(evicted),
-                target: if is_close(&wave.target, &known.target) {
+                target: if is_similar(&wave.target, &known.target) {
                     known.target
                 } else {
                     Vec::new()
@@ -185,21 +189,26 @@ impl Memory {
     }
 
     /// What got worse by the wave that is watched, if anything did.
-    pub fn harm(&self, progress: Progress, settings: &BreakerSettings, now: Time) -> Option<Harm> {
+    pub fn find_regression(
+        &self,
+        progress: RolloutProgress,
+        settings: &BreakerSettings,
+        now: Time,
+    ) -> Option<Regression> {
         let rollout = self.rollout.as_ref().filter(|rollout| rollout.is_watched(now))?;
         if self.breaker.is_some_and(|opened| opened.since >= rollout.wave) {
             return None;
         }
-        progress.condition.worse_than(&rollout.before, settings.share)
+        progress.health.worse_than(&rollout.before, settings.share)
     }
 
     /// Stops changes for a while, longer each time.
-    pub fn open(&mut self, harm: Harm, settings: &BreakerSettings, now: Time) {
-        let of_late = self.breaker.filter(|opened| opened.until.later(settings.longest) > now);
+    pub fn open_breaker(&mut self, harm: Regression, settings: &BreakerSettings, now: Time) {
+        let of_late = self.breaker.filter(|opened| opened.until.later(settings.max_open_for) > now);
         let trips = of_late.map_or(1, |opened| opened.trips.saturating_add(1));
-        let doubled = settings.open_for.saturating_mul(1 << (trips - 1).min(MOST_DOUBLINGS));
-        let until = now.later(doubled.min(settings.longest));
-        self.breaker = Some(Opened { since: now, until, harm, trips });
+        let doubled = settings.open_for.saturating_mul(1 << (trips - 1).min(MAX_DOUBLINGS));
+        let until = now.later(doubled.min(settings.max_open_for));
+        self.breaker = Some(OpenBreaker { since: now, until, harm, trips });
     }
 }
 
@@ -212,8 +221,8 @@ mod tests {
     };
 
     const NOW: Time = Time::from_secs(1_800_000_000);
-    const SETTLED: Progress = Progress {
-        condition: Condition {
+    const SETTLED: RolloutProgress = RolloutProgress {
+        health: Health {
             pods: 0,
             pending: 0,
             unready: 0,
@@ -229,30 +238,30 @@ mod tests {
     }
 
     fn begun(
-        memory: &mut Memory,
+        memory: &mut WorkloadState,
         made: Time,
-        progress: Progress,
+        progress: RolloutProgress,
         now: Time,
-    ) -> Result<Entry, Skip> {
+    ) -> Result<RolloutEntry, SkipReason> {
         let settings = GuardSettings::default();
-        let entry = memory.admit(made, false, progress, &settings, now)?;
-        memory.begin(entry, true, Condition::default(), Vec::new(), &settings, now);
+        let entry = memory.admit_change(made, false, progress, &settings, now)?;
+        memory.record_change(entry, true, Health::default(), Vec::new(), &settings, now);
         Ok(entry)
     }
 
     #[test]
     fn one_pod_goes_first_and_the_others_follow_when_it_is_well() {
-        let (mut memory, old) = (Memory::default(), NOW.earlier(minutes(600)));
-        let unsettled = Progress { settled: false, ..SETTLED };
-        assert_eq!(begun(&mut memory, old, unsettled, NOW), Ok(Entry::Begins));
+        let (mut memory, old) = (WorkloadState::default(), NOW.earlier(minutes(600)));
+        let unsettled = RolloutProgress { settled: false, ..SETTLED };
+        assert_eq!(begun(&mut memory, old, unsettled, NOW), Ok(RolloutEntry::Begin));
         let until = NOW.later(minutes(2));
-        let canary = Err(Skip::Canary { until });
+        let canary = Err(SkipReason::Canary { until });
         assert_eq!(begun(&mut memory, old, SETTLED, NOW.later(minutes(1))), canary);
         assert_eq!(begun(&mut memory, old, unsettled, until), canary);
-        assert_eq!(begun(&mut memory, old, SETTLED, until), Ok(Entry::Follows));
-        assert_eq!(begun(&mut memory, old, unsettled, until), Ok(Entry::Follows));
-        let later = until.later(PAUSE);
-        assert_eq!(begun(&mut memory, old, SETTLED, later), Ok(Entry::Resumes));
+        assert_eq!(begun(&mut memory, old, SETTLED, until), Ok(RolloutEntry::Continue));
+        assert_eq!(begun(&mut memory, old, unsettled, until), Ok(RolloutEntry::Continue));
+        let later = until.later(CANARY_AGAIN_AFTER);
+        assert_eq!(begun(&mut memory, old, SETTLED, later), Ok(RolloutEntry::Resume));
         assert!(begun(&mut memory, old, SETTLED, later).is_err(), "one goes first again");
         let rollout = memory.rollout.expect("is there");
         assert_eq!((rollout.began, rollout.streak), (NOW, 0), "it is still the same rollout");
@@ -262,34 +271,40 @@ mod tests {
     fn what_a_wave_wants_is_known_only_as_long_as_it_stays_the_same() {
         let settings = GuardSettings::default();
         let wanted = |milli: i64| {
-            let cpu = Quantity::milli(milli, Format::DecimalSi);
-            vec![Wanted { container: "main".into(), target: ResourceList::of(Some(cpu), None) }]
+            let cpu = Quantity::from_milli(milli, Format::DecimalSi);
+            vec![RecommendedTarget {
+                container: "main".into(),
+                target: ResourceList::cpu_and_memory(Some(cpu), None),
+            }]
         };
-        let mut memory = Memory::default();
+        let mut memory = WorkloadState::default();
         let mut begin = |entry, milli| {
-            let condition = Condition::default();
-            memory.begin(entry, true, condition, wanted(milli), &settings, NOW);
+            let condition = Health::default();
+            memory.record_change(entry, true, condition, wanted(milli), &settings, NOW);
             memory.rollout.clone().expect("begun").target
         };
-        assert_eq!(begin(Entry::Begins, 1_000), wanted(1_000));
-        assert_eq!(begin(Entry::Follows, 1_040), wanted(1_000), "of the first pod");
-        assert_eq!(begin(Entry::Follows, 1_200), [], "of either, and of pods in between");
-        assert_eq!(begin(Entry::Follows, 1_200), []);
-        assert_eq!(begin(Entry::Resumes, 1_200), wanted(1_200));
+        assert_eq!(begin(RolloutEntry::Begin, 1_000), wanted(1_000));
+        assert_eq!(begin(RolloutEntry::Continue, 1_040), wanted(1_000), "of the first pod");
+        assert_eq!(begin(RolloutEntry::Continue, 1_200), [], "of either, and of pods in between");
+        assert_eq!(begin(RolloutEntry::Continue, 1_200), []);
+        assert_eq!(begin(RolloutEntry::Resume, 1_200), wanted(1_200));
     }
 
     #[test]
     fn a_pod_that_had_its_turn_waits_twice_as_long_each_time() {
-        let (mut memory, mut now) = (Memory::default(), NOW);
+        let (mut memory, mut now) = (WorkloadState::default(), NOW);
         begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, now).expect("begins");
         for streak in 0..8_u32 {
             let rest = minutes(10).saturating_mul(1 << streak).min(minutes(480));
             let made = now;
             let until = now.later(rest);
             let early = until.earlier(Duration::from_secs(1));
-            assert_eq!(begun(&mut memory, made, SETTLED, early), Err(Skip::CoolDown { until }));
+            assert_eq!(
+                begun(&mut memory, made, SETTLED, early),
+                Err(SkipReason::CoolDown { until })
+            );
             now = until;
-            assert_eq!(begun(&mut memory, made, SETTLED, now), Ok(Entry::Begins), "{streak}");
+            assert_eq!(begun(&mut memory, made, SETTLED, now), Ok(RolloutEntry::Begin), "{streak}");
         }
         let made = now;
         now = now.later(minutes(24 * 60));
@@ -299,42 +314,42 @@ mod tests {
 
     #[test]
     fn a_pod_in_need_waits_less() {
-        let (mut memory, settings) = (Memory::default(), GuardSettings::default());
+        let (mut memory, settings) = (WorkloadState::default(), GuardSettings::default());
         begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
-        let admit = |urgent, at| memory.admit(NOW, urgent, SETTLED, &settings, at);
-        assert_eq!(admit(true, NOW.later(minutes(1))), Ok(Entry::Begins));
+        let admit = |urgent, at| memory.admit_change(NOW, urgent, SETTLED, &settings, at);
+        assert_eq!(admit(true, NOW.later(minutes(1))), Ok(RolloutEntry::Begin));
         assert!(admit(false, NOW.later(minutes(1))).is_err());
         assert!(admit(true, NOW).is_err());
     }
 
     #[test]
     fn a_pod_that_a_slow_clock_stamps_has_had_its_turn_too() {
-        let mut memory = Memory::default();
+        let mut memory = WorkloadState::default();
         begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
         let made = NOW.earlier(Duration::from_secs(30));
         let tried = begun(&mut memory, made, SETTLED, NOW.later(minutes(3)));
-        assert!(matches!(tried, Err(Skip::CoolDown { .. })), "{tried:?}");
+        assert!(matches!(tried, Err(SkipReason::CoolDown { .. })), "{tried:?}");
     }
 
     #[test]
     fn pods_that_get_worse_stop_it_and_longer_each_time() {
         let breaker = GuardSettings::default().breaker.expect("is on");
-        let bad = Progress {
-            condition: Condition { pods: 1, pending: 1, ..SETTLED.condition },
+        let bad = RolloutProgress {
+            health: Health { pods: 1, pending: 1, ..SETTLED.health },
             settled: false,
         };
-        let (mut memory, old, mut now) = (Memory::default(), NOW.earlier(minutes(600)), NOW);
+        let (mut memory, old, mut now) = (WorkloadState::default(), NOW.earlier(minutes(600)), NOW);
         for hours in [1, 2, 4, 8, 16, 24, 24] {
             let entry = begun(&mut memory, old, SETTLED, now).expect("one goes first");
-            assert_ne!(entry, Entry::Follows);
-            let harm = memory.harm(bad, &breaker, now).expect("got worse");
-            assert_eq!(harm, Harm::Pending);
-            memory.open(harm, &breaker, now);
+            assert_ne!(entry, RolloutEntry::Continue);
+            let harm = memory.find_regression(bad, &breaker, now).expect("got worse");
+            assert_eq!(harm, Regression::Pending);
+            memory.open_breaker(harm, &breaker, now);
             let until = now.later(Duration::from_hours(hours));
-            assert_eq!(memory.open_until(now), Some(until));
-            assert_eq!(memory.harm(bad, &breaker, now), None, "it is told once");
+            assert_eq!(memory.breaker_open_until(now), Some(until));
+            assert_eq!(memory.find_regression(bad, &breaker, now), None, "it is told once");
             now = until;
-            assert_eq!(memory.open_until(now), None);
+            assert_eq!(memory.breaker_open_until(now), None);
         }
     }
 }

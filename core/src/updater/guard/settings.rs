@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{freshness::HeartbeatRule, window::Windows};
+use super::{freshness::HeartbeatPolicy, maintenance_window::MaintenanceWindows};
 use crate::types::compat::Compat;
 
 /// What keeps surprises away.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
     /// Whether the recommender has to show signs of life.
-    pub heartbeat: HeartbeatRule,
+    pub heartbeat: HeartbeatPolicy,
     /// Evictions, and resizes that restart containers, within an hour in the cluster.
     pub cluster_disruptions: Option<Allowance>,
     /// The same in one namespace.
@@ -21,17 +21,17 @@ pub struct GuardSettings {
     /// How long a workload rests between two changes.
     pub cool_down: Option<CoolDown>,
     /// When workloads may be changed that say nothing of it.
-    pub windows: Windows,
+    pub maintenance_windows: MaintenanceWindows,
     /// When to stop because pods got worse.
     pub breaker: Option<BreakerSettings>,
     /// Whether one pod goes first.
     pub canary: Option<CanarySettings>,
     /// Evictions in a row that may be under way without a sign that they change anything.
-    pub unproven: Option<u32>,
+    pub max_unproven_evictions: Option<u32>,
     /// Whether a single replica is made two before it is evicted.
     pub surge: bool,
     /// How long a workload is left alone whose values somebody else writes.
-    pub rewritten: Option<Duration>,
+    pub external_overwrite_pause: Option<Duration>,
 }
 
 /// So many, or that share of all pods that VPAs are for: whichever is more.
@@ -51,7 +51,7 @@ pub struct CoolDown {
     /// The same for a pod that keeps running out of memory, or does not serve at all.
     pub urgent: Duration,
     /// The longest.
-    pub longest: Duration,
+    pub max: Duration,
     /// After so long without a change, beyond the rest, the next one is a first one again.
     pub forget_after: Duration,
 }
@@ -66,7 +66,7 @@ pub struct BreakerSettings {
     /// How long nothing is changed. It doubles each time.
     pub open_for: Duration,
     /// The longest.
-    pub longest: Duration,
+    pub max_open_for: Duration,
     /// When so many workloads got worse within an hour, none is changed any more.
     pub cluster_trips: u32,
 }
@@ -80,14 +80,14 @@ pub struct CanarySettings {
 
 impl Allowance {
     /// Of so many pods.
-    pub fn of(self, pods: u32) -> u32 {
+    pub fn limit_for(self, pods: u32) -> u32 {
         self.at_least.max((f64::from(pods) * self.share) as u32)
     }
 }
 
 impl GuardSettings {
     /// What a mode starts from.
-    pub fn of(compat: Compat) -> Self {
+    pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
             Compat::Plimsoll => Self::default(),
@@ -95,30 +95,30 @@ impl GuardSettings {
     }
 
     /// Whether anything has to be remembered: some guard is on.
-    pub fn remembers(&self) -> bool {
+    pub fn needs_state(&self) -> bool {
         *self != Self::NONE
     }
 
     /// For a dry run: budgets and rests count as if changes were made, but nobody looks for what came of them.
     #[must_use]
     pub fn simulated(self) -> Self {
-        Self { breaker: None, unproven: None, rewritten: None, ..self }
+        Self { breaker: None, max_unproven_evictions: None, external_overwrite_pause: None, ..self }
     }
 
     /// No guard at all.
     pub const NONE: Self = Self {
-        heartbeat: HeartbeatRule::Ignore,
+        heartbeat: HeartbeatPolicy::Ignore,
         cluster_disruptions: None,
         namespace_disruptions: None,
         cluster_resizes: None,
         namespace_resizes: None,
         cool_down: None,
-        windows: Windows::ALWAYS,
+        maintenance_windows: MaintenanceWindows::ALWAYS,
         breaker: None,
         canary: None,
-        unproven: None,
+        max_unproven_evictions: None,
         surge: false,
-        rewritten: None,
+        external_overwrite_pause: None,
     };
 }
 
@@ -130,7 +130,7 @@ impl Default for GuardSettings {
         let minutes = Duration::from_mins;
         let allowance = |at_least, share| Some(Allowance { at_least, share });
         Self {
-            heartbeat: HeartbeatRule::Auto,
+            heartbeat: HeartbeatPolicy::Auto,
             cluster_disruptions: allowance(100, 0.1),
             namespace_disruptions: allowance(30, 0.2),
             cluster_resizes: allowance(500, 0.5),
@@ -138,21 +138,21 @@ impl Default for GuardSettings {
             cool_down: Some(CoolDown {
                 base: minutes(10),
                 urgent: minutes(1),
-                longest: minutes(8 * 60),
+                max: minutes(8 * 60),
                 forget_after: minutes(6 * 60),
             }),
-            windows: Windows::ALWAYS,
+            maintenance_windows: MaintenanceWindows::ALWAYS,
             breaker: Some(BreakerSettings {
                 share: 0.1,
                 ready_within: minutes(10),
                 open_for: minutes(60),
-                longest: minutes(24 * 60),
+                max_open_for: minutes(24 * 60),
                 cluster_trips: 5,
             }),
             canary: Some(CanarySettings { watch: minutes(2) }),
-            unproven: Some(10),
+            max_unproven_evictions: Some(10),
             surge: false,
-            rewritten: Some(minutes(24 * 60)),
+            external_overwrite_pause: Some(minutes(24 * 60)),
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::types::{Time, VpaKey};
+use crate::types::{ObjectKey, Time};
 use serde::{Deserialize, Serialize};
 
 /// Workloads that are remembered. There are few trials a day.
-const MOST: usize = 32;
+const MAX_WORKLOADS: usize = 32;
 
 /// Workloads that were tried without a sign of an effect: how often, and when the last time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Trials(BTreeMap<String, (u32, Time)>);
 /// Trials of the workload count twice, as its own and as one of its namespace's. So a workload that was tried waits until
 /// the others were, but not until a namespace with any number of workloads has tried all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
+pub struct TrialPriority {
     trials: u32,
     namespace_tried: Option<Time>,
     tried: Option<Time>,
@@ -27,12 +27,12 @@ pub struct Turn {
 
 /// Turns of workloads.
 #[derive(Debug)]
-pub struct Turns<'a> {
+pub struct TrialOrder<'a> {
     trials: &'a Trials,
     namespaces: BTreeMap<&'a str, (u32, Time)>,
 }
 
-fn name(vpa: &VpaKey) -> String {
+fn name(vpa: &ObjectKey) -> String {
     format!("{}/{}", vpa.namespace, vpa.name)
 }
 
@@ -43,10 +43,10 @@ impl Trials {
     }
 
     /// A pod of this workload is evicted.
-    pub fn note(&mut self, vpa: &VpaKey, now: Time) {
+    pub fn record(&mut self, vpa: &ObjectKey, now: Time) {
         let trial = self.0.entry(name(vpa)).or_insert((0, now));
         *trial = (trial.0.saturating_add(1), now);
-        while self.0.len() > MOST {
+        while self.0.len() > MAX_WORKLOADS {
             let oldest = self.0.iter().min_by_key(|(_, (_, at))| *at).map(|(name, _)| name.clone());
             let Some(oldest) = oldest else { break };
             self.0.remove(&oldest);
@@ -54,35 +54,35 @@ impl Trials {
     }
 
     /// A pod of this workload got what is recommended.
-    pub fn forget(&mut self, vpa: &VpaKey) {
+    pub fn remove(&mut self, vpa: &ObjectKey) {
         self.0.remove(&name(vpa));
     }
 
     /// Forgets what was longer ago than that.
-    pub fn forget_before(&mut self, oldest: Time) {
+    pub fn expire_before(&mut self, oldest: Time) {
         self.0.retain(|_, (_, at)| *at > oldest);
     }
 
     /// The turns of all workloads.
-    pub fn turns(&self) -> Turns<'_> {
+    pub fn order(&self) -> TrialOrder<'_> {
         let mut namespaces: BTreeMap<&str, (u32, Time)> = BTreeMap::new();
         for (name, (times, at)) in &self.0 {
             let namespace = name.split_once('/').map_or("", |(namespace, _)| namespace);
             let known = namespaces.entry(namespace).or_insert((0, *at));
             *known = (known.0.saturating_add(*times), known.1.max(*at));
         }
-        Turns { trials: self, namespaces }
+        TrialOrder { trials: self, namespaces }
     }
 }
 
-impl Turns<'_> {
+impl TrialOrder<'_> {
     /// That of a workload.
-    pub fn of(&self, vpa: &VpaKey) -> Turn {
+    pub fn priority_of(&self, vpa: &ObjectKey) -> TrialPriority {
         let own = self.trials.0.get(&name(vpa));
         let all = self.namespaces.get(&*vpa.namespace);
         let times = |found: Option<&(u32, Time)>| found.map_or(0, |(times, _)| *times);
         let last = |found: Option<&(u32, Time)>| found.map(|(_, at)| *at);
-        Turn {
+        TrialPriority {
             trials: times(own).saturating_add(times(all)),
             namespace_tried: last(all),
             tried: last(own),

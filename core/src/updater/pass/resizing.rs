@@ -2,82 +2,89 @@
 
 use std::sync::Arc;
 
-use super::{Pass, walk::Turn};
+use super::{UpdatePass, steps::StepDecision};
 use crate::{
     api::vpa::UpdateMode,
     sizing::{
         self,
-        boost::{self, Standing},
+        boost::{self, BoostStatus},
     },
     types::compat::{Compat, Fix},
     updater::{
         action::Action,
         guard::{
-            Charge,
-            refusals::{RefusedBy, Wanted, is_lower, wanted},
+            BudgetKind,
+            infeasible::{RecommendedTarget, RejectedBy, asks_for_less, recommended_targets},
         },
-        in_place::InPlace,
-        rests::Asked,
-        sizing::Sizing,
-        skip::Skip,
+        in_place::InPlaceDecision,
+        pod_sizing::PodSizing,
+        refusal_backoff::RefusedRequest,
+        skip_reason::SkipReason,
     },
 };
 
-impl Pass<'_> {
+impl UpdatePass<'_> {
     /// What is to be done about a pod that may be resized.
-    pub(super) fn resize(&mut self, pod: usize) -> Result<Turn, Skip> {
-        let mode = self.subject.sizing.plan.mode();
+    pub(super) fn decide_resize(&mut self, pod: usize) -> Result<StepDecision, SkipReason> {
+        let mode = self.subject.sizing.spec.update_mode();
         let only_in_place = mode == UpdateMode::InPlace;
         let fixes = self.settings.fixes;
-        match self.in_place(pod) {
-            InPlace::Approved => {}
-            InPlace::Deferred(_) if only_in_place && !fixes.has(Fix::DeferredResizesWait) => {
-                self.groups.of(&self.views[pod].pod.life)?;
+        match self.in_place_decision(pod) {
+            InPlaceDecision::Approved => {}
+            InPlaceDecision::Deferred(_)
+                if only_in_place && !fixes.has(Fix::DeferredResizesWait) =>
+            {
+                self.groups.get(&self.views[pod].pod.status)?;
             }
-            InPlace::Deferred(Skip::BelowMinReplicas { .. })
+            InPlaceDecision::Deferred(SkipReason::BelowMinReplicas { .. })
                 if !only_in_place && self.may_surge(pod) =>
             {
-                return Ok(Turn::Evict);
+                return Ok(StepDecision::Evict);
             }
-            InPlace::Deferred(why) => return Err(why),
-            InPlace::Evict => return Ok(Turn::Evict),
-            InPlace::InfeasibleCached => return Err(Skip::Infeasible),
-            InPlace::Infeasible => self.remember_infeasible(pod)?,
+            InPlaceDecision::Deferred(why) => return Err(why),
+            InPlaceDecision::Evict => return Ok(StepDecision::Evict),
+            InPlaceDecision::InfeasibleCached => return Err(SkipReason::Infeasible),
+            InPlaceDecision::Infeasible => self.record_infeasible(pod)?,
         }
-        if !self.world.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
-            return if only_in_place { Err(Skip::NoResize) } else { Ok(Turn::Evict) };
+        if !self.context.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
+            return if only_in_place { Err(SkipReason::NoResize) } else { Ok(StepDecision::Evict) };
         }
-        let (size, sizing) = (&self.views[pod].pod.size, &self.subject.sizing);
-        let standing = boost::standing(size, &sizing.plan, self.world.now);
-        let sizes = match sizing.resize(size, &standing) {
+        let (size, sizing) = (&self.views[pod].pod.spec, &self.subject.sizing);
+        let standing = boost::status(size, &sizing.spec, self.context.now);
+        let sizes = match sizing.resized(size, &standing) {
             Ok(sizes) => sizes,
-            Err(Skip::QosWouldChange) if !only_in_place => return Ok(Turn::Evict),
+            Err(SkipReason::QosWouldChange) if !only_in_place => return Ok(StepDecision::Evict),
             // Upstream takes it for a resize that failed.
             Err(_) if !only_in_place && !fixes.has(Fix::OnlyPossibleResizes) => {
-                return Ok(Turn::Evict);
+                return Ok(StepDecision::Evict);
             }
             Err(why) => return Err(why),
         };
-        let unboosted = self.unboosted(size, &sizes, &standing);
-        let restarts = Sizing::restarts(size, &sizes);
-        let need = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?.need;
-        let charge = if restarts { Charge::Disruption } else { Charge::Resize };
-        self.rests(&Asked::Resize(size.uid.as_ref().into()))?;
-        self.guard(pod, charge, false)?;
-        Ok(Turn::Take(Action::Resize { need, sizes, unboosted, restarts }))
+        let unboosted = self.boosts_ended(size, &sizes, &standing);
+        let restarts = PodSizing::restarts_containers(size, &sizes);
+        let need = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?.reason;
+        let charge = if restarts { BudgetKind::Disruption } else { BudgetKind::Resize };
+        self.check_backoff(&RefusedRequest::Resize(size.uid.as_ref().into()))?;
+        self.check_guards(pod, charge, false)?;
+        Ok(StepDecision::Act(Action::Resize {
+            reason: need,
+            sized_containers: sizes,
+            boosts_ended: unboosted,
+            restarts_containers: restarts,
+        }))
     }
 
     /// Whose boost is over with a resize. A container that gets what is recommended has none any more, and one that is not
     /// there never had one. Upstream says it of all whose time is up.
-    fn unboosted(
+    fn boosts_ended(
         &self,
         pod: &sizing::Pod,
-        sizes: &[sizing::Size],
-        boosts: &Standing<'_>,
+        sizes: &[sizing::SizedContainer],
+        boosts: &BoostStatus<'_>,
     ) -> Vec<Arc<str>> {
         let gets_cpu = |name: &str| {
             let mut sizes = sizes.iter().filter(|size| size.requests.cpu().is_some());
-            sizes.any(|size| pod.at(size.place).is_some_and(|one| *one.name == *name))
+            sizes.any(|size| pod.container(size.container).is_some_and(|one| *one.name == *name))
         };
         let is_there = |name: &str| {
             pod.containers.iter().chain(&pod.init_containers).any(|one| *one.name == *name)
@@ -90,27 +97,27 @@ impl Pass<'_> {
 
     /// A node said no: that is remembered. Ours tries no more unless less is wanted than what was refused, upstream once
     /// more in any case.
-    fn remember_infeasible(&mut self, pod: usize) -> Result<(), Skip> {
-        let now = self.world.now;
-        let size = &self.views[pod].pod.size;
+    fn record_infeasible(&mut self, pod: usize) -> Result<(), SkipReason> {
+        let now = self.context.now;
+        let size = &self.views[pod].pod.spec;
         if !self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
-            let raw = self.raw().unwrap_or_default();
-            self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, raw, now);
+            let raw = self.uncapped_targets().unwrap_or_default();
+            self.state.workload.refusals.record(&size.uid, RejectedBy::Node, raw, now);
             return Ok(());
         }
         // What was refused is what the spec asks for.
-        let refused: Vec<Wanted> = size
-            .sized(self.subject.sizing.rules.sidecars)
-            .map(|(_, one)| Wanted {
+        let refused: Vec<RecommendedTarget> = size
+            .sized_containers(self.subject.sizing.rules.sidecars)
+            .map(|(_, one)| RecommendedTarget {
                 container: one.name.clone(),
                 target: one.spec.requests().clone(),
             })
             .collect();
-        let worth = self.worth[pod].as_ref().ok_or(Skip::NoRecommendation)?;
-        if is_lower(&wanted(&worth.recommendation), &refused) {
+        let worth = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?;
+        if asks_for_less(&recommended_targets(&worth.recommendation), &refused) {
             return Ok(());
         }
-        self.recall.memory.refusals.remember(&size.uid, RefusedBy::Node, refused, now);
-        Err(Skip::Infeasible)
+        self.state.workload.refusals.record(&size.uid, RejectedBy::Node, refused, now);
+        Err(SkipReason::Infeasible)
     }
 }

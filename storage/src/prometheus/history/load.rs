@@ -5,34 +5,34 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use super::{
-    batch::Batch,
-    part::{Part, Way},
-    plan::Plan,
-    report::Report,
+    batch_load::{BatchLoad, LoadContext},
+    load_stats::LoadStats,
+    query_plan::QueryPlan,
+    workload_batch::WorkloadBatch,
 };
-use crate::prometheus::{client::Client, failure::Failure, schema::Schema};
+use crate::prometheus::{client::PrometheusClient, query_error::QueryError, schema::Schema};
 use plimsoll_core::{
     history::Sink,
-    types::{Time, VpaKey},
+    types::{ObjectKey, Time},
 };
 
 /// Failures in a row after which no other batch is tried: the server is away, or does not let anybody in.
-pub(super) const ENOUGH: u32 = 3;
+pub(super) const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 
 /// Histories on their way. What has been handed on counts; after a failure [`Loading::advance`] goes on from there, with
 /// the same sink. Of each VPA the sink is told once when it has all of it ([`Sink::whole`]).
 #[derive(Debug)]
-pub struct Loading {
-    way: Arc<Way>,
+pub struct HistoryLoad {
+    context: Arc<LoadContext>,
     span: (Time, Time),
-    pending: Vec<Part>,
-    report: Report,
+    pending: Vec<BatchLoad>,
+    report: LoadStats,
 }
 
 /// Why not all of it could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} of {asked} batches of history could not be read, the first in namespace {namespace}: {failure}", .batches)]
-pub struct Stalled {
+pub struct LoadIncomplete {
     /// How many failed or were not tried.
     pub batches: usize,
     /// Of how many that were left.
@@ -40,30 +40,30 @@ pub struct Stalled {
     /// Where it failed first.
     pub namespace: Arc<str>,
     /// Why.
-    pub failure: Failure,
+    pub failure: QueryError,
 }
 
-impl Loading {
+impl HistoryLoad {
     pub(super) fn new(
-        client: Client,
+        client: PrometheusClient,
         schema: Arc<Schema>,
-        plan: Plan,
+        plan: QueryPlan,
         budget: u64,
-        batches: Vec<Batch>,
+        batches: Vec<WorkloadBatch>,
         span: (Time, Time),
     ) -> Self {
-        let pending = batches.into_iter().map(|batch| Part::new(batch, span)).collect();
-        let way = Arc::new(Way { client, schema, plan, budget });
-        Self { way, span, pending, report: Report::default() }
+        let pending = batches.into_iter().map(|batch| BatchLoad::new(batch, span)).collect();
+        let way = Arc::new(LoadContext { client, schema, plan, budget });
+        Self { context: way, span, pending, report: LoadStats::default() }
     }
 
     /// Reads on until everything has been read, or no more can be. One batch that fails does not keep the others.
     /// Whoever gives up waiting may go on later: what has been handed on stays, and nothing else is lost.
-    pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), Stalled> {
-        let Self { way, pending, report, .. } = self;
+    pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), LoadIncomplete> {
+        let Self { context: way, pending, report, .. } = self;
         // What ends where it begins has all of it, which is nothing.
         for part in &mut *pending {
-            part.close(sink);
+            part.send_completion(sink);
         }
         pending.retain(|part| !part.is_done());
         let asked = pending.len();
@@ -71,12 +71,15 @@ impl Loading {
         // Each is read by a task of its own: while one is handed on here, the answers to the others are read, and the server
         // goes on. They end with this set.
         let mut under_way = JoinSet::new();
-        let mut first: Option<(Arc<str>, Failure)> = None;
+        let mut first: Option<(Arc<str>, QueryError)> = None;
         let mut in_a_row = 0;
         // One more than may be under way: its turn comes while another one is handed on.
-        let most = way.client.limits().in_flight.max(1) + 1;
+        let most = way.client.limits().max_in_flight.max(1) + 1;
         loop {
-            while in_a_row < ENOUGH && under_way.len() < most && !waiting.is_empty() {
+            while in_a_row < MAX_CONSECUTIVE_FAILURES
+                && under_way.len() < most
+                && !waiting.is_empty()
+            {
                 let is_end = under_way.len() + waiting.len() <= 2 * most;
                 let (index, way) = (take_next(&mut waiting, pending, is_end), Arc::clone(way));
                 let mut part = pending[index].clone();
@@ -94,17 +97,17 @@ impl Loading {
             match slice {
                 Ok(slice) => {
                     in_a_row = 0;
-                    part.hand_on(slice, way, sink, report);
+                    part.emit(slice, way, sink, report);
                     if part.is_done() {
-                        part.close(sink);
+                        part.send_completion(sink);
                     } else {
                         waiting.push(index);
                     }
                 }
                 Err(failure) => {
-                    in_a_row += u32::from(!failure.is_about_query());
-                    if matches!(failure, Failure::Timeout(_)) {
-                        part.ask_for_less(&way.plan);
+                    in_a_row += u32::from(!failure.is_query_specific());
+                    if matches!(failure, QueryError::Timeout(_)) {
+                        part.halve_next_slice(&way.plan);
                     }
                     let namespace = Arc::clone(&part.batch.namespace);
                     tracing::warn!(%namespace, %failure, "a batch of history cannot be read now");
@@ -118,19 +121,19 @@ impl Loading {
         match first {
             None => Ok(()),
             Some((namespace, failure)) => {
-                Err(Stalled { batches: pending.len(), asked, namespace, failure })
+                Err(LoadIncomplete { batches: pending.len(), asked, namespace, failure })
             }
         }
     }
 
     /// The VPAs whose history is not complete yet.
-    pub fn pending(&self) -> impl Iterator<Item = &VpaKey> {
+    pub fn pending(&self) -> impl Iterator<Item = &ObjectKey> {
         self.pending.iter().filter(|part| !part.is_done()).flat_map(|part| part.batch.vpas())
     }
 
     /// Whether everything has been read.
     pub fn is_done(&self) -> bool {
-        self.pending.iter().all(Part::is_done)
+        self.pending.iter().all(BatchLoad::is_done)
     }
 
     /// How much time of the pending histories has been read, of how much.
@@ -147,23 +150,23 @@ impl Loading {
     }
 
     /// What it came to so far.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &LoadStats {
         &self.report
     }
 
     /// What the server calls its series.
     pub fn schema(&self) -> &Schema {
-        &self.way.schema
+        &self.context.schema
     }
 }
 
 /// Takes out the part that is to go on: whichever began first, so that few are half read at a time. Towards the end it
 /// is the one that is furthest behind: they end together then, and none is left to be read alone, with half of the
 /// server idle.
-fn take_next(waiting: &mut Vec<usize>, parts: &[Part], is_end: bool) -> usize {
+fn take_next(waiting: &mut Vec<usize>, parts: &[BatchLoad], is_end: bool) -> usize {
     let order = |place: &usize| {
         let index = waiting[*place];
-        (is_end.then(|| parts[index].after()), index)
+        (is_end.then(|| parts[index].loaded_until()), index)
     };
     let place = (0..waiting.len()).min_by_key(order).unwrap_or_default();
     waiting.swap_remove(place)

@@ -4,40 +4,50 @@ use super::*;
 
 fn schema(job: &str, containers: u64) -> Schema {
     Schema {
-        usage: Usage {
-            cpu: Fact::assumed(CPU.into()),
-            memory: Fact::assumed(MEMORY.into()),
-            job: Fact::found(Some(job.into())),
-            path: None,
-            namespace: Fact::found("namespace".into()),
-            pod: Fact::found("pod".into()),
-            container: Fact::found("container".into()),
+        usage: UsageSeries {
+            cpu: WithOrigin::assumed(CPU_METRIC.into()),
+            memory: WithOrigin::assumed(MEMORY_METRIC.into()),
+            job: WithOrigin::detected(Some(job.into())),
+            metrics_path: None,
+            namespace: WithOrigin::detected("namespace".into()),
+            pod: WithOrigin::detected("pod".into()),
+            container: WithOrigin::detected("container".into()),
             containers,
-            sources: Vec::new(),
+            jobs: Vec::new(),
         },
-        states: Some(States { namespace: "namespace".into(), ..States::default() }),
-        recorded: Recorded::Absent,
-        pace: Fact::found(Pace::default()),
+        kube_state_metrics: Some(KubeStateMetrics {
+            namespace: "namespace".into(),
+            ..KubeStateMetrics::default()
+        }),
+        recording_rules: RecordingRules::Absent,
+        scrape_interval: WithOrigin::detected(ScrapeInterval::default()),
         dialect: Dialect::PromQl,
-        replicas: Vec::new(),
-        clusters: Vec::new(),
-        matchers: Matchers::default(),
+        replica_labels: Vec::new(),
+        cluster_labels: Vec::new(),
+        matchers: LabelMatchers::default(),
     }
 }
 
 #[test]
 fn what_a_server_lacks_for_a_while_stays_as_it_was_known_before() {
     let before = schema("kubelet", 7);
-    let assumed = Fact::assumed(Pace::default());
-    let young = Schema { states: None, pace: assumed.clone(), ..schema("cadvisor", 3) };
-    let both = young.or_as_before(&before);
+    let assumed = WithOrigin::assumed(ScrapeInterval::default());
+    let young = Schema {
+        kube_state_metrics: None,
+        scrape_interval: assumed.clone(),
+        ..schema("cadvisor", 3)
+    };
+    let both = young.or_previous(&before);
     assert_eq!(both.usage.job.value.as_deref(), Some("cadvisor"), "what is there is new");
-    assert_eq!((&both.states, &both.pace), (&before.states, &before.pace));
-    let empty = Schema { pace: assumed, ..schema("any", 0) };
-    assert_eq!(empty.or_as_before(&before), before);
+    assert_eq!(
+        (&both.kube_state_metrics, &both.scrape_interval),
+        (&before.kube_state_metrics, &before.scrape_interval)
+    );
+    let empty = Schema { scrape_interval: assumed, ..schema("any", 0) };
+    assert_eq!(empty.or_previous(&before), before);
     assert!(before.has_same_names(&schema("kubelet", 9)));
     assert!(!before.has_same_names(&both));
-    assert!(!before.has_same_names(&Schema { states: None, ..before.clone() }));
+    assert!(!before.has_same_names(&Schema { kube_state_metrics: None, ..before.clone() }));
 }
 
 #[test]

@@ -4,34 +4,38 @@ use std::{fmt, str::FromStr};
 
 use super::{
     is_label,
-    quoting::{quoted, string},
+    strings::{quoted, string},
 };
 
 /// What one label must be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matcher {
+pub struct LabelMatcher {
     label: String,
-    how: Match,
+    how: MatchOperator,
     value: String,
 }
 
 /// How a label is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub enum MatchOperator {
     /// `=`
     Equals,
     /// `!=`
-    Differs,
+    NotEquals,
     /// `=~`
-    Fits,
+    Matches,
     /// `!~`
-    Misfits,
+    NotMatches,
 }
 
-impl Match {
+impl MatchOperator {
     /// The longer signs come first, because the shorter ones begin them.
-    const SIGNS: [(&str, Self); 4] =
-        [("=~", Self::Fits), ("!~", Self::Misfits), ("!=", Self::Differs), ("=", Self::Equals)];
+    const SIGNS: [(&str, Self); 4] = [
+        ("=~", Self::Matches),
+        ("!~", Self::NotMatches),
+        ("!=", Self::NotEquals),
+        ("=", Self::Equals),
+    ];
 
     fn sign(self) -> &'static str {
         let mut signs = Self::SIGNS.into_iter();
@@ -39,9 +43,9 @@ impl Match {
     }
 }
 
-impl Matcher {
+impl LabelMatcher {
     /// Of this label.
-    pub fn new(label: impl Into<String>, how: Match, value: impl Into<String>) -> Self {
+    pub fn new(label: impl Into<String>, how: MatchOperator, value: impl Into<String>) -> Self {
         Self { label: label.into(), how, value: value.into() }
     }
 
@@ -51,8 +55,8 @@ impl Matcher {
     }
 
     /// Reads one of any label, the name of the metric included.
-    pub(in crate::prometheus) fn written(given: &str) -> Result<Self, NoMatcher> {
-        let wrong = |why| NoMatcher { given: given.to_owned(), why };
+    pub(in crate::prometheus) fn written(given: &str) -> Result<Self, InvalidMatcher> {
+        let wrong = |why| InvalidMatcher { given: given.to_owned(), why };
         let text = given.trim();
         let (label, rest) = if text.starts_with(['"', '\'', '`']) {
             string(text).ok_or_else(|| wrong("the quotes of its label do not end"))?
@@ -65,7 +69,7 @@ impl Matcher {
             (label.to_owned(), rest)
         };
         let rest = rest.trim_start();
-        let sign = Match::SIGNS
+        let sign = MatchOperator::SIGNS
             .into_iter()
             .find_map(|(sign, how)| rest.strip_prefix(sign).map(|rest| (how, rest.trim_start())));
         let (how, rest) = sign.ok_or_else(|| wrong("its label is not followed by a comparison"))?;
@@ -82,7 +86,7 @@ impl Matcher {
     }
 }
 
-impl fmt::Display for Matcher {
+impl fmt::Display for LabelMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { label, how, value } = self;
         if is_label(label) {
@@ -99,22 +103,22 @@ impl fmt::Display for Matcher {
 #[error(
     "the matcher {given:?} cannot be used: {why}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes"
 )]
-pub struct NoMatcher {
+pub struct InvalidMatcher {
     /// What was given.
     pub given: String,
     /// What is wrong with it.
     pub why: &'static str,
 }
 
-impl FromStr for Matcher {
-    type Err = NoMatcher;
+impl FromStr for LabelMatcher {
+    type Err = InvalidMatcher;
 
     /// Reads one as it stands between the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
-    fn from_str(given: &str) -> Result<Self, NoMatcher> {
+    fn from_str(given: &str) -> Result<Self, InvalidMatcher> {
         let read = Self::written(given)?;
         if read.label == "__name__" {
             let why = "it goes into queries of every metric, so it cannot name one";
-            return Err(NoMatcher { given: given.to_owned(), why });
+            return Err(InvalidMatcher { given: given.to_owned(), why });
         }
         Ok(read)
     }
@@ -122,42 +126,42 @@ impl FromStr for Matcher {
 
 /// Matchers that go into every selector of a client: which cluster, which tenant, which replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matchers(Vec<Matcher>);
+pub struct LabelMatchers(Vec<LabelMatcher>);
 
-impl Matchers {
+impl LabelMatchers {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Each of them.
-    pub fn iter(&self) -> std::slice::Iter<'_, Matcher> {
+    pub fn iter(&self) -> std::slice::Iter<'_, LabelMatcher> {
         self.0.iter()
     }
 
     /// These and another one.
     #[must_use]
-    pub fn and(&self, other: Matcher) -> Self {
+    pub fn with(&self, other: LabelMatcher) -> Self {
         self.iter().cloned().chain([other]).collect()
     }
 }
 
-impl FromIterator<Matcher> for Matchers {
-    fn from_iter<I: IntoIterator<Item = Matcher>>(matchers: I) -> Self {
+impl FromIterator<LabelMatcher> for LabelMatchers {
+    fn from_iter<I: IntoIterator<Item = LabelMatcher>>(matchers: I) -> Self {
         Self(matchers.into_iter().collect())
     }
 }
 
-impl<'a> IntoIterator for &'a Matchers {
-    type Item = &'a Matcher;
-    type IntoIter = std::slice::Iter<'a, Matcher>;
+impl<'a> IntoIterator for &'a LabelMatchers {
+    type Item = &'a LabelMatcher;
+    type IntoIter = std::slice::Iter<'a, LabelMatcher>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
-impl fmt::Display for Matchers {
+impl fmt::Display for LabelMatchers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, matcher) in self.iter().enumerate() {
             write!(f, "{}{matcher}", if at == 0 { "" } else { "," })?;
@@ -182,7 +186,7 @@ mod tests {
             (r#""my.label"="x""#, r#""my.label"="x""#),
             (r#"cluster="""#, r#"cluster="""#),
         ] {
-            let read = given.parse::<Matcher>().map(|matcher| matcher.to_string());
+            let read = given.parse::<LabelMatcher>().map(|matcher| matcher.to_string());
             assert_eq!(read.as_deref(), Ok(printed), "{given}");
         }
         for given in [
@@ -199,7 +203,7 @@ mod tests {
             "cluster=\"\\xff\"",
             "__name__=\"up\"",
         ] {
-            let error = given.parse::<Matcher>().expect_err(given).to_string();
+            let error = given.parse::<LabelMatcher>().expect_err(given).to_string();
             assert!(error.contains("cannot be used") && !error.contains('\n'), "{error}");
         }
     }

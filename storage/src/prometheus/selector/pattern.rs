@@ -33,7 +33,7 @@ impl Pattern {
     }
 
     /// Exactly one of these texts.
-    pub fn one_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn any_literal<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         Self::any_of(texts.into_iter().map(Self::literal))
     }
 

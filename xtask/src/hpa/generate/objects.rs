@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::draw::Draw;
+use super::random::Random;
 
-pub(super) fn behavior(draw: &mut Draw) -> Value {
+pub(super) fn behavior(draw: &mut Random) -> Value {
     let mut behavior = json!({});
     for direction in ["scaleUp", "scaleDown"] {
         if !draw.chance(75) {
@@ -36,7 +36,7 @@ pub(super) fn behavior(draw: &mut Draw) -> Value {
     behavior
 }
 
-fn policy(draw: &mut Draw) -> Value {
+fn policy(draw: &mut Random) -> Value {
     let period = draw.pick(&[1, 15, 16, 30, 45, 60, 61, 120, 300]);
     if draw.chance(50) {
         json!({"type": "Pods", "value": draw.pick(&[1, 1, 2, 3, 5, 100]), "periodSeconds": period})
@@ -45,13 +45,13 @@ fn policy(draw: &mut Draw) -> Value {
     }
 }
 
-pub(super) fn metrics(draw: &mut Draw) -> Value {
+pub(super) fn metrics(draw: &mut Random) -> Value {
     let count = draw.pick(&[1, 1, 1, 1, 2, 2, 3]);
     (0..count).map(|_| metric(draw)).collect()
 }
 
 /// Metrics that exist without pods, at least one of them.
-pub(super) fn podless_metrics(draw: &mut Draw) -> Value {
+pub(super) fn podless_metrics(draw: &mut Random) -> Value {
     let mut all: Vec<Value> = (0..draw.between(1, 2))
         .map(|_| if draw.chance(60) { external(draw) } else { object(draw) })
         .collect();
@@ -61,7 +61,7 @@ pub(super) fn podless_metrics(draw: &mut Draw) -> Value {
     all.into()
 }
 
-fn metric(draw: &mut Draw) -> Value {
+fn metric(draw: &mut Random) -> Value {
     match draw.below(100) {
         0..=34 => {
             let name = resource(draw);
@@ -90,11 +90,11 @@ fn metric(draw: &mut Draw) -> Value {
     }
 }
 
-fn resource(draw: &mut Draw) -> &'static str {
+fn resource(draw: &mut Random) -> &'static str {
     draw.pick(&["cpu", "cpu", "cpu", "memory", "memory", "ephemeral-storage"])
 }
 
-fn per_pod(draw: &mut Draw, resource: &str) -> Value {
+fn per_pod(draw: &mut Random, resource: &str) -> Value {
     if draw.chance(65) {
         let percent = draw.pick(&[1, 5, 20, 30, 45, 50, 55, 60, 70, 80, 90, 100, 150, 300]);
         return json!({"type": "Utilization", "averageUtilization": percent});
@@ -106,11 +106,11 @@ fn per_pod(draw: &mut Draw, resource: &str) -> Value {
     json!({"type": "AverageValue", "averageValue": value})
 }
 
-fn amount(draw: &mut Draw) -> &'static str {
+fn amount(draw: &mut Random) -> &'static str {
     draw.pick(&["1", "3", "5", "7500m", "10", "11", "20", "100", "1k", "1m"])
 }
 
-fn id(draw: &mut Draw, name: &str) -> Value {
+fn id(draw: &mut Random, name: &str) -> Value {
     let mut id = json!({"name": name});
     match draw.below(30) {
         0..=2 => id["selector"] = json!({"matchLabels": {"kind": "a"}}),
@@ -129,7 +129,7 @@ fn id(draw: &mut Draw, name: &str) -> Value {
     id
 }
 
-fn value_or_average(draw: &mut Draw) -> Value {
+fn value_or_average(draw: &mut Random) -> Value {
     if draw.chance(50) {
         json!({"type": "Value", "value": amount(draw)})
     } else {
@@ -137,7 +137,7 @@ fn value_or_average(draw: &mut Draw) -> Value {
     }
 }
 
-fn object(draw: &mut Draw) -> Value {
+fn object(draw: &mut Random) -> Value {
     let described = draw.pick(&[
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front"}),
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "front"}),
@@ -149,7 +149,7 @@ fn object(draw: &mut Draw) -> Value {
     json!({"type": "Object", "object": {"describedObject": described, "metric": id(draw, "hits"), "target": target}})
 }
 
-fn external(draw: &mut Draw) -> Value {
+fn external(draw: &mut Random) -> Value {
     let target = value_or_average(draw);
     json!({"type": "External", "external": {"metric": id(draw, "queue"), "target": target}})
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::draw::Draw;
-use crate::hpa::world::rfc3339;
+use super::random::Random;
+use crate::hpa::simulated_cluster::rfc3339;
 
 /// Pods, and what metrics APIs say.
-pub(super) struct World {
+pub(super) struct GeneratedPods {
     pods: Vec<Value>,
     /// CPU in milli, memory in MiB, and requests per second, of an average pod.
     load: (i64, i64, i64),
@@ -17,8 +17,8 @@ pub(super) struct World {
 
 const SECOND: i64 = 1_000_000_000;
 
-impl World {
-    pub(super) fn new(draw: &mut Draw, count: i64) -> Self {
+impl GeneratedPods {
+    pub(super) fn new(draw: &mut Random, count: i64) -> Self {
         let is_plain = draw.chance(50);
         let pods = (0..count)
             .map(|index| if is_plain { plain(draw, index) } else { pod(draw, index) })
@@ -29,7 +29,7 @@ impl World {
     }
 
     /// Another load.
-    pub(super) fn change(&mut self, draw: &mut Draw) {
+    pub(super) fn change(&mut self, draw: &mut Random) {
         self.load = (draw.between(0, 1200), draw.between(0, 200), draw.between(0, 40));
         self.values = (draw.between(0, 120), draw.between(0, 120));
         self.is_silent = false;
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// The step that brings it about, as a pass at `at` is to see it.
-    pub(super) fn step(&self, draw: &mut Draw, at: i64) -> Value {
+    pub(super) fn step(&self, draw: &mut Random, at: i64) -> Value {
         let mut metrics = Vec::new();
         let mut custom = Vec::new();
         for pod in &self.pods {
@@ -96,7 +96,7 @@ impl World {
         json!({"at": 0, "pods": self.pods, "podMetrics": metrics, "custom": custom, "external": external})
     }
 
-    fn amount(&self, draw: &mut Draw, near: i64) -> String {
+    fn amount(&self, draw: &mut Random, near: i64) -> String {
         if self.is_silent {
             return "0".to_owned();
         }
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    fn sample(&self, draw: &mut Draw, pod: &Value, at: i64) -> Value {
+    fn sample(&self, draw: &mut Random, pod: &Value, at: i64) -> Value {
         let init = pod["spec"]["initContainers"].as_array().into_iter().flatten();
         let restartable = init.filter(|one| one["restartPolicy"] == "Always");
         let containers =
@@ -144,7 +144,7 @@ impl World {
 }
 
 /// A pod that has been ready for an hour.
-fn plain(draw: &mut Draw, index: i64) -> Value {
+fn plain(draw: &mut Random, index: i64) -> Value {
     let started = rfc3339(-3600 * SECOND);
     let cpu = draw.pick(&["1", "1", "500m"]);
     json!({"metadata": {"name": format!("web-{index}"), "namespace": "shop", "labels": {"app": "web", "tier": "a"}},
@@ -154,7 +154,7 @@ fn plain(draw: &mut Draw, index: i64) -> Value {
 }
 
 /// A pod in any state, with times on both sides of every cutoff of a pass at 15 s.
-fn pod(draw: &mut Draw, index: i64) -> Value {
+fn pod(draw: &mut Random, index: i64) -> Value {
     let mut pod = plain(draw, index);
     if draw.chance(6) {
         pod["metadata"]["labels"] =
@@ -185,7 +185,7 @@ fn pod(draw: &mut Draw, index: i64) -> Value {
         8 => pod["status"]["phase"] = json!("Pending"),
         _ => {}
     }
-    let requests = |draw: &mut Draw| {
+    let requests = |draw: &mut Random| {
         let mut requests = json!({"cpu": draw.pick(&["100m", "250m", "1", "1500m"]), "memory": draw.pick(&["64Mi", "1Gi", "100M"])});
         if draw.chance(4) {
             requests.as_object_mut().map(|requests| requests.remove("cpu"));

@@ -1,0 +1,166 @@
+//! The figures of both sides, and the table that has them beside each other with what must hold.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
+
+use super::{
+    load::{LoadPattern, LoadResult},
+    process::Process,
+    support::recommender_pair::Implementation,
+};
+
+/// Memory against upstream's.
+const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
+
+/// One side asked once in one way.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Milliseconds that half of the answers took at most.
+    p50: f64,
+    /// Milliseconds that 99 of 100 took at most.
+    p99: f64,
+    /// Answers a second.
+    rate: f64,
+    /// Microseconds of CPU that the webhook took for an answer.
+    cpu: f64,
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    ours: Measurements,
+    upstream: Measurements,
+}
+
+#[derive(Debug, Default)]
+struct Measurements {
+    rounds: BTreeMap<LoadPattern, Vec<Round>>,
+    process: Process,
+}
+
+/// Which way a ratio has to go.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+    None,
+}
+
+// === impl Round ===
+
+impl Round {
+    /// Of what was asked, for which the webhook took so many seconds of CPU.
+    pub fn of(asked: LoadResult, cpu: f64) -> Self {
+        let LoadResult { mut latencies, took } = asked;
+        latencies.sort_unstable();
+        let count = latencies.len();
+        let at = |share: f64| {
+            let place = (count as f64 * share) as usize;
+            f64::from(latencies[place.min(count - 1)]) / 1e6
+        };
+        Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            rate: count as f64 / took.as_secs_f64(),
+            cpu: cpu * 1e6 / count as f64,
+        }
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { p50: half, p99: most, rate, cpu } = self;
+        write!(f, "p50 {half:.3} ms, p99 {most:.3} ms, {rate:.0}/s, {cpu:.1} µs of CPU")
+    }
+}
+
+// === impl Columns ===
+
+impl Comparison {
+    fn of(&mut self, side: Implementation) -> &mut Measurements {
+        match side {
+            Implementation::Ours => &mut self.ours,
+            Implementation::Upstream => &mut self.upstream,
+        }
+    }
+
+    /// Adds a round.
+    pub fn add(&mut self, side: Implementation, way: LoadPattern, round: Round) {
+        self.of(side).rounds.entry(way).or_default().push(round);
+    }
+
+    /// What a side took in all.
+    pub fn end(&mut self, side: Implementation, process: Process) {
+        self.of(side).process = process;
+    }
+
+    /// Half of what the slower side can answer on eight connections, as far as that was measured.
+    pub fn pace(&self) -> f64 {
+        let rates =
+            [&self.ours, &self.upstream].map(|it| it.median(LoadPattern::Eight, |it| it.rate));
+        rates.into_iter().fold(f64::MAX, f64::min) / 2.0
+    }
+
+    /// As docs/benchmarks.md has it, and whether all holds that must.
+    pub fn table(&self) -> (String, bool) {
+        let mut rows = Vec::new();
+        for way in LoadPattern::ALL {
+            let words = way.words();
+            let figure =
+                |of: fn(&Round) -> f64| [self.ours.median(way, of), self.upstream.median(way, of)];
+            // At one pace both do the same work, so that only how long it takes tells them apart.
+            let rate = if way == LoadPattern::Paced { Bound::None } else { Bound::AtLeast(1.0) };
+            rows.extend([
+                (format!("{words}: p50, ms"), figure(|it| it.p50), Bound::AtMost(1.0)),
+                (format!("{words}: p99, ms"), figure(|it| it.p99), Bound::AtMost(1.0)),
+                (format!("{words}: reviews a second"), figure(|it| it.rate), rate),
+                (format!("{words}: µs of CPU a review"), figure(|it| it.cpu), Bound::None),
+            ]);
+        }
+        let memory = |of: fn(&Process) -> u64| {
+            [&self.ours, &self.upstream].map(|it| of(&it.process) as f64 / f64::from(1 << 20))
+        };
+        rows.push((
+            "peak resident, MiB".to_owned(),
+            memory(|it| it.peak),
+            Bound::AtMost(MAX_MEMORY_RATIO),
+        ));
+        rows.push(("resident at the end, MiB".to_owned(), memory(|it| it.resident), Bound::None));
+        let mut text = String::from(
+            "| what | Plimsoll | upstream 1.8.1 | ratio | bound | |\n|---|---|---|---|---|---|\n",
+        );
+        let mut all = true;
+        for (name, [ours, theirs], bound) in rows {
+            let ratio = ours / theirs;
+            let (limit, is_held) = match bound {
+                Bound::AtMost(most) => (format!("at most {most:.2}"), Some(ratio <= most)),
+                Bound::AtLeast(least) => (format!("at least {least:.2}"), Some(ratio >= least)),
+                Bound::None => (String::new(), None),
+            };
+            all &= is_held != Some(false);
+            let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
+            let [ours, theirs, ratio] = [ours, theirs, ratio].map(number);
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "| {name} | {ours} | {theirs} | {ratio} | {limit} | {word} |");
+        }
+        (text, all)
+    }
+}
+
+impl Measurements {
+    fn median(&self, way: LoadPattern, of: fn(&Round) -> f64) -> f64 {
+        let mut all: Vec<f64> = self.rounds.get(&way).into_iter().flatten().map(of).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

@@ -1,0 +1,82 @@
+//! UpstreamProcesses's recommender, with the flags that make its history work at all.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use super::{
+    process,
+    reader_process::Figures,
+    support::{
+        Testbed,
+        process_guard::ProcessState,
+        prometheus_server::PrometheusServer,
+        upstream_process::{Role, UpstreamProcesses},
+    },
+};
+
+/// What its log says before it asks, and when it begins its first pass.
+const BEGINS: &str = "Initializing VPA from history provider";
+const ENDS: &str = "Recommender Run";
+const FAILS: &str = "Cannot get cluster history";
+const NAME: &str = "recommender";
+/// It is given up then.
+const PATIENCE: Duration = Duration::from_mins(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How it reads so many days, at most seven: of eight it would ask for more points than a server lets through. `None`
+/// after noting why it could not be had.
+pub async fn measure(server: &PrometheusServer, days: u32) -> Option<Figures> {
+    let bed = Testbed::private().await?;
+    let upstream = UpstreamProcesses::new(&bed).await?;
+    let flags = [
+        "--storage=prometheus".to_owned(),
+        format!("--prometheus-address={}", server.url()),
+        format!("--history-length={days}d"),
+        "--history-resolution=1m".to_owned(),
+        "--prometheus-query-timeout=10m".to_owned(),
+        "--prometheus-cadvisor-job-name=kubelet".to_owned(),
+        "--container-pod-name-label=pod".to_owned(),
+        "--container-name-label=container".to_owned(),
+        format!("--metric-for-pod-labels=kube_pod_labels{{job=\"kube-state-metrics\"}}[{days}d]"),
+        "--pod-label-prefix=label_".to_owned(),
+        "--pod-namespace-label=namespace".to_owned(),
+        "--pod-name-label=pod".to_owned(),
+        // Its first pass comes that long after.
+        "--recommender-interval=1s".to_owned(),
+        "--v=3".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    upstream.start(Role::Recommender, &flags);
+    let log = bed.process_guard().log(NAME);
+    let said = |words: &str| fs::read_to_string(&log).unwrap_or_default().contains(words);
+    let begun = Instant::now();
+    let mut asked = None;
+    while begun.elapsed() < PATIENCE {
+        upstream.assert_running(NAME);
+        if asked.is_none() && said(BEGINS) {
+            asked = Some(Instant::now());
+        }
+        if let Some(asked) = asked.filter(|_| said(ENDS)) {
+            if said(FAILS) {
+                super::support::skipped::report_skipped(
+                    "upstream's recommender could not read history",
+                );
+                return None;
+            }
+            let Some(ProcessState::Running(id)) = bed.process_guard().state(NAME) else {
+                return None;
+            };
+            let process = process::look(id);
+            let seconds = (asked.elapsed().as_secs_f64() - 1.0).max(0.0);
+            let (cpu, peak, resident) = (process.cpu, process.peak, process.resident);
+            let figures = Figures { seconds, cpu, peak, resident, ..Figures::default() };
+            println!("{:>10}: {figures}", "upstream");
+            return Some(figures);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    super::support::skipped::report_skipped("upstream's recommender did not read history in time");
+    None
+}

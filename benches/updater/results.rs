@@ -1,0 +1,117 @@
+//! The figures of both updaters, and the table that has them beside each other with what must hold.
+
+use std::fmt::{self, Write as _};
+
+use super::{process::Process, support::recommender_pair::Implementation};
+
+/// Memory against upstream's.
+const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
+/// Time of an eviction against upstream's: nearly all of it is the server's, which is not always as fast.
+const MAX_TIME_RATIO: f64 = 1.05;
+
+/// One run of one side.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Pods that it evicted.
+    pub evicted: f64,
+    /// Seconds of a pass.
+    pub pass: f64,
+    pub process: Process,
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    ours: Measurements,
+    upstream: Measurements,
+}
+
+#[derive(Debug, Default)]
+struct Measurements {
+    calm: Vec<Run>,
+    busy: Vec<Run>,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { evicted, pass, process } = self;
+        let peak = mebibytes(process.peak);
+        write!(
+            f,
+            "{evicted} pods evicted, {pass:.3} s a pass, {:.1} s of CPU, {peak:.1} MiB peak",
+            process.cpu
+        )
+    }
+}
+
+impl Comparison {
+    fn of(&mut self, side: Implementation) -> &mut Measurements {
+        match side {
+            Implementation::Ours => &mut self.ours,
+            Implementation::Upstream => &mut self.upstream,
+        }
+    }
+
+    /// Adds a run that left all pods alone.
+    pub fn calm(&mut self, side: Implementation, run: Run) {
+        self.of(side).calm.push(run);
+    }
+
+    /// Adds a run that evicted pods.
+    pub fn busy(&mut self, side: Implementation, run: Run) {
+        self.of(side).busy.push(run);
+    }
+
+    /// As docs/benchmarks.md has it, and whether all holds that must.
+    pub fn table(&self) -> (String, bool) {
+        let (ours, theirs) = (&self.ours, &self.upstream);
+        let calm = |of: fn(&Run) -> f64| [median(&ours.calm, of), median(&theirs.calm, of)];
+        let busy = |of: fn(&Run) -> f64| [median(&ours.busy, of), median(&theirs.busy, of)];
+        let rows: [(&str, [f64; 2], Option<f64>); 7] = [
+            ("s of a pass that changes nothing", calm(|it| it.pass), Some(1.0)),
+            ("s of CPU of such a run", calm(|it| it.process.cpu), None),
+            ("evictions a second", busy(|it| it.evicted / it.pass), None),
+            ("s an eviction", busy(|it| it.pass / it.evicted), Some(MAX_TIME_RATIO)),
+            ("s of CPU of a run that evicts", busy(|it| it.process.cpu), None),
+            ("peak resident, MiB", busy(|it| mebibytes(it.process.peak)), Some(MAX_MEMORY_RATIO)),
+            ("resident at the end, MiB", busy(|it| mebibytes(it.process.resident)), None),
+        ];
+        let mut text = String::from(
+            "| what | Plimsoll | upstream 1.8.1 | ratio | at most | |\n|---|---|---|---|---|---|\n",
+        );
+        // Who does nothing is no faster, and who evicts has something to do.
+        let is_fair = busy(|it| it.evicted).iter().all(|pods| *pods > 0.0)
+            && calm(|it| it.evicted).iter().all(|pods| *pods <= 0.0);
+        let mut all = is_fair;
+        for (name, [ours, theirs], bound) in rows {
+            let ratio = ours / theirs;
+            let is_held = bound.map(|most| ratio <= most);
+            all &= is_held != Some(false);
+            let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
+            let limit = bound.map_or_else(String::new, |most| format!("{most:.2}"));
+            let [ours, theirs, ratio] = [ours, theirs, ratio].map(number);
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "| {name} | {ours} | {theirs} | {ratio} | {limit} | {word} |");
+        }
+        (text, all)
+    }
+}
+
+fn median(runs: &[Run], figure: fn(&Run) -> f64) -> f64 {
+    let mut all: Vec<f64> = runs.iter().map(figure).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn number(value: f64) -> String {
+    match value {
+        ..1.0 => format!("{value:.3}"),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

@@ -1,0 +1,181 @@
+//! The figures of each case, and the table that has them beside Datadog's with what must hold.
+
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
+
+use super::{metric_sources::Source, poll_periods::PeriodStats, process::Process};
+
+/// Memory against Datadog's.
+const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
+/// CPU against Datadog's.
+const MAX_CPU_RATIO: f64 = 0.5;
+/// A read may come so much of a period late: more is another period.
+const MAX_PERIOD_DELAY: f64 = 0.2;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub source: Source,
+    pub objects: usize,
+    /// Of each.
+    pub pods: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    pub periods: PeriodStats,
+    /// Before and after what was counted.
+    pub before: Process,
+    pub after: Process,
+    pub took: Duration,
+    /// Until everybody had a status.
+    pub warm: Duration,
+    pub period: Duration,
+}
+
+/// What Datadog's controller took with two pods for each object and one External metric, on two cores of this kind: megabytes
+/// at its peak, and the share of the reads that were due that it made.
+struct Yardstick {
+    words: &'static str,
+    megabytes: f64,
+    kept: f64,
+    cores: Option<f64>,
+    /// Whether it kept the period: what did not is no measure of what it takes.
+    is_bound: bool,
+}
+
+/// Measured with release 0.12 on a control plane like this one. Its module cannot be built into this testbed.
+fn yardsticks(case: &Case) -> Vec<Yardstick> {
+    match (case.source, case.objects) {
+        (Source::External, 500) => vec![Yardstick {
+            words: "Datadog's, default flags",
+            megabytes: 86.0,
+            kept: 428.0 / 3_000.0,
+            cores: None,
+            is_bound: true,
+        }],
+        (Source::External, 2000) => vec![
+            Yardstick {
+                words: "Datadog's, default flags",
+                megabytes: 113.0,
+                kept: 249.0 / 12_000.0,
+                cores: None,
+                is_bound: false,
+            },
+            Yardstick {
+                words: "Datadog's, 8 workers, no rate limit",
+                megabytes: 224.0,
+                kept: 1.0,
+                cores: Some(0.29),
+                is_bound: true,
+            },
+        ],
+        _ => Vec::new(),
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = match self.source {
+            Source::External => "an External metric",
+            Source::PrometheusServer => "a query to PrometheusServer",
+        };
+        write!(f, "{} objects, {} pods each, {of}", self.objects, self.pods)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeriodStats { due, made, reads, longest } = self.periods;
+        write!(
+            f,
+            "{made} of {due} periods kept by {reads} reads, at most {longest:.2} s between two, {:.1} MB peak, {:.1} MB \
+             now, {:.3} cores; everybody had a status after {:.0?}",
+            megabytes(self.after.peak),
+            megabytes(self.after.resident),
+            self.cores(),
+            self.warm,
+        )
+    }
+}
+
+impl Figures {
+    fn cores(&self) -> f64 {
+        (self.after.cpu - self.before.cpu) / self.took.as_secs_f64()
+    }
+}
+
+/// As docs/benchmarks.md has it, and whether all holds that must.
+pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
+    let mut text = String::from(
+        "| what | Plimsoll | against | ratio | at most | |\n|---|---|---|---|---|---|\n",
+    );
+    let mut all = !measured.is_empty();
+    let mut row = |what: String, ours: String, against: String, ratio: f64, most: Option<f64>| {
+        // Periods are kept or not; a ratio that is no number holds nothing.
+        let is_held = most.map(|most| ratio <= most);
+        all &= is_held != Some(false);
+        let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
+        let ratio = if ratio.is_nan() { String::new() } else { format!("{ratio:.3}") };
+        let most = most.map_or_else(String::new, |most| format!("{most:.3}"));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "| {what} | {ours} | {against} | {ratio} | {most} | {word} |");
+    };
+    for (case, figures) in measured {
+        let PeriodStats { due, made, longest, .. } = figures.periods;
+        let missed = (due - made) as f64 / due as f64;
+        let kept = format!("{made} of {due}");
+        row(
+            format!("{case}: periods in which each was asked about"),
+            kept,
+            "missed".to_owned(),
+            missed,
+            Some(0.0),
+        );
+        let period = figures.period.as_secs_f64();
+        let late = format!("{longest:.2}");
+        row(
+            "s between two reads of one, longest".to_owned(),
+            late,
+            format!("{period:.0}"),
+            longest / period,
+            Some(1.0 + MAX_PERIOD_DELAY),
+        );
+        let (peak, cores) = (megabytes(figures.after.peak), figures.cores());
+        let stands = yardsticks(case);
+        for (what, ours) in
+            [("peak resident, MB", format!("{peak:.1}")), ("cores", format!("{cores:.3}"))]
+        {
+            if stands.is_empty() {
+                row(what.to_owned(), ours, String::new(), f64::NAN, None);
+                continue;
+            }
+            for stand in &stands {
+                let is_memory = what.starts_with("peak");
+                let theirs = if is_memory { Some(stand.megabytes) } else { stand.cores };
+                let Some(theirs) = theirs else { continue };
+                let (own, bound) =
+                    if is_memory { (peak, MAX_MEMORY_RATIO) } else { (cores, MAX_CPU_RATIO) };
+                let share = stand.kept * 100.0;
+                let against = format!("{theirs} ({}, {share:.0} % of its periods)", stand.words);
+                row(
+                    what.to_owned(),
+                    ours.clone(),
+                    against,
+                    own / theirs,
+                    stand.is_bound.then_some(bound),
+                );
+            }
+        }
+        let warm = format!("{:.0}", figures.warm.as_secs_f64());
+        row("s until everybody had a status".to_owned(), warm, String::new(), f64::NAN, None);
+    }
+    (text, all)
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

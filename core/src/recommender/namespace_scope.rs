@@ -1,0 +1,130 @@
+//! Which namespaces a recommender looks after: one, all but some, and of those the share of its shard.
+
+use std::str::FromStr;
+
+/// More shards than this are a typing error.
+const MAX_SHARDS: u32 = 1000;
+
+/// The namespaces that are looked after. The default is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceScope {
+    /// This one alone (`--vpa-object-namespace`).
+    pub only: Option<String>,
+    /// Not these (`--ignored-vpa-object-namespaces`).
+    pub ignored: Vec<String>,
+    /// Of what is left, this share (`--shard`).
+    pub shard: Option<Shard>,
+}
+
+impl NamespaceScope {
+    /// Whether objects of this namespace are looked after.
+    pub fn includes(&self, namespace: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == namespace)
+            && !self.ignored.iter().any(|ignored| ignored == namespace)
+            && self.shard.is_none_or(|shard| shard.includes(namespace))
+    }
+}
+
+/// One of several recommenders that share the namespaces of a cluster: `2/3` is the second of three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which one, from 1 to `count`.
+    pub index: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Shard {
+    /// Whether this shard has the namespace: exactly one of `count` shards does.
+    pub fn includes(self, namespace: &str) -> bool {
+        namespace_hash(namespace) % u64::from(self.count) + 1 == u64::from(self.index)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str| text.parse::<u32>().ok();
+        text.split_once('/')
+            .and_then(|(index, count)| Some(Self { index: number(index)?, count: number(count)? }))
+            .filter(|shard| (1..=MAX_SHARDS).contains(&shard.count))
+            .filter(|shard| (1..=shard.count).contains(&shard.index))
+            .ok_or_else(|| "give one of so many, such as 1/3, 2/3 or 3/3".to_owned())
+    }
+}
+
+/// Where a namespace stands among all: FNV-1a over its name, then the finish of MurmurHash3, because the lowest
+/// bits of FNV-1a are little more than a parity and the remainder by 2 or 4 takes just those.
+///
+/// Every replica of every release must come to the same number, or a namespace has two recommenders or none
+/// while they are rolled out: this never changes.
+fn namespace_hash(namespace: &str) -> u64 {
+    let mut hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_scope_is_one_namespace_or_all_but_the_ignored() {
+        let all = NamespaceScope::default();
+        let one = NamespaceScope { only: Some("web".into()), ..NamespaceScope::default() };
+        let most = NamespaceScope {
+            ignored: vec!["kube-system".into(), "db".into()],
+            ..NamespaceScope::default()
+        };
+        for (namespace, of_one, of_most) in
+            [("web", true, true), ("db", false, false), ("webs", false, true)]
+        {
+            assert!(all.includes(namespace));
+            assert_eq!(one.includes(namespace), of_one, "{namespace}");
+            assert_eq!(most.includes(namespace), of_most, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn a_shard_is_counted_from_one() {
+        assert_eq!("2/3".parse(), Ok(Shard { index: 2, count: 3 }));
+        for bad in ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/5", "a/b", "1/1001"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_never_changes_its_shard() {
+        // Pinned: a release that counts otherwise would leave namespaces without a recommender while it is rolled out.
+        let places = ["default", "kube-system", "team-1"].map(namespace_hash);
+        assert_eq!(places, [0xd470_84e0_f7c5_d5ad, 0xe313_d0e7_4eaa_50dc, 0x0e34_b3c2_4c5a_a919]);
+    }
+
+    #[test]
+    fn shards_are_about_as_large_as_each_other() {
+        for count in [2, 3, 4, 8, 16] {
+            for index in 1..=count {
+                let shard = Shard { index, count };
+                let has = (0..8000).filter(|n| shard.includes(&format!("team-{n}"))).count() as f64;
+                let even = 8000.0 / f64::from(count);
+                assert!((0.8..1.2).contains(&(has / even)), "{index}/{count}: {has} of {even}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shards_are_disjoint_and_together_cover_everything(namespace in "[a-z0-9-]{1,63}", count in 1_u32..50) {
+            let scopes = (1..=count).map(|index| NamespaceScope { shard: Some(Shard { index, count }), ..NamespaceScope::default() });
+            prop_assert_eq!(scopes.filter(|scope| scope.includes(&namespace)).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a VPA says about itself, read once when it changes: policies and annotations.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    container::ContainerHistory,
+    policy::{self, ContainerPolicy, ControlledResources, Overrides, ResourceAmounts},
+    settings::{ModelRules, Settings},
+    tuning::Tuning,
+};
+use crate::{
+    api::{
+        annotations::InvalidAnnotation,
+        vpa::{self, ContainerMode},
+    },
+    types::quantity::Quantity,
+};
+
+/// What a VPA says about itself, read once when it changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VpaSettings {
+    /// Policies by container.
+    pub policies: Vec<ContainerPolicy>,
+    /// Containers whose CPU is to be rounded up to whole cores.
+    pub integer_cpu_containers: Vec<Box<str>>,
+    /// What its annotations tune.
+    pub tuning: Tuning,
+    /// Annotations that were ignored.
+    pub invalid_annotations: Vec<InvalidAnnotation>,
+}
+
+const INTEGER_CPU_PREFIX: &str = "vpa-post-processor.kubernetes.io/";
+const INTEGER_CPU_SUFFIX: &str = "_integerCPU";
+
+impl VpaSettings {
+    /// Reads policies and annotations.
+    pub fn new(policies: Vec<ContainerPolicy>, annotations: &BTreeMap<String, String>) -> Self {
+        let (tuning, bad_annotations) = Tuning::from_annotations(annotations);
+        let whole_cores = annotations
+            .iter()
+            .filter(|(_, value)| *value == "true")
+            .filter_map(|(key, _)| integer_cpu_container(key))
+            .map(Into::into)
+            .collect();
+        Self {
+            policies,
+            integer_cpu_containers: whole_cores,
+            tuning,
+            invalid_annotations: bad_annotations,
+        }
+    }
+
+    /// Takes the policy over into the container's history, and answers the rules by which its samples are
+    /// taken from now on.
+    pub fn apply_policy(
+        &self,
+        name: &str,
+        container: &mut ContainerHistory,
+        settings: &Settings,
+    ) -> ModelRules {
+        let policy = policy::policy_for(&self.policies, name).filter(|_| settings.per_vpa_config);
+        let rules = self.rules(Some(container), settings);
+        container.apply_policy(policy.map(|policy| &policy.overrides), &rules);
+        self.rules(Some(container), settings)
+    }
+
+    /// The rules by which samples of a container are taken.
+    pub fn rules(&self, container: Option<&ContainerHistory>, settings: &Settings) -> ModelRules {
+        let overrides = container.and_then(ContainerHistory::overrides);
+        settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning)
+    }
+}
+
+/// The container that an annotation asks whole cores for.
+pub fn integer_cpu_container(annotation: &str) -> Option<&str> {
+    let name = annotation.strip_prefix(INTEGER_CPU_PREFIX)?.strip_suffix(INTEGER_CPU_SUFFIX)?;
+    (!name.is_empty()).then_some(name)
+}
+
+impl From<&vpa::ContainerPolicy> for ContainerPolicy {
+    fn from(policy: &vpa::ContainerPolicy) -> Self {
+        let amounts = |list: &crate::api::ResourceList| ResourceAmounts {
+            cpu: list.cpu(),
+            memory: list.memory(),
+        };
+        Self {
+            container: policy.container_name.as_str().into(),
+            off: policy.mode == Some(ContainerMode::Off),
+            controlled: policy.controlled_resources.as_ref().map_or_else(
+                ControlledResources::default,
+                |listed| ControlledResources {
+                    cpu: listed.iter().any(|name| name.as_str() == "cpu"),
+                    memory: listed.iter().any(|name| name.as_str() == "memory"),
+                },
+            ),
+            min_allowed: amounts(&policy.min_allowed),
+            max_allowed: amounts(&policy.max_allowed),
+            overrides: Overrides {
+                oom_ratio: policy.oom_bump_up_ratio.map(round_up_to_milli),
+                oom_min_bump: policy.oom_min_bump_up.map(round_up_to_milli),
+                interval: policy
+                    .memory_aggregation_interval_seconds
+                    .and_then(|seconds| u64::try_from(seconds).ok())
+                    .filter(|seconds| *seconds > 0)
+                    .map(Duration::from_secs),
+                interval_count: policy
+                    .memory_aggregation_interval_count
+                    .and_then(|count| u32::try_from(count).ok())
+                    .filter(|count| *count > 0),
+            },
+        }
+    }
+}
+
+/// A ratio or an amount as a policy may write it: three decimals, rounded up.
+fn round_up_to_milli(quantity: Quantity) -> f64 {
+    quantity.milli_value() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_is_read_from_the_object() {
+        let written = json!({
+            "containerName": "app",
+            "mode": "Auto",
+            "minAllowed": { "cpu": "50m" },
+            "maxAllowed": { "memory": "1Gi" },
+            "controlledResources": ["memory"],
+            "oomBumpUpRatio": "1.2345",
+            "oomMinBumpUp": "100Mi",
+            "memoryAggregationIntervalSeconds": 3600,
+            "memoryAggregationIntervalCount": 24,
+        });
+        let policy: vpa::ContainerPolicy = serde_json::from_value(written).expect("is a policy");
+        let policy = ContainerPolicy::from(&policy);
+        assert_eq!((&*policy.container, policy.off), ("app", false));
+        assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: true });
+        assert_eq!(policy.min_allowed.cpu.map(Quantity::milli_value), Some(50));
+        assert_eq!((policy.min_allowed.memory, policy.max_allowed.cpu), (None, None));
+        assert_eq!(policy.max_allowed.memory.map(Quantity::value), Some(1 << 30));
+        let overrides = policy.overrides;
+        assert_eq!(overrides.oom_ratio, Some(1.235));
+        assert_eq!(overrides.oom_min_bump, Some(1.048_576e8));
+        assert_eq!(overrides.interval, Some(Duration::from_hours(1)));
+        assert_eq!(overrides.interval_count, Some(24));
+    }
+
+    #[test]
+    fn an_empty_list_of_resources_means_none() {
+        let written = json!({ "containerName": "*", "controlledResources": [] });
+        let policy: vpa::ContainerPolicy = serde_json::from_value(written).expect("is a policy");
+        let policy = ContainerPolicy::from(&policy);
+        assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: false });
+    }
+
+    #[test]
+    fn overrides_count_only_where_the_gate_is_open() {
+        let overrides = Overrides { oom_ratio: Some(3.0), ..Overrides::default() };
+        let policy =
+            ContainerPolicy { container: "app".into(), overrides, ..ContainerPolicy::default() };
+        let directives = VpaSettings { policies: vec![policy], ..VpaSettings::default() };
+        for (gate, ratio) in [(false, 1.2), (true, 3.0)] {
+            let settings = Settings { per_vpa_config: gate, ..Settings::default() };
+            let rules = directives.rules(None, &settings);
+            let mut container = ContainerHistory::new(crate::types::Time::EPOCH, &rules);
+            let rules = directives.apply_policy("app", &mut container, &settings);
+            assert!((rules.oom_ratio - ratio).abs() < 1e-12, "gate {gate}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The pod as the API writes it, as far as it is read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::types::Time;
+use serde::Deserialize;
+
+use super::{AdmissionPod, Container, ContainerType, Controller, Pod, ResizeRestarts, Resources};
+use crate::{api::ResourceList, sizing::lookup::Lookup};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawPod {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    namespace: Option<Arc<str>>,
+    name: Option<Arc<str>>,
+    generate_name: Option<Box<str>>,
+    uid: Option<Box<str>>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Owner {
+    api_version: Box<str>,
+    kind: Box<str>,
+    name: Box<str>,
+    controller: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    containers: Option<Vec<SpecContainer>>,
+    init_containers: Option<Vec<SpecContainer>>,
+    overhead: Option<ResourceList>,
+    priority_class_name: Option<Box<str>>,
+    active_deadline_seconds: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpecContainer {
+    name: Arc<str>,
+    restart_policy: Option<Box<str>>,
+    resources: Option<Resources>,
+    resize_policy: Option<Vec<ResizePolicy>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ResizePolicy {
+    resource_name: Box<str>,
+    restart_policy: Box<str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    container_statuses: Option<Vec<StatusContainer>>,
+    init_container_statuses: Option<Vec<StatusContainer>>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusContainer {
+    name: Arc<str>,
+    resources: Option<Resources>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    last_transition_time: Option<Time>,
+}
+
+impl From<RawPod> for AdmissionPod {
+    fn from(mut object: RawPod) -> Self {
+        let owners = object.metadata.owner_references.take().unwrap_or_default();
+        let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+        let controller = controller.map(|owner| Controller {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            name: owner.name,
+        });
+        Self { controller, pod: object.into() }
+    }
+}
+
+impl From<RawPod> for Pod {
+    fn from(RawPod { metadata, spec, status }: RawPod) -> Self {
+        let statuses = Statuses(status.container_statuses.unwrap_or_default());
+        let init_statuses = Statuses(status.init_container_statuses.unwrap_or_default());
+        let (by_name, inits_by_name) = (statuses.by_name(), init_statuses.by_name());
+        let conditions = status.conditions.unwrap_or_default();
+        let ready = conditions.iter().find(|one| &*one.kind == "Ready" && &*one.status == "True");
+        let mains = spec.containers.unwrap_or_default().into_iter();
+        let inits = spec.init_containers.unwrap_or_default().into_iter();
+        Self {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            generate_name: metadata.generate_name,
+            uid: metadata.uid.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations,
+            containers: mains
+                .map(|one| {
+                    let status = statuses.find(&by_name, &one.name);
+                    to_container(one, ContainerType::Main, status)
+                })
+                .collect(),
+            init_containers: inits
+                .map(|one| {
+                    let stays = one.restart_policy.as_deref() == Some("Always");
+                    let part = if stays { ContainerType::Sidecar } else { ContainerType::Init };
+                    let status = init_statuses.find(&inits_by_name, &one.name);
+                    to_container(one, part, status)
+                })
+                .collect(),
+            overhead: spec.overhead.unwrap_or_default(),
+            ready_since: ready.map(|one| one.last_transition_time.unwrap_or_default()),
+            priority_class: spec.priority_class_name.filter(|name| !name.is_empty()),
+            has_deadline: spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
+        }
+    }
+}
+
+struct Statuses(Vec<StatusContainer>);
+
+impl Statuses {
+    fn pairs(&self) -> impl Iterator<Item = (&str, &StatusContainer)> {
+        self.0.iter().map(|status| (&*status.name, status))
+    }
+
+    fn by_name(&self) -> Lookup<&str, &StatusContainer> {
+        Lookup::new(self.0.len(), self.pairs())
+    }
+
+    fn find<'a>(
+        &'a self,
+        by_name: &Lookup<&'a str, &'a StatusContainer>,
+        name: &str,
+    ) -> Option<&'a StatusContainer> {
+        by_name.get(name, self.pairs())
+    }
+}
+
+fn to_container(
+    one: SpecContainer,
+    part: ContainerType,
+    status: Option<&StatusContainer>,
+) -> Container {
+    let policies = one.resize_policy.unwrap_or_default();
+    let restarts = |resource: &str| {
+        let restart = |policy: &ResizePolicy| &*policy.restart_policy == "RestartContainer";
+        policies.iter().any(|policy| &*policy.resource_name == resource && restart(policy))
+    };
+    Container {
+        name: one.name,
+        container_type: part,
+        spec: one.resources.unwrap_or_default(),
+        status: status.and_then(|status| status.resources.clone()),
+        resize_restarts: ResizeRestarts { on_cpu: restarts("cpu"), on_memory: restarts("memory") },
+    }
+}

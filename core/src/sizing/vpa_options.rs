@@ -1,0 +1,125 @@
+//! What a VPA asks for by annotations about how its pods are sized.
+
+use std::collections::BTreeMap;
+
+use super::{
+    pod_annotations::is_dns_label,
+    sizing_spec::{LimitPolicy, SizingSpec},
+};
+use crate::{
+    api::{
+        VerticalPodAutoscaler,
+        annotations::{InvalidAnnotation, LIMIT_POLICY, MANAGED_SIDECARS},
+    },
+    types::compat::Compat,
+};
+
+/// What a VPA asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VpaOptions {
+    /// What becomes of limits, if it says so: that goes before the flag.
+    pub limit_policy: Option<LimitPolicy>,
+    /// Containers that are sized though they were injected.
+    pub managed_sidecars: Vec<Box<str>>,
+}
+
+impl VpaOptions {
+    /// What the annotations of a VPA say. Upstream knows none of them, so neither does its mode.
+    pub fn from_vpa(vpa: &VerticalPodAutoscaler, compat: Compat) -> Self {
+        match (&vpa.metadata.annotations, compat) {
+            (Some(annotations), Compat::Plimsoll) => Self::from_annotations(annotations).0,
+            _ => Self::default(),
+        }
+    }
+
+    /// Reads annotations. What makes no sense is left out and named.
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+    ) -> (Self, Vec<InvalidAnnotation>) {
+        let (mut wishes, mut bad) = (Self::default(), Vec::new());
+        match LIMIT_POLICY.read(annotations, |text| text.parse().ok()) {
+            Ok(limits) => wishes.limit_policy = limits,
+            Err(why) => bad.push(why),
+        }
+        match MANAGED_SIDECARS.read(annotations, parse_names) {
+            Ok(injected) => wishes.managed_sidecars = injected.unwrap_or_default(),
+            Err(why) => bad.push(why),
+        }
+        (wishes, bad)
+    }
+
+    /// What the VPA wants of its pods. `limits` is the flag's policy.
+    pub fn sizing_spec<'a>(
+        &'a self,
+        vpa: &'a VerticalPodAutoscaler,
+        limits: LimitPolicy,
+    ) -> SizingSpec<'a> {
+        let limits = self.limit_policy.unwrap_or(limits);
+        SizingSpec::from_vpa(vpa)
+            .with_limit_policy(limits)
+            .with_managed_sidecars(&self.managed_sidecars)
+    }
+}
+
+fn parse_names(text: &str) -> Option<Vec<Box<str>>> {
+    let names = text.split(',').map(str::trim);
+    names.map(|name| is_dns_label(name).then(|| name.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotated(pairs: &[(&str, &str)]) -> VerticalPodAutoscaler {
+        let annotations: BTreeMap<&str, &str> = pairs.iter().copied().collect();
+        serde_json::from_value(serde_json::json!({
+            "apiVersion": "autoscaling.k8s.io/v1",
+            "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "web", "annotations": annotations},
+            "spec": {"targetRef": {"kind": "Deployment", "name": "web"}},
+        }))
+        .expect("a VPA")
+    }
+
+    #[test]
+    fn an_annotation_goes_before_the_flag_and_counts_for_nothing_in_upstreams_mode() {
+        let vpa = annotated(&[
+            ("plimsoll.dev/limit-policy", "requestsOnly"),
+            ("plimsoll.dev/managed-sidecars", "proxy, log-agent"),
+        ]);
+        let of = |compat| {
+            let wishes = VpaOptions::from_vpa(&vpa, compat);
+            let plan = wishes.sizing_spec(&vpa, LimitPolicy::Max);
+            (
+                plan.limit_policy,
+                plan.managed_sidecars.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            )
+        };
+        let named = ["proxy".to_owned(), "log-agent".to_owned()].to_vec();
+        assert_eq!(of(Compat::Plimsoll), (LimitPolicy::RequestsOnly, named));
+        assert_eq!(of(Compat::Upstream), (LimitPolicy::Max, Vec::new()));
+    }
+
+    #[test]
+    fn a_value_that_makes_no_sense_is_named_and_the_others_hold() {
+        for (key, value) in [
+            ("plimsoll.dev/limit-policy", "double"),
+            ("plimsoll.dev/limit-policy", "fixed:0.5"),
+            ("plimsoll.dev/managed-sidecars", ""),
+            ("plimsoll.dev/managed-sidecars", "proxy,"),
+            ("plimsoll.dev/managed-sidecars", "Proxy"),
+        ] {
+            let other = match key {
+                "plimsoll.dev/limit-policy" => ("plimsoll.dev/managed-sidecars", "proxy"),
+                _ => ("plimsoll.dev/limit-policy", "max"),
+            };
+            let vpa = annotated(&[(key, value), other]);
+            let annotations = vpa.metadata.annotations.as_ref().expect("annotations");
+            let (wishes, bad) = VpaOptions::from_annotations(annotations);
+            let [bad] = &bad[..] else { panic!("{key}={value}: {bad:?}") };
+            assert_eq!((bad.key, &*bad.value), (key, value));
+            assert_eq!(wishes.limit_policy.is_some(), other.0 == "plimsoll.dev/limit-policy");
+            assert_eq!(wishes.managed_sidecars.is_empty(), other.0 == "plimsoll.dev/limit-policy");
+        }
+    }
+}

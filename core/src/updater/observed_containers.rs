@@ -1,0 +1,64 @@
+//! Which containers of a pod count: those that the admission controller saw, and not what was injected later.
+
+use crate::sizing::{self, pod_annotations};
+
+/// The containers that count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObservedContainers {
+    /// All: nothing is said, or nothing that can be read.
+    All,
+    /// These.
+    Only(Vec<Box<str>>),
+}
+
+impl ObservedContainers {
+    /// What a pod says, and those that were injected later and are to be sized all the same.
+    pub fn from_pod(pod: &sizing::Pod, injected: &[Box<str>]) -> Self {
+        pod_annotations::observed_containers(pod).map_or(Self::All, |names| {
+            Self::Only(names.into_iter().map(Into::into).chain(injected.iter().cloned()).collect())
+        })
+    }
+
+    /// Whether a container counts.
+    pub fn contains(&self, container: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|name| **name == *container),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: Option<&str>) -> ObservedContainers {
+        let annotations =
+            text.map(|text| [(pod_annotations::OBSERVED.to_owned(), text.to_owned())].into());
+        ObservedContainers::from_pod(&sizing::Pod { annotations, ..sizing::Pod::default() }, &[])
+    }
+
+    #[test]
+    fn what_cannot_be_read_lists_all_and_what_is_empty_lists_none() {
+        let only = |names: &[&str]| {
+            ObservedContainers::Only(names.iter().map(|&name| name.into()).collect())
+        };
+        for (text, expected) in [
+            (None, ObservedContainers::All),
+            (Some(""), only(&[])),
+            (Some("app"), only(&["app"])),
+            (Some("app, side-car"), only(&["app", "side-car"])),
+            (Some("app,side-car"), ObservedContainers::All),
+            (Some("App"), ObservedContainers::All),
+            (Some("app, "), ObservedContainers::All),
+        ] {
+            assert_eq!(of(text), expected, "{text:?}");
+        }
+        let pod = sizing::Pod {
+            annotations: Some([(pod_annotations::OBSERVED.to_owned(), "app".to_owned())].into()),
+            ..sizing::Pod::default()
+        };
+        assert!(ObservedContainers::from_pod(&pod, &["proxy".into()]).contains("proxy"));
+        assert!(of(Some("app")).contains("app") && !of(Some("app")).contains("side-car"));
+    }
+}

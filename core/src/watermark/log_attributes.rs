@@ -1,0 +1,53 @@
+//! What an object wants to be found by in the log: pairs that go with every line about it.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// Upstream's annotation: a JSON object.
+pub const ANNOTATION: &str = "wpa.datadoghq.com/logs-attributes";
+/// The longest that is read, in bytes: it goes with every line.
+const MAX_BYTES: usize = 4096;
+
+/// The pairs as a log line has them, `name=value` each; none where the annotation says nothing.
+///
+/// # Errors
+///
+/// What is wrong with it, where it is no JSON object or too long.
+pub fn parse(annotation: Option<&str>) -> Result<Option<String>, String> {
+    let Some(text) = annotation else { return Ok(None) };
+    if text.len() > MAX_BYTES {
+        return Err(format!("it has {} bytes, and at most {MAX_BYTES} are taken", text.len()));
+    }
+    let pairs: Map<String, Value> = serde_json::from_str(text).map_err(|why| why.to_string())?;
+    let mut line = String::new();
+    for (name, value) in &pairs {
+        let space = if line.is_empty() { "" } else { " " };
+        // Writing to a String does not fail.
+        let _ = match value {
+            Value::String(value) => write!(line, "{space}{name}={value}"),
+            other => write!(line, "{space}{name}={other}"),
+        };
+    }
+    Ok((!line.is_empty()).then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors M4 to M7.
+    #[test]
+    fn an_objects_pairs_are_read_and_what_is_no_object_is_refused() {
+        assert_eq!(parse(None), Ok(None));
+        assert_eq!(parse(Some("{}")), Ok(None));
+        assert_eq!(parse(Some(r#"{"test": "foo"}"#)), Ok(Some("test=foo".to_owned())));
+        let two = r#"{"team": "payments", "tier": 1}"#;
+        assert_eq!(parse(Some(two)), Ok(Some("team=payments tier=1".to_owned())));
+        for bad in ["", "{", "[]", "team"] {
+            assert!(parse(Some(bad)).is_err(), "{bad}");
+        }
+        let long = format!(r#"{{"team": "{}"}}"#, "x".repeat(MAX_BYTES));
+        assert!(parse(Some(&long)).is_err_and(|why| why.contains("at most 4096")));
+    }
+}

@@ -1,0 +1,92 @@
+//! From floats and ratios to whole replicas, by one rule each.
+
+/// What a float is as a number of replicas to upstream, on the machines that it mostly runs on: what is no number, or
+/// does not fit, is the smallest number of all, which then loses against whatever it is compared with.
+pub fn replicas_from_float(value: f64) -> i32 {
+    let fits = value > f64::from(i32::MIN) - 1.0 && value < f64::from(i32::MAX) + 1.0;
+    if fits { value as i32 } else { i32::MIN }
+}
+
+/// A whole number that may be too large for replicas.
+pub fn saturate_to_replicas(value: i128) -> i32 {
+    i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// `above / below`, rounded up. There is no answer for a divisor of zero or less.
+pub fn divide_rounding_up(above: i128, below: i128) -> Option<i32> {
+    (below > 0).then(|| saturate_to_replicas(-(-above).div_euclid(below)))
+}
+
+/// `above / below`, rounded down. There is no answer for a divisor of zero or less.
+pub fn divide_rounding_down(above: i128, below: i128) -> Option<i32> {
+    (below > 0).then(|| saturate_to_replicas(above.div_euclid(below)))
+}
+
+/// The smallest multiple that is not below the number.
+pub fn round_up_to_multiple(value: i32, multiple: i32) -> i32 {
+    let multiple = i64::from(multiple.max(1));
+    let (value, left) = (i64::from(value), i64::from(value).rem_euclid(multiple));
+    saturate_to_replicas(i128::from(if left == 0 { value } else { value + multiple - left }))
+}
+
+/// The multiple that is next to `to` on the way there from `from`, or `from` where there is none on that way.
+pub fn nearest_multiple_towards(from: i32, to: i32, multiple: i32) -> i32 {
+    let multiple = multiple.max(1);
+    if to >= from {
+        (to - to.rem_euclid(multiple)).max(from)
+    } else {
+        round_up_to_multiple(to, multiple).min(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_float_that_is_no_number_of_replicas_is_the_smallest_of_all() {
+        for (value, expected) in [
+            (2.0, 2),
+            (-3.5, -3),
+            (2_147_483_647.0, i32::MAX),
+            (2_147_483_648.0, i32::MIN),
+            (-2_147_483_648.0, i32::MIN),
+            (f64::INFINITY, i32::MIN),
+            (f64::NAN, i32::MIN),
+        ] {
+            assert_eq!(replicas_from_float(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_rounded_the_way_that_is_asked_for() {
+        assert_eq!((divide_rounding_up(7, 2), divide_rounding_down(7, 2)), (Some(4), Some(3)));
+        assert_eq!((divide_rounding_up(8, 2), divide_rounding_down(8, 2)), (Some(4), Some(4)));
+        assert_eq!((divide_rounding_up(-7, 2), divide_rounding_down(-7, 2)), (Some(-3), Some(-4)));
+        assert_eq!((divide_rounding_up(1, 0), divide_rounding_down(1, -1)), (None, None));
+        assert_eq!(divide_rounding_up(i128::from(i64::MAX), 1), Some(i32::MAX));
+        assert_eq!(
+            (round_up_to_multiple(7, 3), round_up_to_multiple(6, 3), round_up_to_multiple(7, 0)),
+            (9, 6, 7)
+        );
+        assert_eq!(round_up_to_multiple(i32::MAX, 1000), i32::MAX);
+    }
+
+    #[test]
+    fn a_result_is_rounded_towards_where_it_comes_from() {
+        for (from, to, expected) in [
+            (4, 9, 8),
+            (4, 6, 4),
+            (5, 6, 5),
+            (5, 8, 8),
+            (9, 5, 8),
+            (9, 8, 8),
+            (7, 5, 7),
+            (3, 0, 0),
+            (4, 4, 4),
+        ] {
+            assert_eq!(nearest_multiple_towards(from, to, 4), expected, "{from} to {to}");
+        }
+        assert_eq!(nearest_multiple_towards(2, 9, 0), 9);
+    }
+}

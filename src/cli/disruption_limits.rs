@@ -1,0 +1,211 @@
+//! The flags of what keeps surprises away: all on by default, and each by itself to be set or switched off.
+
+use std::{str::FromStr, time::Duration};
+
+use clap::{ArgAction, Args};
+
+use super::{go_values, parsed_flags::ParsedFlags};
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::guard::{
+        Allowance, BreakerSettings, CanarySettings, CoolDown, GuardSettings, HeartbeatPolicy,
+        MaintenanceWindows,
+    },
+};
+
+/// How many changes within an hour: so many, or that share of the pods, whichever is more; or any number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ParsedAllowance(Option<Allowance>);
+
+impl FromStr for ParsedAllowance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wanted =
+            || "give a number, a share such as 10%, both such as 100,10%, or off".to_owned();
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let mut allowance = Allowance { at_least: 0, share: 0.0 };
+        for part in text.split(',') {
+            let part = part.trim();
+            match part.strip_suffix('%') {
+                Some(share) => {
+                    let share: f64 = share.parse().map_err(|_| wanted())?;
+                    if !(0.0..=1000.0).contains(&share) {
+                        return Err(wanted());
+                    }
+                    allowance.share = share / 100.0;
+                }
+                None => allowance.at_least = part.parse().map_err(|_| wanted())?,
+            }
+        }
+        Ok(Self(Some(allowance)))
+    }
+}
+
+/// What keeps surprises away.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Guards (all off with --compat=upstream, unless they are set)")]
+pub struct GuardArgs {
+    /// Sign of life of the recommender: `auto` wants it fresh where there is one, `require`, `ignore`
+    #[arg(long, value_name = "RULE", default_value = "auto")]
+    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_HEARTBEAT", hide_env = true)]
+    recommender_heartbeat: HeartbeatPolicy,
+    /// Evictions and restarting resizes within an hour: so many or that share, whichever is more
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "100,10%")]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_DISRUPTIONS_PER_HOUR", hide_env = true)]
+    max_disruptions_per_hour: ParsedAllowance,
+    /// The same for each namespace
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "30,20%")]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_DISRUPTIONS_PER_HOUR")]
+    max_namespace_disruptions_per_hour: ParsedAllowance,
+    /// Resizes that restart nothing, within an hour
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "500,50%")]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_RESIZES_PER_HOUR", hide_short_help = true, hide_env = true)]
+    max_resizes_per_hour: ParsedAllowance,
+    /// The same for each namespace
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "150,100%")]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_RESIZES_PER_HOUR")]
+    max_namespace_resizes_per_hour: ParsedAllowance,
+    /// Rest of a workload after a change; doubles with each that follows soon; 0 is none
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN", hide_env = true)]
+    cool_down: Duration,
+    /// The same for pods that keep running out of memory, or do not serve at all
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_URGENT", hide_short_help = true, hide_env = true)]
+    cool_down_urgent: Duration,
+    /// The longest rest
+    #[arg(long, value_name = "DURATION", default_value = "8h", value_parser = go_values::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_MAX", hide_short_help = true, hide_env = true)]
+    cool_down_max: Duration,
+    /// When workloads may be changed, as in `0 22 * * mon-fri for 6h`; always unless it is set
+    #[arg(long, value_name = "WINDOWS", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CHANGE_WINDOW", hide_env = true)]
+    change_window: String,
+    /// How long the first pod that is changed is watched before the others follow; 0 is not at all
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_CANARY_WATCH", hide_env = true)]
+    canary_watch: Duration,
+    /// Stops where pods that were changed are worse than before
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    #[arg(value_parser = go_values::boolean)]
+    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER", hide_env = true)]
+    circuit_breaker: bool,
+    /// Share of the changed pods that may be worse
+    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = go_values::fraction)]
+    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_SHARE", hide_short_help = true, hide_env = true)]
+    circuit_breaker_share: f64,
+    /// How long a changed pod may take to be ready
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_READY_WITHIN")]
+    circuit_breaker_ready_within: Duration,
+    /// How long a workload is left alone then; doubles each time, up to a day
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = go_values::positive_duration)]
+    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_REST", hide_short_help = true, hide_env = true)]
+    circuit_breaker_rest: Duration,
+    /// So many such workloads within an hour stop all changes in the cluster; of one namespace two count
+    #[arg(long, value_name = "COUNT", default_value = "5", value_parser = go_values::integer_between(1_u32, u32::MAX))]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_WORKLOADS")]
+    circuit_breaker_workloads: u32,
+    /// Evictions in a row without a sign that new pods get what is recommended; one until the first such sign; 0 is any number
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(0_u32, u32::MAX))]
+    #[arg(env = "PLIMSOLL_FLAG_MAX_UNPROVEN_EVICTIONS", hide_short_help = true, hide_env = true)]
+    max_unproven_evictions: u32,
+    /// How long a workload is left alone whose values somebody else writes; 0 is not at all
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = go_values::duration)]
+    #[arg(env = "PLIMSOLL_FLAG_REWRITTEN_REST", hide_short_help = true, hide_env = true)]
+    rewritten_rest: Duration,
+    /// Starts a second replica of a Deployment before its only one is evicted
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    #[arg(value_parser = go_values::boolean)]
+    #[arg(env = "PLIMSOLL_FLAG_SURGE", hide_env = true)]
+    surge: bool,
+}
+
+impl GuardArgs {
+    /// What was asked for. In `upstream` mode only what was set by hand counts.
+    pub fn guards(&self, compat: Compat, typed: &ParsedFlags) -> Result<GuardSettings, String> {
+        let on = |name: &str| compat == Compat::Plimsoll || !typed.set_among(&[name]).is_empty();
+        let some = |length: Duration| !length.is_zero();
+        let windows = match self.change_window.trim() {
+            "" => MaintenanceWindows::ALWAYS,
+            text => text.parse().map_err(|why| format!("--change-window: {why}"))?,
+        };
+        let allowed = |name: &str, allowed: ParsedAllowance| allowed.0.filter(|_| on(name));
+        let cool_down = CoolDown {
+            base: self.cool_down,
+            urgent: self.cool_down_urgent.min(self.cool_down),
+            max: self.cool_down_max.max(self.cool_down),
+            ..GuardSettings::default().cool_down.unwrap_or(CoolDown {
+                base: self.cool_down,
+                urgent: self.cool_down_urgent,
+                max: self.cool_down_max,
+                forget_after: self.cool_down_max,
+            })
+        };
+        let breaker = BreakerSettings {
+            share: self.circuit_breaker_share,
+            ready_within: self.circuit_breaker_ready_within,
+            open_for: self.circuit_breaker_rest,
+            max_open_for: MAX_COOL_DOWN.max(self.circuit_breaker_rest),
+            cluster_trips: self.circuit_breaker_workloads,
+        };
+        Ok(GuardSettings {
+            heartbeat: if on("recommender_heartbeat") {
+                self.recommender_heartbeat
+            } else {
+                HeartbeatPolicy::Ignore
+            },
+            cluster_disruptions: allowed("max_disruptions_per_hour", self.max_disruptions_per_hour),
+            namespace_disruptions: allowed(
+                "max_namespace_disruptions_per_hour",
+                self.max_namespace_disruptions_per_hour,
+            ),
+            cluster_resizes: allowed("max_resizes_per_hour", self.max_resizes_per_hour),
+            namespace_resizes: allowed(
+                "max_namespace_resizes_per_hour",
+                self.max_namespace_resizes_per_hour,
+            ),
+            cool_down: Some(cool_down).filter(|_| on("cool_down") && some(self.cool_down)),
+            maintenance_windows: windows,
+            breaker: Some(breaker).filter(|_| on("circuit_breaker") && self.circuit_breaker),
+            canary: Some(CanarySettings { watch: self.canary_watch })
+                .filter(|_| on("canary_watch") && some(self.canary_watch)),
+            max_unproven_evictions: Some(self.max_unproven_evictions)
+                .filter(|most| on("max_unproven_evictions") && *most > 0),
+            surge: self.surge,
+            external_overwrite_pause: Some(self.rewritten_rest)
+                .filter(|rest| on("rewritten_rest") && some(*rest)),
+        })
+    }
+}
+
+/// A workload is looked at once more after a day at the latest.
+const MAX_COOL_DOWN: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_is_a_number_a_share_both_or_none() {
+        let of = |text: &str| text.parse::<ParsedAllowance>().map(|allowed| allowed.0);
+        let some = |at_least, share| Ok(Some(Allowance { at_least, share }));
+        assert_eq!(of("100,10%"), some(100, 0.1));
+        assert_eq!(of("10%, 100"), some(100, 0.1));
+        assert_eq!(of("0"), some(0, 0.0));
+        assert_eq!(of("25%"), some(0, 0.25));
+        assert_eq!(of("off"), Ok(None));
+        for bad in ["", "x", "10%%", "-1", "-1%", "100,x"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+}

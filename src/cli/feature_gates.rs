@@ -1,0 +1,130 @@
+//! `--feature-gates`: upstream's gates and ours.
+
+use std::str::FromStr;
+
+use super::go_values;
+use plimsoll_core::types::compat::Compat;
+
+/// A gate by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureGate {
+    /// All of upstream's that are alpha.
+    AllAlpha,
+    /// All of upstream's that are beta; there are none.
+    AllBeta,
+    /// More CPU while a pod starts; for those who make and change pods.
+    CpuStartupBoost,
+    /// Resizing without eviction; for those who make and change pods.
+    InPlace,
+    /// Init containers that keep running are recommended for. Ours: upstream has it planned.
+    NativeSidecar,
+    /// VPAs may override flags in their policy.
+    PerVpaConfig,
+}
+
+impl FeatureGate {
+    const ALL: [(Self, &str); 6] = [
+        (Self::AllAlpha, "AllAlpha"),
+        (Self::AllBeta, "AllBeta"),
+        (Self::CpuStartupBoost, "CPUStartupBoost"),
+        (Self::InPlace, "InPlace"),
+        (Self::NativeSidecar, "NativeSidecar"),
+        (Self::PerVpaConfig, "PerVPAConfig"),
+    ];
+}
+
+/// What one `--feature-gates` says: `PerVPAConfig=true,InPlace=false`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureGates(Vec<(FeatureGate, bool)>);
+
+impl FeatureGates {
+    /// Several of them as one; of what is said twice the last counts.
+    pub fn merged(said: impl IntoIterator<Item = Self>) -> Self {
+        Self(said.into_iter().flat_map(|gates| gates.0).collect())
+    }
+
+    fn setting(&self, wanted: FeatureGate) -> Option<bool> {
+        self.0.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on)
+    }
+
+    /// Whether a gate is open.
+    pub fn is_enabled(&self, gate: FeatureGate, compat: Compat) -> bool {
+        self.setting(gate).unwrap_or_else(|| match gate {
+            FeatureGate::NativeSidecar => compat == Compat::Plimsoll,
+            FeatureGate::PerVpaConfig | FeatureGate::CpuStartupBoost | FeatureGate::InPlace => {
+                self.setting(FeatureGate::AllAlpha).unwrap_or(false)
+            }
+            FeatureGate::AllAlpha | FeatureGate::AllBeta => false,
+        })
+    }
+}
+
+impl FromStr for FeatureGates {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let gate = |pair: &str| {
+            let (name, on) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("{pair}: say {pair}=true or {pair}=false"))?;
+            let (name, on) = (name.trim(), on.trim());
+            let known = FeatureGate::ALL.into_iter().find(|(_, known)| *known == name).ok_or_else(
+                || {
+                    format!(
+                        "no gate `{name}`: the gates are {}",
+                        FeatureGate::ALL.map(|(_, name)| name).join(", ")
+                    )
+                },
+            )?;
+            Ok((known.0, go_values::boolean(on).map_err(|wanted| format!("{name}: {wanted}"))?))
+        };
+        pairs.map(gate).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_open_when_it_or_its_stage_says_so_and_its_own_word_goes_first() {
+        for (said, upstream, ours) in [
+            ("", [false, false], [false, true]),
+            ("PerVPAConfig=true", [true, false], [true, true]),
+            ("AllAlpha=true", [true, false], [true, true]),
+            ("PerVPAConfig=false, AllAlpha=true", [false, false], [false, true]),
+            ("PerVPAConfig=true,PerVPAConfig=F,", [false, false], [false, true]),
+            ("NativeSidecar=false", [false, false], [false, false]),
+            ("NativeSidecar=1,InPlace=true,AllBeta=true", [false, true], [false, true]),
+        ] {
+            let gates: FeatureGates = said.parse().expect(said);
+            let open = |compat| {
+                [FeatureGate::PerVpaConfig, FeatureGate::NativeSidecar]
+                    .map(|gate| gates.is_enabled(gate, compat))
+            };
+            assert_eq!(open(Compat::Upstream), upstream, "{said}");
+            assert_eq!(open(Compat::Plimsoll), ours, "{said}");
+        }
+    }
+
+    #[test]
+    fn gates_of_several_flags_add_up() {
+        let said = ["PerVPAConfig=true", "InPlace=true", "PerVPAConfig=false"];
+        let gates = FeatureGates::merged(said.map(|said| said.parse().expect("is fine")));
+        assert!(gates.is_enabled(FeatureGate::InPlace, Compat::Upstream));
+        assert!(!gates.is_enabled(FeatureGate::PerVpaConfig, Compat::Upstream));
+    }
+
+    #[test]
+    fn an_unknown_gate_is_answered_with_the_known_ones() {
+        for (bad, remedy) in [
+            ("PerVpaConfig=true", "PerVPAConfig"),
+            ("PerVPAConfig", "PerVPAConfig=true"),
+            ("PerVPAConfig=yes", "true or false"),
+        ] {
+            let error = bad.parse::<FeatureGates>().expect_err(bad);
+            assert!(error.contains(remedy), "{error}");
+        }
+    }
+}

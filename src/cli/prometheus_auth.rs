@@ -1,0 +1,337 @@
+//! The flags of a server that speaks Prometheus' API: where it is, how it is encrypted, who asks, and what goes into
+//! every query. Upstream's keep their names.
+
+mod sign_in;
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+use plimsoll_storage::prometheus::{
+    selector::{LabelMatcher, LabelMatchers},
+    transport::{
+        Secret, TransportConfig,
+        config::{ClientCertificateFiles, Header, SecretSource, Tls},
+    },
+};
+
+use super::{
+    Exit, cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
+};
+use crate::doctor::suggested_flags::shell_flag;
+
+/// Flags that hold secrets.
+const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
+
+/// A line for each secret that was typed where everybody can read it.
+pub fn exposed_secret_warnings(typed: &ParsedFlags) -> Vec<String> {
+    let shown = SECRET_FLAGS.into_iter().filter(|flag| typed.is_set_on_command_line(flag));
+    let line = |flag: &str| {
+        let flag = flag.replace('_', "-");
+        format!(
+            "--{flag} on the command line can be read by everybody on the machine: use a file or the environment"
+        )
+    };
+    shown.map(line).collect()
+}
+
+/// A server, and how to be let in.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Prometheus")]
+pub struct PrometheusConnectionArgs {
+    /// URL of the Prometheus, with the path before /api/v1
+    #[arg(long, value_name = "URL", default_value = "http://prometheus.monitoring.svc")]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_ADDRESS", hide_short_help = true, hide_env = true)]
+    prometheus_address: String,
+    /// Takes any certificate of it
+    #[arg(long)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_INSECURE", hide_short_help = true, hide_env = true)]
+    prometheus_insecure: bool,
+    /// Matcher that goes into every query, as in 'cluster="qa"' (repeatable)
+    #[arg(long, value_name = "MATCHER", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_MATCHER", hide_short_help = true, hide_env = true)]
+    prometheus_matcher: Vec<LabelMatcher>,
+    /// File with the authorities to trust instead of the system's (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = go_values::path())]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CA_FILE", hide_short_help = true, hide_env = true)]
+    prometheus_ca_file: PathBuf,
+    /// File with the client certificate (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_CERT_FILE")]
+    prometheus_client_cert_file: PathBuf,
+    /// File with the key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_KEY_FILE")]
+    prometheus_client_key_file: PathBuf,
+    /// Name to sign in with; PROMETHEUS_USERNAME does the same
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_USERNAME", hide_short_help = true, hide_env = true)]
+    username: String,
+    /// Password to sign in with: rather set PROMETHEUS_PASSWORD or name a file
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PASSWORD", hide_short_help = true, hide_env = true)]
+    password: Secret,
+    /// File with the password; it may be rotated
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_PASSWORD_FILE")]
+    prometheus_password_file: PathBuf,
+    /// Token to sign in with: rather name a file
+    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN", hide_short_help = true, hide_env = true)]
+    prometheus_bearer_token: Secret,
+    /// File with the token to sign in with; it may be rotated
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = go_values::path())]
+    #[arg(hide_short_help = true, hide_env = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
+    prometheus_bearer_token_file: PathBuf,
+    /// Header of every request, as in 'X-Team: a' (repeatable); keys belong into files
+    #[arg(long, value_name = "HEADER", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER", hide_short_help = true, hide_env = true)]
+    prometheus_header: Vec<Secret>,
+    /// Header of every request whose value is in a file, as in X-Key=/keys/prometheus (repeatable)
+    #[arg(long, value_name = "NAME=FILE", action = ArgAction::Append, value_delimiter = '\n')]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER_FILE", hide_short_help = true, hide_env = true)]
+    prometheus_header_file: Vec<String>,
+    /// Tenant to ask for: X-Scope-OrgID, which Mimir and Cortex want
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_TENANT", hide_short_help = true, hide_env = true)]
+    prometheus_tenant: String,
+    #[command(flatten)]
+    identity: IdentityArgs,
+}
+
+impl PrometheusConnectionArgs {
+    /// What goes into every query.
+    pub fn matchers(&self) -> LabelMatchers {
+        self.prometheus_matcher.iter().cloned().collect()
+    }
+
+    /// The way in that was described. `variable` looks into the environment.
+    pub fn transport_config(
+        &self,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<TransportConfig, CliError> {
+        let sign_in = self.sign_in(&variable)?;
+        Ok(TransportConfig {
+            address: self.prometheus_address.clone(),
+            tls: self.tls()?,
+            auth: sign_in,
+            headers: self.headers()?,
+            tenant: non_empty(&self.prometheus_tenant),
+            ..TransportConfig::default()
+        })
+    }
+
+    fn tls(&self) -> Result<Tls, CliError> {
+        let identity = match (
+            non_empty_path(&self.prometheus_client_cert_file),
+            non_empty_path(&self.prometheus_client_key_file),
+        ) {
+            (Some(certificate), Some(key)) => Some(ClientCertificateFiles { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(usage_error(
+                    "--prometheus-client-cert-file and --prometheus-client-key-file belong together: give both",
+                ));
+            }
+        };
+        let authority = non_empty_path(&self.prometheus_ca_file);
+        if authority.is_some() && self.prometheus_insecure {
+            return Err(usage_error(
+                "--prometheus-insecure looks at no authority: leave it or --prometheus-ca-file out",
+            ));
+        }
+        Ok(Tls {
+            insecure_skip_verify: self.prometheus_insecure,
+            ca_file: authority,
+            client_certificate: identity,
+        })
+    }
+
+    fn headers(&self) -> Result<Vec<Header>, CliError> {
+        // The values are not repeated: they may be keys.
+        let wrong = |flag: &str, form: &str| usage_error(format!("{flag}: give it as {form}"));
+        let header = |name: &str, value| Header { name: name.trim().to_owned(), value };
+        let mut headers = Vec::new();
+        for text in self.prometheus_header.iter().filter(|text| !text.is_empty()) {
+            let (name, value) = text
+                .reveal()
+                .split_once(':')
+                .filter(|(name, _)| !name.trim().is_empty())
+                .ok_or_else(|| wrong("--prometheus-header", "'NAME: VALUE'"))?;
+            headers.push(header(name, SecretSource::Literal(value.trim().into())));
+        }
+        for text in self.prometheus_header_file.iter().filter(|text| !text.is_empty()) {
+            let (name, path) = text
+                .split_once('=')
+                .filter(|(name, path)| !name.trim().is_empty() && !path.is_empty())
+                .ok_or_else(|| wrong("--prometheus-header-file", "NAME=FILE"))?;
+            headers.push(header(name, SecretSource::File(path.into())));
+        }
+        Ok(headers)
+    }
+
+    /// The flags as they were given, for whoever wants to repeat them; secrets are left out and named beside.
+    pub fn given_flags(&self) -> (Vec<String>, Vec<&'static str>) {
+        let address = redact_address(&self.prometheus_address);
+        let mut flags = vec![shell_flag("prometheus-address", &address)];
+        if self.prometheus_insecure {
+            flags.push("--prometheus-insecure".to_owned());
+        }
+        let matchers = self.prometheus_matcher.iter();
+        flags
+            .extend(matchers.map(|matcher| shell_flag("prometheus-matcher", &matcher.to_string())));
+        for (name, path) in [
+            ("prometheus-ca-file", &self.prometheus_ca_file),
+            ("prometheus-client-cert-file", &self.prometheus_client_cert_file),
+            ("prometheus-client-key-file", &self.prometheus_client_key_file),
+            ("prometheus-password-file", &self.prometheus_password_file),
+            ("prometheus-bearer-token-file", &self.prometheus_bearer_token_file),
+        ] {
+            flags
+                .extend(non_empty_path(path).map(|path| shell_flag(name, &path.to_string_lossy())));
+        }
+        flags.extend(non_empty(&self.username).map(|name| shell_flag("username", &name)));
+        let files = self.prometheus_header_file.iter();
+        flags.extend(files.map(|text| shell_flag("prometheus-header-file", text)));
+        flags.extend(
+            non_empty(&self.prometheus_tenant).map(|name| shell_flag("prometheus-tenant", &name)),
+        );
+        flags.extend(self.identity.given_flags());
+        let mut secrets = Vec::new();
+        for (name, is_given) in [
+            ("--prometheus-address", address != self.prometheus_address),
+            ("--password", !self.password.is_empty()),
+            ("--prometheus-bearer-token", !self.prometheus_bearer_token.is_empty()),
+            ("--prometheus-header", !self.prometheus_header.is_empty()),
+        ] {
+            secrets.extend(is_given.then_some(name));
+        }
+        (flags, secrets)
+    }
+}
+
+/// An address without the name and password in it, and without its query, in which there may be a key.
+fn redact_address(address: &str) -> String {
+    let bare = address.split(['?', '#']).next().unwrap_or_default();
+    match bare.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let host = rest[..end].rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{}", &rest[end..])
+        }
+        None => bare.to_owned(),
+    }
+}
+
+/// A text, unless it is empty.
+pub fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A path, unless it is empty.
+pub fn non_empty_path(path: &std::path::Path) -> Option<PathBuf> {
+    (!path.as_os_str().is_empty()).then(|| path.to_owned())
+}
+
+/// A command line that contradicts itself.
+pub fn usage_error(line: impl Into<String>) -> CliError {
+    CliError::new(Exit::Usage, line)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        door: PrometheusConnectionArgs,
+    }
+
+    pub(super) fn door(
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<TransportConfig, String> {
+        let line = Line::try_parse_from(["x"].iter().chain(flags)).map_err(|e| e.to_string())?;
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+        };
+        line.door.transport_config(variable).map_err(CliError::into_message)
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_one_line_that_names_the_flags_and_no_secret() {
+        for (flags, words) in [
+            (&["--prometheus-client-cert-file=/c"][..], "belong together"),
+            (&["--prometheus-insecure", "--prometheus-ca-file=/c"], "looks at no authority"),
+            (&["--password=hunter2", "--prometheus-password-file=/p"], "exclude each other"),
+            (&["--prometheus-password-file=/p"], "without --username"),
+            (&["--prometheus-bearer-token-file=/nonexistent"], "/nonexistent: "),
+            (
+                &["--prometheus-auth=aws", "--username=bob", "--prometheus-aws-region=x"],
+                "--prometheus-auth and --username",
+            ),
+            (&["--prometheus-auth=aws"], "--prometheus-aws-region"),
+            (&["--prometheus-aws-region=x"], "--prometheus-auth=aws"),
+            (&["--prometheus-google-scope=x"], "--prometheus-auth=google"),
+            (&["--prometheus-azure-client-id=x"], "--prometheus-auth=azure"),
+            (&["--prometheus-oauth2-scope=x"], "--prometheus-oauth2-token-url"),
+            (
+                &["--prometheus-oauth2-token-url=x", "--prometheus-oauth2-client-id=c"],
+                "PROMETHEUS_OAUTH2_CLIENT_SECRET",
+            ),
+            (&["--prometheus-oauth2-token-url=x"], "--prometheus-oauth2-client-id"),
+            (&["--prometheus-header=hunter2"], "'NAME: VALUE'"),
+            (&["--prometheus-header-file=hunter2"], "NAME=FILE"),
+            (&["--prometheus-matcher=cluster=qa"], "its value has no quotes"),
+        ] {
+            let said = door(flags, &[]).expect_err("refused");
+            assert!(said.contains(words), "{flags:?}: {said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
+
+    #[test]
+    fn headers_tenants_and_matchers_are_taken_and_the_flags_can_be_repeated_without_secrets() {
+        let flags = [
+            "x",
+            "--prometheus-address=https://amy:hunter2@mimir/prometheus?key=hunter2",
+            "--prometheus-header=X-Team: a",
+            "--prometheus-header=X-Key:hunter2",
+            "--prometheus-header-file=X-File=/keys/x",
+            "--prometheus-tenant=team 1",
+            "--prometheus-matcher=cluster=\"qa\"",
+            "--prometheus-matcher=env!=\"it's\"",
+        ];
+        let line = Line::try_parse_from(flags).map_err(|e| e.to_string()).expect("is fine").door;
+        let door = line
+            .transport_config(|_| String::new())
+            .map_err(CliError::into_message)
+            .expect("a door");
+        let names: Vec<_> = door.headers.iter().map(|header| &*header.name).collect();
+        assert_eq!(names, ["X-Team", "X-Key", "X-File"]);
+        assert_eq!(door.headers[1].value, SecretSource::Literal("hunter2".into()));
+        assert_eq!(door.tenant.as_deref(), Some("team 1"));
+        assert_eq!(line.matchers().to_string(), r#"cluster="qa",env!="it's""#);
+        let (flags, secrets) = line.given_flags();
+        assert_eq!(
+            flags,
+            [
+                "--prometheus-address=https://mimir/prometheus",
+                r#"--prometheus-matcher='cluster="qa"'"#,
+                r#"--prometheus-matcher='env!="it'\''s"'"#,
+                "--prometheus-header-file=X-File=/keys/x",
+                "--prometheus-tenant='team 1'",
+            ]
+        );
+        assert_eq!(secrets, ["--prometheus-address", "--prometheus-header"]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Who asks the server: whoever the flags name, or else the environment.
+
+use std::fs::File;
+
+use plimsoll_storage::prometheus::transport::{
+    Secret,
+    config::{AuthConfig, SecretSource},
+};
+
+use super::{PrometheusConnectionArgs, non_empty, non_empty_path, usage_error};
+use crate::cli::{Exit, output::CliError};
+
+impl PrometheusConnectionArgs {
+    /// A token goes before a name with its password, and what was typed before the environment: as upstream.
+    pub(super) fn sign_in(
+        &self,
+        variable: &impl Fn(&str) -> String,
+    ) -> Result<AuthConfig, CliError> {
+        let token_file = non_empty_path(&self.prometheus_bearer_token_file);
+        let token = &self.prometheus_bearer_token;
+        if token_file.is_some() && !token.is_empty() && !self.username.is_empty() {
+            return Err(CliError::new(
+                Exit::Findings,
+                "--prometheus-bearer-token, --prometheus-bearer-token-file and --username exclude each other: \
+                 give one of them",
+            ));
+        }
+        let named = [
+            ("--prometheus-bearer-token-file", token_file.is_some()),
+            ("--prometheus-bearer-token", !token.is_empty()),
+            ("--username", !self.username.is_empty()),
+        ];
+        if let Some((flag, sign_in)) = self.identity.sign_in(variable)? {
+            if let Some((other, _)) = named.iter().find(|(_, given)| *given) {
+                return Err(usage_error(format!(
+                    "{flag} and {other} exclude each other: give one of them"
+                )));
+            }
+            return Ok(sign_in);
+        }
+        if let Some(path) = token_file {
+            // It is read again whenever it changes; one that is not there now is a mistake of whoever set it.
+            File::open(&path).map_err(|error| {
+                let place = path.display();
+                let line = format!("--prometheus-bearer-token-file: {place}: {error}");
+                CliError::new(Exit::Findings, line)
+            })?;
+            return Ok(AuthConfig::Bearer(path.into()));
+        }
+        if !token.is_empty() {
+            return Ok(AuthConfig::Bearer(token.clone().into()));
+        }
+        let password = match (non_empty_path(&self.prometheus_password_file), &self.password) {
+            (Some(_), password) if !password.is_empty() => {
+                return Err(usage_error(
+                    "--password and --prometheus-password-file exclude each other: give one of them",
+                ));
+            }
+            (Some(_), _) if self.user(variable).is_empty() => {
+                return Err(usage_error(
+                    "--prometheus-password-file has no use without --username",
+                ));
+            }
+            (Some(path), _) => Some(SecretSource::File(path)),
+            (None, password) => (!password.is_empty()).then(|| password.clone().into()),
+        };
+        let typed = password.filter(|_| !self.user(variable).is_empty());
+        Ok(match typed {
+            Some(password)
+                if !self.username.is_empty() || matches!(password, SecretSource::File(_)) =>
+            {
+                AuthConfig::Basic { user: self.user(variable), password }
+            }
+            _ => {
+                let (user, password) =
+                    (variable("PROMETHEUS_USERNAME"), variable("PROMETHEUS_PASSWORD"));
+                if user.is_empty() || password.is_empty() {
+                    AuthConfig::None
+                } else {
+                    AuthConfig::Basic { user, password: Secret::from(password).into() }
+                }
+            }
+        })
+    }
+
+    fn user(&self, variable: &impl Fn(&str) -> String) -> String {
+        non_empty(&self.username).unwrap_or_else(|| variable("PROMETHEUS_USERNAME"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use plimsoll_storage::prometheus::transport::config::{OAuth2, Tls};
+
+    use super::*;
+    use crate::cli::prometheus_auth::tests::door;
+
+    const ENVIRONMENT: [(&str, &str); 6] = [
+        ("PROMETHEUS_USERNAME", "amy"),
+        ("PROMETHEUS_PASSWORD", "hunter2"),
+        ("PROMETHEUS_OAUTH2_CLIENT_SECRET", "sesame"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AZURE_CLIENT_ID", "vm"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/keys/google.json"),
+    ];
+
+    fn basic(user: &str, password: impl Into<SecretSource>) -> AuthConfig {
+        AuthConfig::Basic { user: user.to_owned(), password: password.into() }
+    }
+
+    #[test]
+    fn who_asks_is_whoever_was_named_and_then_who_is_in_the_environment() {
+        let secret = |text: &str| Secret::from(text);
+        let path = |text: &str| PathBuf::from(text);
+        for (flags, wanted) in [
+            (&[][..], basic("amy", secret("hunter2"))),
+            (&["--username=bob"], basic("amy", secret("hunter2"))),
+            (&["--username=bob", "--password=x"], basic("bob", secret("x"))),
+            (&["--username=bob", "--prometheus-password-file=/p"], basic("bob", path("/p"))),
+            (&["--prometheus-password-file=/p"], basic("amy", path("/p"))),
+            (&["--prometheus-bearer-token=t"], AuthConfig::Bearer(secret("t").into())),
+            (
+                &["--prometheus-bearer-token-file=/dev/null"],
+                AuthConfig::Bearer(path("/dev/null").into()),
+            ),
+            (
+                &[
+                    "--prometheus-oauth2-token-url=https://id/token",
+                    "--prometheus-oauth2-client-id=c",
+                    "--prometheus-oauth2-scope=a",
+                    "--prometheus-oauth2-scope=b",
+                    "--prometheus-oauth2-param=audience=p=q",
+                    "--prometheus-oauth2-ca-file=/ca",
+                ],
+                AuthConfig::OAuth2(OAuth2 {
+                    token_url: "https://id/token".to_owned(),
+                    tls: Tls { ca_file: Some("/ca".into()), ..Tls::default() },
+                    client_id: "c".to_owned(),
+                    client_secret: secret("sesame").into(),
+                    scopes: vec!["a".to_owned(), "b".to_owned()],
+                    parameters: vec![("audience".to_owned(), "p=q".to_owned())],
+                }),
+            ),
+        ] {
+            let found = door(flags, &ENVIRONMENT).unwrap_or_else(|why| panic!("{flags:?}: {why}"));
+            assert_eq!(found.auth, wanted, "{flags:?}");
+        }
+        assert_eq!(door(&[], &[]).map(|door| door.auth), Ok(AuthConfig::None));
+        let aws = door(&["--prometheus-auth=aws", "--prometheus-aws-role-arn=arn:r"], &ENVIRONMENT);
+        let Ok(AuthConfig::Aws(aws)) = aws.map(|door| door.auth) else { panic!("not AWS") };
+        assert_eq!(
+            (&*aws.region, &*aws.service, aws.role_arn),
+            ("eu-west-1", "aps", Some("arn:r".into()))
+        );
+        let google = door(&["--prometheus-auth=google"], &ENVIRONMENT);
+        let Ok(AuthConfig::Google(google)) = google.map(|door| door.auth) else {
+            panic!("not Google")
+        };
+        assert_eq!(google.credentials_file, Some("/keys/google.json".into()));
+        let azure =
+            door(&["--prometheus-auth=azure", "--prometheus-azure-client-id=x"], &ENVIRONMENT);
+        let Ok(AuthConfig::Azure(azure)) = azure.map(|door| door.auth) else { panic!("not Azure") };
+        assert_eq!(azure.client_id.as_deref(), Some("x"));
+    }
+}

@@ -1,0 +1,309 @@
+//! `plimsoll watermark dry-run`: tells which objects only compute, and turns that on and off.
+
+use std::{io::Read as _, path::PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::dry_run_file::{self, DryRunRow, ParsedLine};
+use crate::{
+    cli::{
+        Exit,
+        explain::parse_object_name,
+        go_values,
+        output::{self, CliError, escape_to_one_line},
+        spinner::Spinner,
+        terminal::Terminal,
+    },
+    run::{
+        cluster::{self, Cluster, ClusterOptions},
+        watermark::dry_run::{self, DryRunSetting, ObjectSelection},
+    },
+};
+
+/// Who asks.
+const USER_AGENT: &str = concat!("plimsoll-dry-run/", env!("CARGO_PKG_VERSION"));
+
+pub(in crate::cli) const EXAMPLES: &str = "\
+Examples:
+  plimsoll watermark dry-run list --all --all-namespaces
+  plimsoll watermark dry-run enable shop/web
+  plimsoll watermark dry-run disable -n shop -l team=web
+
+  plimsoll watermark dry-run list --all -o csv > saved.csv
+  plimsoll watermark dry-run revert -f saved.csv
+
+An object in dry run goes on to compute and to show, and its workload is left
+as it is. Exit code 1: nothing was meant, or something could not be done.";
+
+/// Tells which objects only compute, and turns that on and off
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct DryRunArgs {
+    #[command(subcommand)]
+    action: DryRunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DryRunCommand {
+    /// Tells which objects are in dry run
+    List(ListArgs),
+    /// Puts objects into dry run
+    Enable(SelectionArgs),
+    /// Takes objects out of dry run
+    Disable(SelectionArgs),
+    /// Makes objects again what a list of before says
+    Revert(RevertArgs),
+}
+
+/// How the cluster is reached.
+#[derive(Clone, Debug, Args)]
+struct KubeconfigArgs {
+    /// File that says how to reach the cluster
+    #[arg(long, value_name = "FILE")]
+    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of that file
+    #[arg(long, value_name = "NAME")]
+    #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
+    context: Option<String>,
+}
+
+/// Which objects.
+#[derive(Debug, Args)]
+struct SelectionArgs {
+    /// Name of one object
+    #[arg(value_name = "[NAMESPACE/]NAME", value_parser = parse_object_name)]
+    object: Option<(Option<String>, String)>,
+    /// Objects with these labels, as in team=web,tier!=db
+    #[arg(
+        long,
+        short = 'l',
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    #[arg(env = "PLIMSOLL_FLAG_LABEL_SELECTOR", hide_env = true)]
+    label_selector: String,
+    /// All objects of the namespace, or of all namespaces
+    #[arg(long, env = "PLIMSOLL_FLAG_ALL", hide_env = true)]
+    all: bool,
+    /// Objects of all namespaces
+    #[arg(long, short = 'A', env = "PLIMSOLL_FLAG_ALL_NAMESPACES", hide_env = true)]
+    all_namespaces: bool,
+    /// Namespace of the objects, if not that of the kubeconfig's context
+    #[arg(long, short, value_name = "NAMESPACE")]
+    #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    kubeconfig: KubeconfigArgs,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// What to print
+    #[arg(long, short, value_name = "FORM", default_value = "text")]
+    #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
+    output: ListFormat,
+}
+
+/// Form of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ListFormat {
+    /// For people
+    Text,
+    /// For `revert`
+    Csv,
+}
+
+#[derive(Debug, Args)]
+struct RevertArgs {
+    /// The list, made by list --output csv; - is standard input
+    #[arg(long, short = 'f', value_name = "FILE", value_parser = go_values::path())]
+    #[arg(env = "PLIMSOLL_FLAG_CSV_FILE", hide_env = true)]
+    csv_file: PathBuf,
+    #[command(flatten)]
+    kubeconfig: KubeconfigArgs,
+}
+
+impl SelectionArgs {
+    fn selection(&self) -> Result<ObjectSelection, CliError> {
+        let usage = |line: String| CliError::new(Exit::Usage, line);
+        let selector = self.label_selector.clone();
+        let many = self.all || !selector.is_empty();
+        let Some((spelled, name)) = self.object.clone() else {
+            return match (many, self.all_namespaces) {
+                (false, _) => Err(usage("say which: a name, --label-selector or --all".to_owned())),
+                (true, true) => Ok(ObjectSelection::AllNamespaces { selector }),
+                (true, false) => {
+                    Ok(ObjectSelection::InNamespace { namespace: self.namespace.clone(), selector })
+                }
+            };
+        };
+        if many || self.all_namespaces {
+            return Err(usage(format!(
+                "{name} is one object: leave --label-selector, --all and --all-namespaces out, or the name"
+            )));
+        }
+        match (spelled, self.namespace.clone()) {
+            (Some(one), Some(other)) if one != other => {
+                Err(usage(format!("{one}/{name} is not in namespace {other}: give one of the two")))
+            }
+            (one, other) => Ok(ObjectSelection::One { namespace: one.or(other), name }),
+        }
+    }
+}
+
+impl DryRunArgs {
+    /// Whether this could be run as far as the command line itself decides.
+    pub fn check(&self) -> Result<(), CliError> {
+        match &self.action {
+            DryRunCommand::List(ListArgs { selection: which, .. })
+            | DryRunCommand::Enable(which)
+            | DryRunCommand::Disable(which) => which.selection().map(drop),
+            DryRunCommand::Revert(_) => Ok(()),
+        }
+    }
+}
+
+/// Does it.
+pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError> {
+    match &arguments.action {
+        DryRunCommand::List(ListArgs { selection: which, output }) => {
+            let meant = which.selection()?;
+            let found = with_cluster(&which.kubeconfig, terminal, async |cluster| {
+                dry_run::find(&cluster, &meant).await.map_err(|why| failed(&why))
+            })?;
+            output::print_result(
+                &found.iter().map(|object| list_line(object, *output)).collect::<String>(),
+            )?;
+            Ok(Exit::Fine)
+        }
+        DryRunCommand::Enable(which) => set_all(which, terminal, true),
+        DryRunCommand::Disable(which) => set_all(which, terminal, false),
+        DryRunCommand::Revert(arguments) => revert_all(arguments, terminal),
+    }
+}
+
+fn set_all(which: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<Exit, CliError> {
+    let meant = which.selection()?;
+    with_cluster(&which.kubeconfig, terminal, async |cluster| {
+        let mut exit = Exit::Fine;
+        for object in dry_run::find(&cluster, &meant).await.map_err(|why| failed(&why))? {
+            if !set_one(&cluster, &object, on).await? {
+                exit = Exit::Findings;
+            }
+        }
+        Ok(exit)
+    })
+}
+
+fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliError> {
+    let file = arguments.csv_file.display().to_string();
+    let lines = dry_run_file::read(&file, &text(&arguments.csv_file)?);
+    if lines.is_empty() {
+        return Err(failed(&format!("{file}: there is no row in it")));
+    }
+    with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
+        let mut exit = Exit::Fine;
+        for line in lines {
+            let row = match line {
+                ParsedLine::Row(row) => row,
+                ParsedLine::Ambiguous(row, warning) => {
+                    output::print_note(&format!("plimsoll: {}", escape_to_one_line(&warning)));
+                    row
+                }
+                ParsedLine::Invalid(why) => {
+                    output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+                    exit = Exit::Findings;
+                    continue;
+                }
+            };
+            if !revert_row(&cluster, &row).await? {
+                exit = Exit::Findings;
+            }
+        }
+        Ok(exit)
+    })
+}
+
+/// Makes an object what its row says, if it is not. Whether it now is.
+async fn revert_row(cluster: &Cluster, row: &DryRunRow) -> Result<bool, CliError> {
+    match dry_run::find_one(cluster, &row.namespace, &row.name).await {
+        Ok(object) if object.dry_run == row.dry_run => Ok(true),
+        Ok(object) => set_one(cluster, &object, row.dry_run).await,
+        Err(why) => {
+            output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+            Ok(false)
+        }
+    }
+}
+
+/// Turns one object and says so. Whether it could be.
+async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<bool, CliError> {
+    match dry_run::switch_dry_run(cluster, object, on).await {
+        Ok(()) => {
+            let DryRunSetting { namespace, name, .. } = object;
+            output::print_result(&format!(
+                "WatermarkPodAutoscaler '{namespace}/{name}' dry-run option is now {on}\n"
+            ))?;
+            Ok(true)
+        }
+        Err(why) => {
+            output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+            Ok(false)
+        }
+    }
+}
+
+/// An object in a list.
+fn list_line(object: &DryRunSetting, form: ListFormat) -> String {
+    let DryRunSetting { namespace, name, dry_run } = object;
+    match form {
+        ListFormat::Text => {
+            format!("WatermarkPodAutoscaler '{namespace}/{name}' dry-run option is: {dry_run}\n")
+        }
+        ListFormat::Csv => dry_run_file::write(&DryRunRow {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            dry_run: *dry_run,
+        }),
+    }
+}
+
+/// What is in a file, or comes from standard input.
+fn text(path: &std::path::Path) -> Result<String, CliError> {
+    let read = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    read.map_err(|why| failed(&format!("{}: {why}", path.display())))
+}
+
+fn failed(why: &str) -> CliError {
+    CliError::new(Exit::Findings, escape_to_one_line(why))
+}
+
+/// Reaches the cluster and does something there.
+fn with_cluster<T>(
+    reach: &KubeconfigArgs,
+    terminal: &Terminal,
+    work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&format!("cannot start: {error}")))?;
+    let reach =
+        ClusterOptions { kubeconfig: reach.kubeconfig.clone(), context: reach.context.clone() };
+    let waiting = Spinner::start(terminal, "asking the cluster");
+    let cluster = runtime.block_on(cluster::connect(&reach, USER_AGENT));
+    drop(waiting);
+    let cluster = cluster.map_err(|why| failed(&why.to_string()))?;
+    runtime.block_on(work(cluster))
+}

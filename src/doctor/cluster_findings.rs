@@ -1,0 +1,114 @@
+//! What it means that pods of a cluster have series, or have none.
+
+use super::{
+    diagnose::finding,
+    probe_results::ClusterCoverage,
+    report::{CoverageReport, Finding, Level, PartlyCoveredVpa, Topic},
+};
+
+/// VPAs that are named in a message; the report has them all.
+const MAX_NAMED: usize = 5;
+
+pub(super) fn coverage_finding(beside: &ClusterCoverage) -> (Option<CoverageReport>, Finding) {
+    let told = |code, level, message: String, evidence: &[_]| {
+        finding(Topic::Cluster, code, level, message, evidence)
+    };
+    match beside {
+        ClusterCoverage::NoCluster(why) => {
+            let message = format!("No cluster was compared: {why}.");
+            (None, told("cluster_none", Level::Ok, message, &[]))
+        }
+        ClusterCoverage::Unreadable(why) => {
+            let message = format!("The cluster could not be compared: {why}.");
+            (None, told("cluster_unreadable", Level::Warning, message, &[]))
+        }
+        ClusterCoverage::Empty => {
+            let message = "The cluster has no VPAs: there is nothing to compare.".to_owned();
+            (None, told("cluster_empty", Level::Ok, message, &[]))
+        }
+        ClusterCoverage::Unmatched(why, evidence) => {
+            let message = format!("The pods of the cluster could not be looked for: {why}");
+            (None, told("cluster_unmatched", Level::Problem, message, evidence))
+        }
+        ClusterCoverage::Compared(comparison, evidence) => {
+            let (code, level, message) = assess_coverage(comparison);
+            (Some(comparison.clone()), told(code, level, message, evidence))
+        }
+    }
+}
+
+fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String) {
+    let CoverageReport { vpas, passed_over, pods, with_series, without, .. } = comparison;
+    let rest = match passed_over {
+        0 => String::new(),
+        more => format!(" {more} more VPAs were not compared."),
+    };
+    let scope = format!("{vpas} {}", if *vpas == 1 { "VPA" } else { "VPAs" });
+    if *pods == 0 {
+        let message = format!("{scope}, and no pods: there is nothing to compare.{rest}");
+        return ("cluster_series", Level::Ok, message);
+    }
+    if without.is_empty() {
+        let message = format!("{scope}: all {pods} pods have series.{rest}");
+        return ("cluster_series", Level::Ok, message);
+    }
+    if *with_series == 0 {
+        let message = format!(
+            "{scope} with {pods} pods, and none of them has series: is this the Prometheus of that cluster, and do the \
+             matchers let it through?{rest}"
+        );
+        return ("cluster_foreign", Level::Problem, message);
+    }
+    let name = |one: &PartlyCoveredVpa| {
+        format!(
+            "{}/{} ({} of {} pods)",
+            one.namespace,
+            one.name,
+            one.pods - one.with_series,
+            one.pods
+        )
+    };
+    let mut names: Vec<String> = without.iter().take(MAX_NAMED).map(name).collect();
+    if without.len() > MAX_NAMED {
+        names.push(format!("and {} more", without.len() - MAX_NAMED));
+    }
+    let message = format!(
+        "{scope}, {with_series} of {pods} pods have series. Without: {}. Pods that began a minute ago have none yet; \
+         others are not scraped, or are dropped by relabelling.{rest}",
+        names.join(", ")
+    );
+    // A pod of a workload may just have begun.
+    let silent = without.iter().any(|one| one.with_series == 0);
+    ("cluster_without", if silent { Level::Problem } else { Level::Warning }, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_without_series_are_a_problem_where_a_vpa_has_no_others() {
+        let without = |with_series| PartlyCoveredVpa {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            pods: 3,
+            with_series,
+        };
+        for (with_series, without, code, level) in [
+            (5, vec![], "cluster_series", Level::Ok),
+            (4, vec![without(2)], "cluster_without", Level::Warning),
+            (2, vec![without(0)], "cluster_without", Level::Problem),
+            (0, vec![without(0)], "cluster_foreign", Level::Problem),
+        ] {
+            let vpas = CoverageReport {
+                vpas: 2,
+                pods: 5,
+                with_series,
+                without,
+                ..CoverageReport::default()
+            };
+            let (found, how, message) = assess_coverage(&vpas);
+            assert_eq!((found, how), (code, level), "{message}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What is well and what is not, by what Leases and pods say.
+
+use plimsoll_core::types::Time;
+
+use super::{
+    Facts, Finding, KIND, LeaseFacts, Level, PodFacts, RoleReport, SCHEMA_VERSION, StatusReport,
+};
+use plimsoll_core::api::role_health::RoleHealth;
+
+/// The names that Leases of roles have by themselves, for those that say nothing of themselves.
+const DEFAULT_LEASE_NAMES: [(&str, &str); 4] = [
+    ("vpa-recommender", "recommender"),
+    ("vpa-updater", "updater"),
+    ("vpa-admission-controller", "admission-controller"),
+    ("watermarkpodautoscaler-lock", "watermark"),
+];
+/// The order in which roles are told.
+const ROLE_ORDER: [&str; 4] = ["recommender", "updater", "admission-controller", "watermark"];
+/// A pass may be late by so many intervals before somebody should look.
+const MAX_MISSED_INTERVALS: f64 = 3.0;
+/// Clocks of machines differ, and a Lease is renewed a little late at times.
+const CLOCK_TOLERANCE_SECONDS: f64 = 5.0;
+/// So large a share of objects without news is more than a few pods that have just started.
+const STALE_SHARE: f64 = 0.1;
+
+/// Makes a report of what was read.
+pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
+    let mut findings = Vec::new();
+    let mut roles: Vec<RoleReport> =
+        facts.leases.iter().filter_map(|lease| role(lease, facts, now, &mut findings)).collect();
+    roles.sort_by_key(|role| {
+        (ROLE_ORDER.iter().position(|known| *known == role.role), role.lease.clone())
+    });
+    for pod in facts.pods.iter().filter(|pod| !pod.is_ready) {
+        let restarts = match pod.restarts {
+            0 => String::new(),
+            1 => ", and was started again once".to_owned(),
+            more => format!(", and was started again {more} times"),
+        };
+        findings.push(Finding {
+            level: Level::Warning,
+            code: "pod_not_ready",
+            message: format!(
+                "pod {0}/{1} is not ready{restarts}: kubectl -n {0} logs {1}",
+                pod.namespace, pod.name
+            ),
+        });
+    }
+    check_version_skew(facts, &roles, version, &mut findings);
+    for unread in &facts.unread {
+        findings.push(Finding {
+            level: Level::Warning,
+            code: "unreadable",
+            message: unread.clone(),
+        });
+    }
+    if roles.is_empty() {
+        findings.push(Finding {
+            level: Level::Problem,
+            code: "nothing_runs",
+            message: "no role was found: neither a Lease of one nor a pod with the label \
+                      app.kubernetes.io/name=plimsoll; name the namespace with -n if it is another one"
+                .to_owned(),
+        });
+    }
+    findings.sort_by(|one, other| (one.level, one.code).cmp(&(other.level, other.code)));
+    StatusReport {
+        schema_version: SCHEMA_VERSION,
+        kind: KIND,
+        version: version.to_owned(),
+        cluster: facts.cluster.clone(),
+        time: now,
+        roles,
+        findings,
+    }
+}
+
+/// The role that a Lease is of, by what it says or by its name.
+fn lease_role(lease: &LeaseFacts) -> Option<String> {
+    if let Some(vitals) = &lease.vitals {
+        return Some(vitals.role.clone());
+    }
+    let by_name = DEFAULT_LEASE_NAMES.iter().find(|(name, _)| lease.name.starts_with(name));
+    by_name.map(|(_, role)| (*role).to_owned())
+}
+
+fn seconds(from: Time, to: Time) -> f64 {
+    to.nanos_since(from).max(0) as f64 / 1e9
+}
+
+fn role(
+    lease: &LeaseFacts,
+    facts: &Facts,
+    now: Time,
+    findings: &mut Vec<Finding>,
+) -> Option<RoleReport> {
+    let role = lease_role(lease)?;
+    let place = format!("{}/{}", lease.namespace, lease.name);
+    let pods: Vec<&PodFacts> =
+        facts.pods.iter().filter(|pod| pod.component == role || is_held_by(lease, pod)).collect();
+    let vitals = lease.vitals.as_ref();
+    let renewed = lease.renewed.map(|at| seconds(at, now));
+    let mut problem = |code, message| {
+        findings.push(Finding { level: Level::Problem, code, message });
+    };
+    // The admission controller renews once an interval and has three of them; its Lease says one.
+    let patience = if role == "admission-controller" { 6.0 } else { 1.0 };
+    let is_old = renewed
+        .is_some_and(|renewed| renewed > lease.seconds as f64 * patience + CLOCK_TOLERANCE_SECONDS);
+    if lease.holder.is_empty() {
+        problem("no_leader", format!("nobody leads as {role}: Lease {place} has no holder"));
+    } else if is_old {
+        let ago = renewed.unwrap_or_default();
+        problem(
+            "lease_is_old",
+            format!(
+                "Lease {place} of the {role} was last renewed {ago:.0} s ago, by {}",
+                lease.holder
+            ),
+        );
+    }
+    if let Some(why) = &lease.unreadable {
+        problem(
+            "unreadable",
+            format!("what the {role} says of itself in {place} is no state: {why}"),
+        );
+    }
+    let loop_age = vitals.and_then(|it| it.last_pass).map(|at| seconds(at, now));
+    if let Some(vitals) = vitals {
+        check_role_health(&role, vitals, loop_age, now, findings);
+    }
+    Some(RoleReport {
+        role,
+        lease: place,
+        leader: Some(lease.holder.clone()).filter(|holder| !holder.is_empty()),
+        version: vitals.map(|it| it.version.clone()),
+        renewed_seconds: renewed,
+        loop_age_seconds: loop_age,
+        objects: vitals.map(|it| it.objects),
+        stale: vitals.map(|it| it.stale),
+        history: vitals.and_then(|it| it.history.clone()),
+        breaker_until: vitals.and_then(|it| it.breaker_until).filter(|until| *until > now),
+        held_workloads: vitals.map(|it| it.held_workloads),
+        ready: pods.iter().filter(|pod| pod.is_ready).count(),
+        pods: pods.len(),
+    })
+}
+
+/// Whether a Lease is held by this pod: identities begin with the name of the machine, which is the pod's.
+fn is_held_by(lease: &LeaseFacts, pod: &PodFacts) -> bool {
+    pod.namespace == lease.namespace
+        && lease
+            .holder
+            .strip_prefix(&*pod.name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
+
+/// What is wrong by what a role says of itself.
+fn check_role_health(
+    role: &str,
+    vitals: &RoleHealth,
+    loop_age: Option<f64>,
+    now: Time,
+    findings: &mut Vec<Finding>,
+) {
+    let mut find = |level, code, message| findings.push(Finding { level, code, message });
+    if let Some(age) = loop_age.filter(|age| {
+        *age > vitals.interval_seconds * MAX_MISSED_INTERVALS + CLOCK_TOLERANCE_SECONDS
+    }) {
+        find(
+            Level::Problem,
+            "loop_is_late",
+            format!(
+                "the {role} ended its last pass {age:.0} s ago, and has one every {:.0} s: see its log",
+                vitals.interval_seconds
+            ),
+        );
+    }
+    if let Some(state) =
+        vitals.history.as_deref().filter(|state| matches!(*state, "loading" | "failed"))
+    {
+        find(
+            Level::Problem,
+            "history_not_loaded",
+            format!(
+                "the history of the {role} is {state}: nothing is evicted by its numbers until it is there"
+            ),
+        );
+    }
+    if let Some(until) = vitals.breaker_until.filter(|until| *until > now) {
+        find(
+            Level::Problem,
+            "breaker_open",
+            format!(
+                "changes went wrong at several workloads, and nothing is changed anywhere until {until}: \
+                 kubectl get vpa -A shows UpdatesHeldBack"
+            ),
+        );
+    }
+    if vitals.held_workloads > 0 {
+        find(
+            Level::Warning,
+            "workloads_held",
+            format!(
+                "{} workloads are left alone because their pods got worse: plimsoll explain pod says why",
+                vitals.held_workloads
+            ),
+        );
+    }
+    if vitals.stale as f64 > vitals.objects as f64 * STALE_SHARE {
+        let what = if role == "watermark" {
+            "a metric says nothing"
+        } else {
+            "no sample came for a quarter of an hour"
+        };
+        find(
+            Level::Warning,
+            "stale_data",
+            format!("of {} of {} objects of the {role} {what}", vitals.stale, vitals.objects),
+        );
+    }
+}
+
+/// Versions that differ: half a rollout, or a manifest that was forgotten.
+fn check_version_skew(facts: &Facts, roles: &[RoleReport], own: &str, findings: &mut Vec<Finding>) {
+    let mut versions: Vec<&str> = roles.iter().filter_map(|role| role.version.as_deref()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let mut find = |code, message| {
+        findings.push(Finding { level: Level::Warning, code, message });
+    };
+    if versions.len() > 1 {
+        find("version_skew", format!("roles run different versions: {}", versions.join(", ")));
+    } else if let Some(other) = versions.first().filter(|version| **version != own) {
+        find("version_skew", format!("roles run {other}, and this program is {own}"));
+    }
+    let mut images: Vec<&str> = facts.pods.iter().map(|pod| &*pod.image).collect();
+    images.sort_unstable();
+    images.dedup();
+    if images.len() > 1 {
+        find("image_skew", format!("pods run different images: {}", images.join(", ")));
+    }
+}

@@ -1,0 +1,64 @@
+//! The names that somebody may have meant.
+
+/// As many are told.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// Of these names those that are nearest to the one that was typed, the nearest first.
+pub fn suggestions<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all: Vec<(usize, &str)> =
+        names.into_iter().map(|name| (edit_distance(typed, name), name)).collect();
+    all.sort_unstable();
+    // With some that are near, the others only distract.
+    let near = |(distance, name): &(usize, &str)| *distance <= name.len().max(typed.len()) / 3;
+    if all.first().is_some_and(near) {
+        all.retain(near);
+    }
+    all.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be changed, put in or taken out; a name that begins with the other is near.
+fn edit_distance(one: &str, other: &str) -> usize {
+    if !one.is_empty() && (other.starts_with(one) || one.starts_with(other)) {
+        return 1;
+    }
+    let letters: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=letters.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (at, known) in letters.iter().enumerate() {
+            let change = diagonal + usize::from(*known != letter);
+            diagonal = row[at + 1];
+            row[at + 1] = change.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[letters.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_come_first_and_alone_and_without_any_there_are_still_some() {
+        let names = ["worker", "web", "web-db", "billing", "wbe"];
+        assert_eq!(suggestions("webb", names), ["web", "web-db"]);
+        assert_eq!(suggestions("billling", names), ["billing"]);
+        assert_eq!(suggestions("web-", names), ["web", "web-db"]);
+        assert_eq!(suggestions("zzzzzzzz", names).len(), 3);
+        assert!(suggestions("web", []).is_empty());
+    }
+
+    #[test]
+    fn distance_counts_letters() {
+        for (one, other, count) in [
+            ("", "", 0),
+            ("abc", "abc", 1),
+            ("kitten", "sitting", 3),
+            ("", "ab", 2),
+            ("ab", "ba", 2),
+        ] {
+            assert_eq!(edit_distance(one, other), count, "{one} {other}");
+        }
+    }
+}

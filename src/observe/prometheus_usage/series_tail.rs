@@ -1,0 +1,118 @@
+//! The last points of a series, as many as it takes to tell what is used now.
+
+use plimsoll_core::types::Time;
+
+/// Two for a rate, and one more: the newest may be newer than what it has to go with.
+const MAX_POINTS: usize = 3;
+
+/// The last points of a series, in order of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct SeriesTail {
+    points: [(Time, f64); MAX_POINTS],
+    len: usize,
+}
+
+impl SeriesTail {
+    /// Takes a point, later than those before.
+    pub(super) fn push(&mut self, at: Time, value: f64) {
+        if self.len == MAX_POINTS {
+            self.points.rotate_left(1);
+            self.len -= 1;
+        }
+        self.points[self.len] = (at, value);
+        self.len += 1;
+    }
+
+    /// Its last point.
+    pub(super) fn last(&self) -> Option<(Time, f64)> {
+        self.points().last().copied()
+    }
+
+    /// When that was.
+    pub(super) fn last_time(&self) -> Option<Time> {
+        self.last().map(|(at, _)| at)
+    }
+
+    /// Whether this one says more of the same container than the other one: it goes on for longer; or else it reaches further
+    /// back; or else it is the larger one, as it would be in a history.
+    pub(super) fn is_preferred_over(&self, other: &Self) -> bool {
+        let (own, others) = ((self.last_time(), self.len), (other.last_time(), other.len));
+        own > others
+            || (own == others && self.last().map(|(_, v)| v) > other.last().map(|(_, v)| v))
+    }
+
+    /// What a counter grew by in a second, between two points next to each other, at the time of the later one:
+    /// the last two that are not after `until`, if there are. One that began anew grew by what it has.
+    pub(super) fn rate(&self, until: Option<Time>) -> Option<(Time, f64)> {
+        let points = self.points();
+        let before = |limit: Time| points.iter().filter(|(at, _)| *at <= limit).count();
+        let count = until.map_or(points.len(), before);
+        let pair = points.get(..count).filter(|pair| pair.len() > 1).unwrap_or(points);
+        let [.., (from, first), (to, second)] = pair else { return None };
+        let seconds = to.nanos_since(*from) as f64 / 1e9;
+        let grown = if second < first { *second } else { second - first };
+        (seconds > 0.0).then(|| (*to, grown / seconds))
+    }
+
+    fn points(&self) -> &[(Time, f64)] {
+        &self.points[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(points: &[(i64, f64)]) -> SeriesTail {
+        let mut tail = SeriesTail::default();
+        for (at, value) in points {
+            tail.push(Time::from_secs(*at), *value);
+        }
+        tail
+    }
+
+    fn rate(points: &[(i64, f64)], until: Option<i64>) -> Option<(i64, f64)> {
+        let rate = tail(points).rate(until.map(Time::from_secs));
+        rate.map(|(at, value)| (at.as_secs(), value))
+    }
+
+    #[test]
+    fn a_rate_is_of_the_last_two_points() {
+        let points = [(0, 0.0), (10, 100.0), (20, 105.0), (30, 107.5), (40, 112.5)];
+        assert_eq!(rate(&points, None), Some((40, 0.5)));
+        assert_eq!(rate(&points[..2], None), Some((10, 10.0)));
+        assert_eq!(rate(&points[..1], None), None, "one point says nothing");
+        assert_eq!(rate(&[], None), None);
+    }
+
+    #[test]
+    fn a_counter_that_began_anew_is_not_negative() {
+        assert_eq!(rate(&[(0, 1000.0), (10, 5.0)], None), Some((10, 0.5)));
+        assert_eq!(rate(&[(0, 1000.0), (10, 0.0)], None), Some((10, 0.0)));
+        assert_eq!(rate(&[(0, 1000.0), (10, 5.0), (20, 6.0)], None), Some((20, 0.1)));
+    }
+
+    #[test]
+    fn a_rate_goes_with_a_time_where_it_can() {
+        let points = [(0, 0.0), (10, 1.0), (20, 3.0)];
+        assert_eq!(rate(&points, Some(10)), Some((10, 0.1)));
+        assert_eq!(rate(&points, Some(15)), Some((10, 0.1)));
+        assert_eq!(rate(&points, Some(25)), Some((20, 0.2)));
+        assert_eq!(rate(&points, Some(5)), Some((20, 0.2)), "there is no older one");
+    }
+
+    #[test]
+    fn of_several_the_freshest_says_most() {
+        let (old, new) = (tail(&[(0, 9.0), (10, 9.0)]), tail(&[(11, 1.0)]));
+        assert!(new.is_preferred_over(&old) && !old.is_preferred_over(&new));
+        let (long, short) = (tail(&[(0, 1.0), (10, 1.0)]), tail(&[(10, 1.0)]));
+        assert!(long.is_preferred_over(&short) && !short.is_preferred_over(&long));
+        let (large, small) = (tail(&[(10, 2.0)]), tail(&[(10, 1.0)]));
+        assert!(
+            large.is_preferred_over(&small)
+                && !small.is_preferred_over(&large)
+                && !large.is_preferred_over(&large)
+        );
+        assert!(small.is_preferred_over(&SeriesTail::default()));
+    }
+}

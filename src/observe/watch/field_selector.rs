@@ -1,0 +1,120 @@
+//! Field selectors that are evaluated here: where roles share a watch, the server is asked for the objects of all of them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+/// What a field selector asks for, as far as it can be evaluated here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FieldFilter(Vec<FieldRequirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldRequirement {
+    field: Field,
+    /// Whether it is to be this value, or anything but this.
+    is_equal: bool,
+    value: Box<str>,
+}
+
+/// What selectors ask about pods. Of an object that lacks it, it is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Phase,
+    NodeName,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    spec: Spec<'a>,
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    node_name: Option<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+}
+
+impl FieldFilter {
+    /// `None` for what only the server can evaluate.
+    pub fn parse(selector: Option<&str>) -> Option<Self> {
+        let terms = selector.into_iter().flat_map(|all| all.split(','));
+        terms
+            .filter(|term| !term.is_empty())
+            .map(FieldRequirement::parse)
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+
+    /// Whether an object is one of those. One that cannot be read is: whoever reads it says what is wrong.
+    pub fn matches(&self, text: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let Ok(fields) = serde_json::from_str::<Fields<'_>>(text) else { return true };
+        self.0.iter().all(|term| {
+            let value = match term.field {
+                Field::Phase => fields.status.phase.as_deref(),
+                Field::NodeName => fields.spec.node_name.as_deref(),
+            };
+            (value.unwrap_or_default() == &*term.value) == term.is_equal
+        })
+    }
+}
+
+impl FieldRequirement {
+    fn parse(text: &str) -> Option<Self> {
+        let (is, split) = match text.split_once("!=") {
+            Some(split) => (false, Some(split)),
+            None => (true, text.split_once("==").or_else(|| text.split_once('='))),
+        };
+        let (field, value) = split?;
+        let field = match field {
+            "status.phase" => Field::Phase,
+            "spec.nodeName" => Field::NodeName,
+            _ => return None,
+        };
+        Some(Self { field, is_equal: is, value: value.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_lets_the_objects_through_that_the_server_would_send() {
+        let lets = |selector: &str, text: &str| {
+            FieldFilter::parse(Some(selector)).expect("it can be evaluated").matches(text)
+        };
+        let running = r#"{"spec":{"nodeName":"a"},"status":{"phase":"Running"}}"#;
+        let pending = r#"{"spec":{},"status":{"phase":"Pending"}}"#;
+        let done = r#"{"spec":{"nodeName":"a"},"status":{"phase":"Succeeded"}}"#;
+        let both = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+        for (selector, of) in [
+            ("", [true, true, true]),
+            ("status.phase!=Pending", [true, false, true]),
+            ("status.phase=Pending", [false, true, false]),
+            ("status.phase==Running", [true, false, false]),
+            (both, [true, false, false]),
+        ] {
+            let found = [running, pending, done].map(|text| lets(selector, text));
+            assert_eq!(found, of, "{selector}");
+        }
+        assert!(lets("status.phase!=Pending", r#"{"status":{"phase":5}}"#), "its reader complains");
+        assert!(lets("status.phase!=Pending", "{}"));
+        assert_eq!(FieldFilter::parse(Some("metadata.name=web")), None);
+        assert_eq!(FieldFilter::parse(None), Some(FieldFilter::default()));
+    }
+}

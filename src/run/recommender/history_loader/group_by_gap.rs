@@ -1,0 +1,44 @@
+//! Who lacks about as much of its history as whom.
+//!
+//! What is asked together is asked as far back as the one lacks that lacks most. A workload that was scaled to nothing a
+//! week ago must not have all others asked for a week.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use plimsoll_core::types::Time;
+
+/// Those who lack less than this are alike.
+const MIN_GAP: Duration = Duration::from_hours(1);
+
+/// Puts those together whose times lie about as far back: none twice as far as another one, but for the last hour.
+pub(super) fn group_similar<T>(
+    all: impl IntoIterator<Item = (Time, T)>,
+    now: Time,
+) -> impl Iterator<Item = Vec<(Time, T)>> {
+    let mut groups: BTreeMap<u32, Vec<(Time, T)>> = BTreeMap::new();
+    for (time, one) in all {
+        let hours = now.nanos_since(time).max(0).unsigned_abs() / MIN_GAP.as_nanos() as u64;
+        groups.entry(u64::BITS - hours.leading_zeros()).or_default().push((time, one));
+    }
+    groups.into_values()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_lacks_days_does_not_have_days_asked_of_those_that_lack_hours() {
+        let now = Time::from_secs(10_000_000);
+        let ago = |minutes: u64| (now.earlier(Duration::from_mins(minutes)), minutes);
+        let lacking = [0, 3, 59, 60, 70, 119, 130, 239, 300, 7 * 1440, 8 * 1440].map(ago);
+        let groups: Vec<Vec<u64>> = group_similar(lacking, now)
+            .map(|group| group.into_iter().map(|(_, minutes)| minutes).collect())
+            .collect();
+        let expected: [&[u64]; 5] =
+            [&[0, 3, 59], &[60, 70, 119], &[130, 239], &[300], &[7 * 1440, 8 * 1440]];
+        assert_eq!(groups, expected);
+        let ahead = [(now.later(MIN_GAP), "clock"), (now, "now")];
+        assert_eq!(group_similar(ahead, now).count(), 1);
+    }
+}

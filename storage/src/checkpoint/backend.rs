@@ -1,0 +1,112 @@
+//! The backend itself: history in the VerticalPodAutoscalerCheckpoint objects of a cluster.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use kube::Client;
+
+use super::{cache::CheckpointCache, client::CheckpointClient};
+use crate::{
+    Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage, WritePermit, Writer,
+};
+use plimsoll_core::{
+    history::{Record, Sink},
+    types::Time,
+};
+
+/// How checkpoints are read and written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    /// Only checkpoints of this namespace are looked at.
+    pub namespace: Option<String>,
+    /// Whether the annotation with what a status cannot say is written. It is always read.
+    pub write_annotations: bool,
+    /// Writes under way at once.
+    pub concurrency: usize,
+    /// Objects a page of a list.
+    pub page_size: u32,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        Self { namespace: None, write_annotations: true, concurrency: 10, page_size: 200 }
+    }
+}
+
+/// History in checkpoint objects, as upstream keeps it; what the format cannot say goes into an annotation
+/// of the same object. A write is one object.
+pub struct CheckpointStorage {
+    pub(super) calls: CheckpointClient,
+    pub(super) now: Box<dyn Fn() -> Time + Send + Sync>,
+    pub(super) options: CheckpointOptions,
+    pub(super) table: CheckpointCache,
+}
+
+impl CheckpointStorage {
+    /// The checkpoints that this client can reach. Nothing is asked before the first load or save.
+    pub fn new(
+        client: Client,
+        now: impl Fn() -> Time + Send + Sync + 'static,
+        options: CheckpointOptions,
+    ) -> Self {
+        Self {
+            calls: CheckpointClient::new(client),
+            now: Box::new(now),
+            options,
+            table: CheckpointCache::default(),
+        }
+    }
+
+    /// Of how many objects something is remembered.
+    pub fn cached_objects(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What errors and skipped records name.
+    pub(super) fn location(namespace: Option<&str>) -> String {
+        match namespace {
+            Some(namespace) => format!("checkpoints of namespace {namespace}"),
+            None => "checkpoints of all namespaces".into(),
+        }
+    }
+}
+
+impl fmt::Debug for CheckpointStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Storage for CheckpointStorage {
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        self.load_all(wanted, sink).await
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+
+    fn is_in_cluster(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Writer for CheckpointStorage {
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
+        self.save_all(batch, permit).await
+    }
+
+    async fn collect_garbage(
+        &self,
+        orphaned: OrphanPredicate<'_>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error> {
+        self.collect_orphans(orphaned, permit).await
+    }
+}

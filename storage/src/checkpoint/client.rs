@@ -1,0 +1,169 @@
+//! The calls of the API that this backend makes, each with an end, and each answer with a meaning.
+
+use std::{future::Future, time::Duration};
+
+use http::{HeaderValue, header::CONTENT_TYPE};
+use kube::{
+    Api, Client, Resource,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams,
+        PostParams, Preconditions,
+    },
+    core::{PartialObjectMeta, Request},
+};
+use serde_json::Value;
+
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint;
+
+use super::api_error::ApiError;
+
+/// How the object's managedFields call us.
+const FIELD_MANAGER: &str = "plimsoll";
+/// A call that has not ended by then never will.
+const LONGEST_CALL: Duration = Duration::from_secs(30);
+/// Waits between attempts at something that may work later.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+/// The checkpoints of a cluster.
+pub struct CheckpointClient {
+    client: Client,
+    resource: ApiResource,
+}
+
+/// Where a pause ends the attempts: how long to wait after the nth failure, if at all.
+pub fn pause(failures: usize, asked: Option<Duration>) -> Option<Duration> {
+    RETRY_DELAYS.get(failures).map(|&pause| asked.unwrap_or(pause))
+}
+
+impl CheckpointClient {
+    pub fn new(client: Client) -> Self {
+        Self { client, resource: ApiResource::erase::<VerticalPodAutoscalerCheckpoint>(&()) }
+    }
+
+    fn api(&self, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.resource)
+    }
+
+    /// One page of a list, tried again when it may work later.
+    pub async fn page(
+        &self,
+        namespace: Option<&str>,
+        limit: u32,
+        token: Option<&str>,
+    ) -> Result<ObjectList<DynamicObject>, ApiError> {
+        let api = match namespace {
+            Some(namespace) => self.api(namespace),
+            None => Api::all_with(self.client.clone(), &self.resource),
+        };
+        let mut parameters = ListParams::default().limit(limit);
+        parameters.continue_token = token.map(str::to_owned);
+        with_retries(|| async {
+            match with_timeout(api.list(&parameters)).await? {
+                Ok(page) => Ok(page),
+                Err(kube::Error::Api(status)) if status.code == 410 => {
+                    // The list took longer than the server remembers; it says from where it can go on.
+                    let token = status.metadata.as_ref().and_then(|list| list.continue_.clone());
+                    let Some(token) = token else {
+                        return Err(ApiError::Transient(status.message.clone(), None));
+                    };
+                    let resumed = ListParams::default().limit(limit).continue_token(&token);
+                    with_timeout(api.list(&resumed))
+                        .await?
+                        .map_err(|error| ApiError::from_kube(&error))
+                }
+                Err(error) => Err(ApiError::from_kube(&error)),
+            }
+        })
+        .await
+    }
+
+    /// One object, if it is there; asked once.
+    pub async fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, ApiError> {
+        with_timeout(self.api(namespace).get_opt(name))
+            .await?
+            .map_err(|error| ApiError::from_kube(&error))
+    }
+
+    /// Creates an object; once. Answers its resourceVersion.
+    pub async fn create(
+        &self,
+        namespace: &str,
+        object: &DynamicObject,
+    ) -> Result<Box<str>, ApiError> {
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let created = with_timeout(self.api(namespace).create(&parameters, object)).await?;
+        let created = created.map_err(|error| ApiError::from_kube(&error))?;
+        Ok(created.metadata.resource_version.unwrap_or_default().into())
+    }
+
+    /// Changes an object by these operations of a JSON patch; once. Answers its resourceVersion.
+    pub async fn patch(
+        &self,
+        namespace: &str,
+        name: &str,
+        operations: &[Value],
+    ) -> Result<Box<str>, ApiError> {
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let path = VerticalPodAutoscalerCheckpoint::url_path(&(), Some(namespace));
+        // The client has JSON patches only together with a crate to make them; these are made by hand.
+        let request =
+            Request::new(path).patch_metadata(name, &parameters, &Patch::Merge(operations));
+        let mut request = request.map_err(|error| ApiError::Invalid(error.to_string()))?;
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
+        request.extensions_mut().insert("patch");
+        let patched =
+            with_timeout(self.client.request::<PartialObjectMeta<DynamicObject>>(request)).await?;
+        let patched = patched.map_err(|error| ApiError::from_kube(&error))?;
+        Ok(patched.metadata.resource_version.unwrap_or_default().into())
+    }
+
+    /// Removes exactly this state of this object; once.
+    pub async fn delete(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Option<String>,
+        version: &str,
+    ) -> Result<(), ApiError> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions { uid, resource_version: Some(version.to_owned()) }),
+            ..DeleteParams::default()
+        };
+        let deleted = with_timeout(self.api(namespace).delete(name, &parameters)).await?;
+        deleted.map(drop).map_err(|error| ApiError::from_kube(&error))
+    }
+}
+
+async fn with_timeout<T>(
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<kube::Result<T>, ApiError> {
+    tokio::time::timeout(LONGEST_CALL, call).await.map_err(|_| {
+        ApiError::Transient(format!("no answer within {} s", LONGEST_CALL.as_secs()), None)
+    })
+}
+
+/// Tries a reading call again as long as it makes sense.
+pub async fn with_retries<T, F>(mut call: impl FnMut() -> F) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<T, ApiError>>,
+{
+    let mut failures = 0;
+    loop {
+        match call().await {
+            Err(ApiError::Transient(why, asked)) => match pause(failures, asked) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(ApiError::Transient(why, asked)),
+            },
+            other => return other,
+        }
+        failures += 1;
+    }
+}

@@ -1,0 +1,52 @@
+//! Records that are encoded, and ready to be appended to the history file.
+
+use super::frame::{self, FrameHeader, FrameKind};
+use crate::codec;
+use plimsoll_core::{
+    history::{Record, SkippedRecord},
+    types::ContainerKey,
+};
+
+/// A record, encoded.
+#[derive(Debug)]
+pub struct EncodedRecord {
+    pub(super) key: ContainerKey,
+    pub(super) head: FrameHeader,
+    pub(super) body: Vec<u8>,
+    pub(super) supersede: bool,
+}
+
+impl EncodedRecord {
+    /// Encodes a record.
+    pub fn new(record: &Record) -> Result<Self, SkippedRecord> {
+        let body = codec::encode_snapshot(&record.snapshot);
+        Self::raw(&record.key, codec::FORMAT, record.snapshot.sample_rank(), body)
+            .map(|raw| Self { supersede: record.supersede, ..raw })
+    }
+
+    /// A record of bytes as they are.
+    pub fn raw(
+        key: &ContainerKey,
+        format: u8,
+        richness: u64,
+        body: Vec<u8>,
+    ) -> Result<Self, SkippedRecord> {
+        let bytes = codec::encode_key(key);
+        let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
+            return Err(SkippedRecord {
+                record: key.to_string().chars().take(80).collect(),
+                reason: "its name or its content is too long to be kept".into(),
+            });
+        };
+        let head = FrameHeader {
+            kind: FrameKind::Record,
+            format,
+            body: length,
+            sequence: 0,
+            richness,
+            check: frame::check(&body),
+            key: bytes.into(),
+        };
+        Ok(Self { key: key.clone(), head, body, supersede: false })
+    }
+}

@@ -1,0 +1,401 @@
+//! The history file: saves are appended whole, committed by a mark, and compacted when most of it is old.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use super::{
+    commit_marker::{self, CommitMarker},
+    damage_report::DamageReport,
+    directory::{Directory, ReplacedFile, explain},
+    encoded_record::EncodedRecord,
+    frame::{self, END_MARK, FrameHeader, FrameKind},
+    record_reader::{RecordReader, read_entry},
+    scan::{self, LostRecord, RecordLocation, ScanResult},
+};
+use crate::{Error, LoadRequest, SaveDecision, SaveReport, codec};
+use plimsoll_core::types::ContainerKey;
+
+/// How much old data may lie around before a small history is compacted.
+const COMPACTION_SLACK: u64 = 1 << 20;
+
+/// The history of one directory.
+#[derive(Debug)]
+pub struct HistoryFile {
+    directory: Directory,
+    file: Arc<File>,
+    entries: HashMap<Box<[u8]>, RecordLocation>,
+    /// Where the next save goes.
+    end: u64,
+    /// Bytes of all current entries.
+    live_bytes: u64,
+    sequence: u64,
+    /// After a failed write nobody knows what is on disk: the next save starts from a new file.
+    needs_rewrite: bool,
+    /// What was lost, until it is saved anew.
+    lost: Vec<LostRecord>,
+}
+
+impl HistoryFile {
+    /// Opens the history of a directory, or begins one.
+    pub fn open(path: &Path) -> Result<(Self, Option<DamageReport>), Error> {
+        let directory = Directory::lock_exclusive(path)?;
+        let place = directory.location();
+        let failed = |what: &str, error: &io::Error| unusable(&place, what, error);
+        let Some(file) = directory.open_history().map_err(|e| failed("opened", &e))? else {
+            let begun = directory.replace_history(|file| {
+                let mark = CommitMarker {
+                    sequence: 0,
+                    length: commit_marker::FIRST_FRAME_OFFSET,
+                    records: 0,
+                };
+                file.write_all(&[0; commit_marker::FIRST_FRAME_OFFSET as usize])?;
+                write_marks(file, mark)
+            });
+            let file = begun.and_then(|begun| begun.synced.map(|()| begun.file));
+            let file = file.map_err(|e| failed("begun", &e))?;
+            return Ok((Self::from_scan(directory, file, ScanResult::empty()), None));
+        };
+        let (mut history, damage, overtaken) = Self::read(directory, file)?;
+        let Some(mut damage) = damage else {
+            history.recover_tail(overtaken).map_err(|e| failed("opened", &e))?;
+            return Ok((history, None));
+        };
+        if !damage.lost.is_empty() {
+            let aside = history.directory.keep_damaged_copy();
+            damage.damaged_copy = Some(aside.map_err(|e| failed("repaired", &e))?);
+        }
+        history.rewrite().map_err(|e| failed("repaired", &e))?;
+        Ok((history, Some(damage)))
+    }
+
+    /// Opens the history of a directory to read it, and leaves it as it is, whatever is damaged.
+    pub fn open_read_only(path: &Path) -> Result<(Self, Option<DamageReport>), Error> {
+        let directory = Directory::take_read_only(path)?;
+        let place = directory.location();
+        let failed = |error: &io::Error| unusable(&place, "opened", error);
+        if let Some(file) = directory.open_history().map_err(|e| failed(&e))? {
+            return Self::read(directory, file).map(|(history, damage, _)| (history, damage));
+        }
+        // Without entries nothing is read from it.
+        let file = directory.as_file().map_err(|e| failed(&e))?;
+        Ok((Self::from_scan(directory, file, ScanResult::empty()), None))
+    }
+
+    /// Reads a history file; also answers what of it is damaged, and whether its marks are behind.
+    fn read(directory: Directory, file: File) -> Result<(Self, Option<DamageReport>, bool), Error> {
+        let place = directory.location();
+        let scan = scan::scan(&file).map_err(|e| unusable(&place, "read", &e))?;
+        let scan = scan.map_err(|version| Error::Unusable {
+            place: place.clone(),
+            why: format!(
+                "history is in layout {version}, which this version does not read: use the version that wrote it, or \
+                 another directory"
+            ),
+        })?;
+        let is_damaged = !(scan.lost.is_empty() && scan.harmless.is_empty());
+        let damage = is_damaged.then(|| DamageReport {
+            location: place,
+            intact_records: scan.entries.len(),
+            lost: scan.lost.iter().map(|loss| loss.skipped.clone()).collect(),
+            harmless: scan.harmless.clone(),
+            damaged_copy: None,
+        });
+        let overtaken = scan.markers_outdated;
+        Ok((Self::from_scan(directory, file, scan), damage, overtaken))
+    }
+
+    fn from_scan(directory: Directory, file: File, scan: ScanResult) -> Self {
+        Self {
+            directory,
+            file: Arc::new(file),
+            live_bytes: scan.entries.values().map(|entry| entry.length).sum(),
+            entries: scan.entries,
+            end: scan.end,
+            sequence: scan.sequence,
+            needs_rewrite: false,
+            lost: scan.lost,
+        }
+    }
+
+    /// Cuts off what an unfinished save left behind, and commits one that is complete but not marked.
+    fn recover_tail(&self, overtaken: bool) -> io::Result<()> {
+        if self.file.metadata()?.len() > self.end {
+            self.file.set_len(self.end)?;
+        }
+        if overtaken {
+            self.file.sync_data()?;
+            let mark = self.mark();
+            self.file.write_all_at(&mark.encode(), mark.offset())?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    fn mark(&self) -> CommitMarker {
+        CommitMarker {
+            sequence: self.sequence,
+            length: self.end,
+            records: self.entries.len() as u64,
+        }
+    }
+
+    /// Whether nothing is written.
+    pub fn is_read_only(&self) -> bool {
+        self.directory.is_read_only()
+    }
+
+    /// Where it is, for messages.
+    pub fn location(&self) -> String {
+        self.directory.location()
+    }
+
+    /// How many keys have a record.
+    pub fn records(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How each record of a batch stands to what is stored, those before it in the batch included.
+    fn decide_each(&self, batch: &[EncodedRecord]) -> Vec<SaveDecision> {
+        let mut earlier: HashMap<&[u8], &FrameHeader> = HashMap::new();
+        batch
+            .iter()
+            .map(|EncodedRecord { head, supersede, .. }| {
+                let stored = match earlier.get(&*head.key) {
+                    Some(earlier) => Some(RecordLocation::at(0, earlier)),
+                    None => self.entries.get(&head.key).copied(),
+                };
+                let same = stored.is_some_and(|stored| {
+                    (stored.format, stored.body, stored.check)
+                        == (head.format, head.body, head.check)
+                });
+                let stored = stored.map(|stored| stored.richness);
+                let standing = SaveDecision::decide(head.richness, *supersede, stored, same);
+                if standing == SaveDecision::Write {
+                    earlier.insert(&head.key, head);
+                }
+                standing
+            })
+            .collect()
+    }
+
+    /// What saving this batch would do: the report, and the places in the batch of what would be written.
+    pub fn compare(&self, batch: &[EncodedRecord]) -> (SaveReport, Vec<usize>) {
+        let mut report = SaveReport::default();
+        let mut changes = Vec::new();
+        for (n, standing) in self.decide_each(batch).into_iter().enumerate() {
+            match standing {
+                SaveDecision::Write => changes.push(n),
+                SaveDecision::Unchanged => report.unchanged += 1,
+                SaveDecision::StoredIsRicher => report.stored_richer.push(batch[n].key.clone()),
+            }
+        }
+        report.written = changes.len();
+        (report, changes)
+    }
+
+    /// Saves a batch: all of it, or nothing.
+    pub fn save(&mut self, batch: &[EncodedRecord]) -> Result<SaveReport, Error> {
+        let (report, changes) = self.compare(batch);
+        let changes =
+            changes.into_iter().map(|n| (batch[n].head.clone(), batch[n].body.as_slice()));
+        self.append(changes.collect())?;
+        Ok(report)
+    }
+
+    /// The keys of all records, with their encoded form. Records of other formats are left out: whoever
+    /// wrote them knows better what becomes of them.
+    pub fn keys(&self) -> Vec<(ContainerKey, Box<[u8]>)> {
+        let own = self.entries.iter().filter(|(_, entry)| entry.format == codec::FORMAT);
+        own.filter_map(|(bytes, _)| Some((codec::decode_key(bytes).ok()?, bytes.clone()))).collect()
+    }
+
+    /// Removes these keys. Answers how many there were.
+    pub fn remove(&mut self, mut keys: Vec<Box<[u8]>>) -> Result<usize, Error> {
+        keys.retain(|key| self.entries.contains_key(key));
+        let removed = keys.len();
+        let removal = |key| FrameHeader {
+            kind: FrameKind::Removal,
+            format: codec::FORMAT,
+            body: 0,
+            sequence: 0,
+            richness: 0,
+            check: frame::check(&[]),
+            key,
+        };
+        self.append(keys.into_iter().map(|key| (removal(key), &[][..])).collect())?;
+        Ok(removed)
+    }
+
+    fn append(&mut self, changes: Vec<(FrameHeader, &[u8])>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if self.directory.is_read_only() {
+            let why = "it was opened to be read".to_owned();
+            return Err(Error::Unusable { place: self.location(), why });
+        }
+        if self.needs_rewrite {
+            self.rewrite().map_err(|e| self.unavailable(&e))?;
+        }
+        // A number is used once, also by a save that fails: what it left behind is never taken for
+        // part of the next one.
+        self.sequence += 1;
+        let count = changes.len() as u64;
+        let mut bytes = Vec::new();
+        let mut written = Vec::with_capacity(changes.len());
+        for (mut head, body) in changes {
+            head.sequence = self.sequence;
+            let offset = self.end + bytes.len() as u64;
+            head.write(body, &mut bytes);
+            written.push((offset, head));
+        }
+        let end = FrameHeader {
+            kind: FrameKind::End,
+            format: codec::FORMAT,
+            body: 0,
+            sequence: self.sequence,
+            richness: count,
+            check: frame::check(&bytes),
+            key: Box::default(),
+        };
+        end.write(&[], &mut bytes);
+        debug_assert_eq!(end.length(), END_MARK, "readers know end marks by their length");
+
+        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+            // It lies behind the committed end, where nobody reads it; give the space back.
+            self.needs_rewrite = self.file.set_len(self.end).is_err();
+            return Err(self.unavailable(&error));
+        }
+        let mark = CommitMarker {
+            sequence: self.sequence,
+            length: self.end + bytes.len() as u64,
+            records: self.records_after(&written),
+        };
+        if let Err(error) = self.commit(mark) {
+            self.needs_rewrite = true;
+            return Err(self.unavailable(&error));
+        }
+        self.end = mark.length;
+        if !self.lost.is_empty() {
+            let anew: HashSet<&[u8]> = written.iter().map(|(_, head)| &*head.key).collect();
+            self.lost.retain(|loss| {
+                let key = loss.key.as_ref().map(codec::encode_key);
+                key.is_none_or(|key| !anew.contains(&*key))
+            });
+        }
+        for (offset, head) in written {
+            let entry = (head.kind == FrameKind::Record).then(|| RecordLocation::at(offset, &head));
+            let old = match entry {
+                Some(entry) => self.entries.insert(head.key, entry),
+                None => self.entries.remove(&head.key),
+            };
+            self.live_bytes += entry.map_or(0, |entry| entry.length);
+            self.live_bytes -= old.map_or(0, |entry| entry.length);
+        }
+        if self.end > 2 * self.live_bytes + COMPACTION_SLACK {
+            // This save is on disk; a compaction that fails is tried again with the next one.
+            let _ = self.rewrite();
+        }
+        Ok(())
+    }
+
+    fn records_after(&self, written: &[(u64, FrameHeader)]) -> u64 {
+        let mut touched: HashMap<&[u8], bool> = HashMap::new();
+        for (_, head) in written {
+            touched.insert(&head.key, head.kind == FrameKind::Record);
+        }
+        let before = touched.keys().filter(|key| self.entries.contains_key(**key)).count();
+        let after = touched.values().filter(|record| **record).count();
+        (self.entries.len() - before + after) as u64
+    }
+
+    fn commit(&self, mark: CommitMarker) -> io::Result<()> {
+        // In this order: a mark must never speak of entries that are not on disk yet.
+        self.file.sync_data()?;
+        self.file.write_all_at(&mark.encode(), mark.offset())?;
+        self.file.sync_data()
+    }
+
+    /// Writes the current records into a new file that takes the place of the old one. If it fails before that, the old
+    /// file is still in place and in use; if the directory cannot be synced afterwards, the next save rewrites again.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let mut current: Vec<(&Box<[u8]>, &RecordLocation)> = self.entries.iter().collect();
+        current.sort_by_key(|(_, entry)| entry.offset);
+        let (old, sequence) = (Arc::clone(&self.file), self.sequence);
+        let replaced = self.directory.replace_history(|file| {
+            let mut out = io::BufWriter::with_capacity(1 << 16, &mut *file);
+            out.write_all(&[0; commit_marker::FIRST_FRAME_OFFSET as usize])?;
+            let mut entries = HashMap::with_capacity(current.len());
+            let (mut offset, mut lost) = (commit_marker::FIRST_FRAME_OFFSET, Vec::new());
+            for (key, entry) in current {
+                match read_entry(&old, entry)? {
+                    Ok((_, bytes)) => {
+                        out.write_all(&bytes)?;
+                        entries.insert(key.clone(), RecordLocation { offset, ..*entry });
+                        offset += entry.length;
+                    }
+                    Err(_) => lost.push(LostRecord::of_record(key, LostRecord::CHECKSUM_MISMATCH)),
+                }
+            }
+            out.flush()?;
+            drop(out);
+            let records = entries.len() as u64;
+            write_marks(file, CommitMarker { sequence, length: offset, records })?;
+            Ok((entries, offset, lost))
+        })?;
+        let ReplacedFile { file, written: (entries, end, lost), synced } = replaced;
+        // The old file is unlinked by now, so whatever is saved to it would be lost.
+        self.file = Arc::new(file);
+        self.live_bytes = entries.values().map(|entry| entry.length).sum();
+        self.entries = entries;
+        self.end = end;
+        self.needs_rewrite = synced.is_err();
+        self.lost.extend(lost);
+        synced
+    }
+
+    fn unavailable(&self, error: &io::Error) -> Error {
+        Error::Unavailable {
+            place: self.location(),
+            why: format!(
+                "nothing of this save is kept, what was saved before is: {}",
+                explain(error)
+            ),
+        }
+    }
+
+    /// What a load will read: the state of this moment, whatever is saved meanwhile.
+    pub fn listing(&self, wanted: &LoadRequest) -> RecordReader {
+        let entries = self
+            .entries
+            .iter()
+            .filter(|(key, _)| codec::decode_key(key).map_or(true, |key| wanted.includes(&key)))
+            .map(|(_, entry)| *entry)
+            .collect();
+        let asked_for = |loss: &&LostRecord| match &loss.key {
+            Some(key) => wanted.includes(key),
+            None => *wanted == LoadRequest::All,
+        };
+        let lost = self.lost.iter().filter(asked_for).map(|loss| loss.skipped.clone()).collect();
+        RecordReader::new(Arc::clone(&self.file), entries, lost)
+    }
+}
+
+fn unusable(place: &str, what: &str, error: &io::Error) -> Error {
+    let why = format!("history cannot be {what}: {}", explain(error));
+    Error::Unusable { place: place.to_owned(), why }
+}
+
+fn write_marks(file: &File, mark: CommitMarker) -> io::Result<()> {
+    file.write_all_at(&mark.encode(), 0)?;
+    file.write_all_at(&mark.encode(), commit_marker::SECOND_MARKER_OFFSET)
+}

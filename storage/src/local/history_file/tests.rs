@@ -1,0 +1,82 @@
+//! What a compaction that fails half way leaves behind.
+
+use std::{env, fs, path::PathBuf, process};
+
+use super::*;
+use plimsoll_core::types::ObjectKey;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("plimsoll-{name}-{}", process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn open(&self) -> HistoryFile {
+        let (history, damage) = HistoryFile::open(&self.0).expect("the directory is writable");
+        assert_eq!(damage, None);
+        history
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file that cannot be synced.
+fn unsyncable() -> File {
+    let file = File::open("/dev/null").expect("is there");
+    file.sync_all().expect_err("has no disk below it");
+    file
+}
+
+fn record(richness: u64) -> EncodedRecord {
+    let body = vec![richness as u8; 3 * COMPACTION_SLACK as usize / 4];
+    let key = ContainerKey::new(ObjectKey::new("shop", "web"), "app");
+    EncodedRecord::raw(&key, codec::FORMAT, richness, body).expect("fits")
+}
+
+fn richness(history: &HistoryFile) -> Vec<u64> {
+    history.entries.values().map(|entry| entry.richness).collect()
+}
+
+#[test]
+fn a_compaction_that_fails_after_the_rename_loses_no_later_save() {
+    let place = Place::new("compaction");
+    let mut history = place.open();
+    let handle = history.directory.replace_handle(unsyncable());
+    let mut saved = 0;
+    while !history.needs_rewrite {
+        saved += 1;
+        assert!(saved < 10, "no compaction was tried");
+        history.save(&[record(saved)]).expect("is on disk before the compaction");
+    }
+    // The file in use is the one that a restart opens.
+    assert!(history.save(&[record(saved + 1)]).is_err(), "a save that may be lost is not reported");
+    history.directory.replace_handle(handle);
+    history.save(&[record(saved + 2)]).expect("the directory can be synced again");
+    assert!(!history.needs_rewrite);
+    history.save(&[record(saved + 3)]).expect("saves go on");
+    drop(history);
+    assert_eq!(richness(&place.open()), [saved + 3]);
+}
+
+#[test]
+fn a_compaction_that_fails_before_the_rename_stops_no_save() {
+    let place = Place::new("no-compaction");
+    let mut history = place.open();
+    // The file that it would write cannot be opened.
+    let unfinished = place.0.join("history.plimsoll.new");
+    fs::create_dir(&unfinished).expect("the directory is writable");
+    for number in 1..10 {
+        history.save(&[record(number)]).expect("the file in use is whole");
+        assert!(!history.needs_rewrite);
+    }
+    drop(history);
+    fs::remove_dir(&unfinished).expect("is empty");
+    assert_eq!(richness(&place.open()), [9]);
+}

@@ -1,0 +1,97 @@
+//! Reading single entries again: for a load, a handful at a time, and for compaction.
+
+use std::{
+    cmp::Reverse,
+    fs::File,
+    io::{self, ErrorKind},
+    os::unix::fs::FileExt,
+    sync::Arc,
+};
+
+use super::{
+    directory::explain,
+    frame::FrameHeader,
+    scan::{LostRecord, RecordLocation},
+};
+use crate::codec;
+use plimsoll_core::{
+    history::{SkippedRecord, Snapshot},
+    types::ContainerKey,
+};
+
+/// The records of one load. Saves append behind them, and compaction leaves their file as it is.
+#[derive(Debug)]
+pub struct RecordReader {
+    file: Arc<File>,
+    /// Last one first.
+    entries: Vec<RecordLocation>,
+    /// What is known to be lost.
+    pub lost: Vec<SkippedRecord>,
+}
+
+impl RecordReader {
+    /// These entries of this file.
+    pub fn new(
+        file: Arc<File>,
+        mut entries: Vec<RecordLocation>,
+        lost: Vec<SkippedRecord>,
+    ) -> Self {
+        entries.sort_by_key(|entry| Reverse(entry.offset));
+        Self { file, entries, lost }
+    }
+
+    /// The next records, at most `count`; none at the end.
+    pub fn next(&mut self, count: usize) -> Vec<Result<(ContainerKey, Snapshot), SkippedRecord>> {
+        let rest = self.entries.len().saturating_sub(count);
+        let file = &self.file;
+        self.entries.drain(rest..).rev().map(|entry| read_record(file, &entry)).collect()
+    }
+}
+
+fn read_record(
+    file: &File,
+    entry: &RecordLocation,
+) -> Result<(ContainerKey, Snapshot), SkippedRecord> {
+    let unnamed = |why: String| SkippedRecord {
+        record: format!("the record at byte {}", entry.offset),
+        reason: why,
+    };
+    let (head, bytes) = read_entry(file, entry)
+        .map_err(|e| unnamed(format!("it cannot be read: {}", explain(&e))))?
+        .map_err(|head| match head {
+            Some(head) => LostRecord::of_record(&head.key, LostRecord::CHECKSUM_MISMATCH).skipped,
+            None => unnamed(LostRecord::CHECKSUM_MISMATCH.into()),
+        })?;
+    let key = codec::decode_key(&head.key).map_err(|e| unnamed(e.to_string()))?;
+    let body = &bytes[head.to_body() as usize..];
+    match codec::decode_snapshot(head.format, body) {
+        Ok(snapshot) => Ok((key, snapshot)),
+        Err(malformed) => {
+            Err(SkippedRecord { record: key.to_string(), reason: malformed.to_string() })
+        }
+    }
+}
+
+/// The head and the bytes of an entry, or what is left of them.
+pub type FrameRead = Result<(FrameHeader, Vec<u8>), Option<FrameHeader>>;
+
+/// The head and the bytes of an entry; where it is damaged, the head alone if that is whole.
+pub fn read_entry(file: &File, entry: &RecordLocation) -> io::Result<FrameRead> {
+    let mut bytes = vec![0; entry.length as usize];
+    match file.read_exact_at(&mut bytes, entry.offset) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Err(None)),
+        other => other?,
+    }
+    let head = FrameHeader::read::<io::Error>(0, &mut |from, length| {
+        Ok(bytes.get(from as usize..from as usize + length).map(<[u8]>::to_vec))
+    })?;
+    Ok(match head {
+        Some(head)
+            if head.length() == entry.length
+                && head.matches_checksum(&bytes[head.to_body() as usize..]) =>
+        {
+            Ok((head, bytes))
+        }
+        head => Err(head),
+    })
+}

@@ -1,0 +1,236 @@
+//! Pieces of JSON in bytes that may not all be there yet: each is taken whole, or not at all.
+
+use super::decimal::{decimal, ten_digits};
+use plimsoll_core::types::Time;
+
+/// Why nothing could be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ParseError {
+    /// It is fine so far; the rest has not arrived.
+    NeedMoreBytes,
+    /// Something else was expected here.
+    Expected(&'static str),
+}
+
+pub(super) type Parse<T> = Result<T, ParseError>;
+
+/// A place in the bytes at hand.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Everything before it is dealt with.
+    consumed: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, consumed: 0 }
+    }
+
+    /// How many bytes are dealt with.
+    pub(super) fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    /// Where it is now.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Declares everything before this place dealt with.
+    #[inline]
+    pub(super) fn mark_consumed(&mut self) {
+        self.consumed = self.at;
+    }
+
+    /// What has not been looked at.
+    pub(super) fn remaining(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Goes on by so many bytes.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.bytes.len());
+    }
+
+    /// The next byte that is no blank; it stays.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Parse<u8> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Ok(byte);
+            }
+            self.at += 1;
+        }
+        Err(ParseError::NeedMoreBytes)
+    }
+
+    /// Takes this byte.
+    #[inline]
+    pub(super) fn expect_byte(&mut self, byte: u8, expected: &'static str) -> Parse<()> {
+        if self.peek()? != byte {
+            return Err(ParseError::Expected(expected));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Takes this byte if it is the next one.
+    pub(super) fn take_if(&mut self, byte: u8) -> Parse<bool> {
+        let is = self.peek()? == byte;
+        self.at += usize::from(is);
+        Ok(is)
+    }
+
+    /// Takes this word, like `null`.
+    pub(super) fn expect_word(&mut self, word: &'static str) -> Parse<()> {
+        self.peek()?;
+        let rest = self.remaining();
+        let there = rest.len().min(word.len());
+        if rest[..there] != word.as_bytes()[..there] {
+            return Err(ParseError::Expected(word));
+        }
+        if there < word.len() {
+            return Err(ParseError::NeedMoreBytes);
+        }
+        self.at += there;
+        Ok(())
+    }
+
+    /// Takes a string: what is between its quotes, escapes and all.
+    pub(super) fn string(&mut self, expected: &'static str) -> Parse<&'a [u8]> {
+        self.expect_byte(b'"', expected)?;
+        let start = self.at;
+        let mut at = start;
+        loop {
+            match self.bytes.get(at) {
+                None => return Err(ParseError::NeedMoreBytes),
+                Some(b'"') => break,
+                Some(b'\\') => at += 2,
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at + 1;
+        Ok(&self.bytes[start..at])
+    }
+
+    /// Takes `[TIME,"VALUE"]`.
+    #[inline]
+    pub(super) fn sample(&mut self) -> Parse<(Time, f64)> {
+        if let Some(sample) = self.usual_sample() {
+            return Ok(sample);
+        }
+        self.expect_byte(b'[', "a point")?;
+        let time = self.time()?;
+        self.expect_byte(b',', "a comma")?;
+        let value = self.value()?;
+        self.expect_byte(b']', "the end of a point")?;
+        Ok((time, value))
+    }
+
+    /// Takes a sample as nearly all are written: without blanks, of a whole second, and with a value of some digits.
+    #[inline]
+    fn usual_sample(&mut self) -> Option<(Time, f64)> {
+        let (begins, rest) = self.remaining().split_first_chunk::<13>()?;
+        let [b'[', seconds @ .., b',', b'"'] = *begins else { return None };
+        let seconds = ten_digits(seconds)?;
+        let (value, length) = decimal(rest)?;
+        let [b'"', b']', ..] = rest[length..] else { return None };
+        self.at += begins.len() + length + 2;
+        Some((Time::from_secs(seconds as i64), value))
+    }
+
+    /// Takes a number of seconds.
+    pub(super) fn time(&mut self) -> Parse<Time> {
+        self.peek()?;
+        let rest = self.remaining();
+        let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let length = rest.iter().position(|byte| !digit(byte)).ok_or(ParseError::NeedMoreBytes)?;
+        let time = seconds(&rest[..length]).ok_or(ParseError::Expected("a time"))?;
+        self.at += length;
+        Ok(time)
+    }
+
+    /// Takes the text of a number.
+    fn value(&mut self) -> Parse<f64> {
+        self.expect_byte(b'"', "the text of a value")?;
+        let rest = self.remaining();
+        let length = rest.iter().position(|&byte| byte == b'"').ok_or(ParseError::NeedMoreBytes)?;
+        let value = number(&rest[..length]).ok_or(ParseError::Expected("a value"))?;
+        self.at += length + 1;
+        Ok(value)
+    }
+}
+
+/// A value as Prometheus prints it: `0.5`, `1e+06`, `NaN`, `+Inf`, `-Inf`.
+pub(super) fn number(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Seconds since the epoch, with a fraction or without, to the nanosecond.
+fn seconds(text: &[u8]) -> Option<Time> {
+    const NANOS: i64 = 1_000_000_000;
+    let mut whole = 0_i64;
+    let mut at = 0;
+    while let Some(digit @ b'0'..=b'9') = text.get(at) {
+        whole = whole.checked_mul(10)?.checked_add(i64::from(digit - b'0'))?;
+        at += 1;
+    }
+    if at > 0 && at == text.len() {
+        return Some(Time::from_nanos(whole.saturating_mul(NANOS)));
+    }
+    if at > 0 && text[at] == b'.' && text.len() > at + 1 {
+        let mut unit = NANOS;
+        let mut nanos = 0;
+        let digits = text[at + 1..].iter();
+        let simple = digits.clone().all(u8::is_ascii_digit);
+        if simple {
+            for digit in digits {
+                unit /= 10;
+                nanos += i64::from(digit - b'0') * unit;
+            }
+            return Some(Time::from_nanos(whole.saturating_mul(NANOS).saturating_add(nanos)));
+        }
+    }
+    // Before 1970, or with an exponent: nobody's fast path.
+    let seconds = number(text).filter(|seconds| seconds.is_finite())?;
+    Some(Time::from_nanos((seconds * NANOS as f64) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_to_the_nanosecond() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("1700000000", 1_700_000_000_000_000_000),
+            ("1700000000.5", 1_700_000_000_500_000_000),
+            ("1700000000.123", 1_700_000_000_123_000_000),
+            ("1700000000.1234567891", 1_700_000_000_123_456_789),
+            ("1.7e9", 1_700_000_000_000_000_000),
+            ("-1.5", -1_500_000_000),
+        ] {
+            assert_eq!(seconds(text.as_bytes()), Some(Time::from_nanos(nanos)), "{text}");
+        }
+        for text in ["", ".", "1.", "-", "1-2", "e", "99999999999999999999"] {
+            let read = seconds(text.as_bytes());
+            assert!(read.is_none() || text == "1.", "{text:?}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_prometheus_prints_them() {
+        for (text, value) in [("0", 0.0), ("-0.25", -0.25), ("1e+06", 1e6), ("5e-324", 5e-324)] {
+            assert_eq!(number(text.as_bytes()), Some(value));
+        }
+        assert_eq!(number(b"+Inf"), Some(f64::INFINITY));
+        assert_eq!(number(b"-Inf"), Some(f64::NEG_INFINITY));
+        assert!(number(b"NaN").is_some_and(f64::is_nan));
+        for text in ["", "one", "1,5", "0x10", " 1"] {
+            assert_eq!(number(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The way through an answer: which piece of JSON comes next, and what it means.
+
+#[cfg(test)]
+mod tests;
+
+use std::mem;
+
+use super::{
+    DecodeError, Interest, ResponseSummary, ResultType, SeriesVisitor,
+    cursor::{Cursor, Parse, ParseError, number},
+    error::one_line,
+    labels::{LabelBuffer, unescape},
+    state::{
+        AfterSkip, CurrentSeries, DecoderState, NoteKind, ObjectScope, ResponseStatus, TextField,
+    },
+    value_skipper::ValueSkipper,
+};
+use plimsoll_core::types::Time;
+
+/// How much of a piece is looked at together with what began before it: more than a point has.
+const MIN_JOINED_BYTES: usize = 128;
+/// The longest label set or text. Error texts repeat queries, and those name hundreds of pods.
+const LONGEST: usize = 1 << 20;
+/// Warnings that are kept: a server has one for each series.
+const MOST_NOTES: usize = 20;
+
+/// Reads one answer from bytes as they arrive, in pieces of any size.
+#[derive(Debug, Default)]
+pub struct ResponseDecoder {
+    /// The beginning of something whose rest has not arrived.
+    pending: Vec<u8>,
+    /// So much of it was looked at, and was not all of it.
+    tried: usize,
+    /// Bytes that are dealt with.
+    read: u64,
+    state: DecoderState,
+    labels: LabelBuffer,
+    series: CurrentSeries,
+    /// Whether what is read is a list of series, and no result.
+    is_series_list: bool,
+    response_status: ResponseStatus,
+    /// A result without labels, until its type is known.
+    scalar: Option<(Time, String)>,
+    summary: ResponseSummary,
+    /// Bytes that were looked at, each as often as it was.
+    #[cfg(test)]
+    looked_at: usize,
+}
+
+impl ResponseDecoder {
+    /// At the beginning of an answer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At the beginning of a list of series, which has their labels and no points: `/api/v1/series`.
+    pub fn for_series_list() -> Self {
+        Self { is_series_list: true, ..Self::default() }
+    }
+
+    /// What has been read so far.
+    pub fn summary(&self) -> &ResponseSummary {
+        &self.summary
+    }
+
+    /// Takes the next bytes. After an error there is nothing more to be had.
+    pub fn push<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        bytes: &[u8],
+        visitor: &mut S,
+    ) -> Result<(), DecodeError> {
+        self.summary.bytes += bytes.len() as u64;
+        let mut rest = bytes;
+        while !self.pending.is_empty() && !rest.is_empty() {
+            rest = self.join(rest, visitor)?;
+        }
+        if !rest.is_empty() {
+            let done = self.advance(rest, visitor)?;
+            self.pending.extend_from_slice(&rest[done..]);
+            self.tried = self.pending.len();
+        }
+        self.check_length()
+    }
+
+    /// Takes what has arrived and was put off ([`Reader::push`] looks at something long only when there is twice as much).
+    pub fn flush<S: SeriesVisitor + ?Sized>(&mut self, visitor: &mut S) -> Result<(), DecodeError> {
+        if self.pending.len() > self.tried {
+            let mut pending = mem::take(&mut self.pending);
+            let done = self.advance(&pending, visitor)?;
+            pending.drain(..done);
+            (self.tried, self.pending) = (pending.len(), pending);
+        }
+        Ok(())
+    }
+
+    /// Takes what began in an earlier piece, with so much of this one that it may end there. What is left of this one
+    /// need not be copied.
+    fn join<'a, S: SeriesVisitor + ?Sized>(
+        &mut self,
+        piece: &'a [u8],
+        visitor: &mut S,
+    ) -> Result<&'a [u8], DecodeError> {
+        // Taken out, so that what is parsed from it and what is changed meanwhile are two things.
+        let mut pending = mem::take(&mut self.pending);
+        let began = pending.len();
+        // Of something long as much again each time, so that it is looked at a few times only, however small the pieces
+        // are that it comes in.
+        let more = began.max(MIN_JOINED_BYTES).min(piece.len());
+        pending.extend_from_slice(&piece[..more]);
+        if self.tried >= MIN_JOINED_BYTES && pending.len() < 2 * self.tried {
+            self.pending = pending;
+            self.check_length()?;
+            return Ok(&piece[more..]);
+        }
+        let done = self.advance(&pending, visitor)?;
+        let rest = if done >= began {
+            pending.clear();
+            &piece[done - began..]
+        } else {
+            pending.drain(..done);
+            &piece[more..]
+        };
+        (self.tried, self.pending) = (pending.len(), pending);
+        self.check_length()?;
+        Ok(rest)
+    }
+
+    fn check_length(&self) -> Result<(), DecodeError> {
+        if self.pending.len() > LONGEST {
+            return Err(DecodeError::TooLong { at: self.read, longest: LONGEST });
+        }
+        Ok(())
+    }
+
+    /// Says that there are no more bytes. Only here, and only if the answer is whole and good, is the visitor told
+    /// that what came counts.
+    pub fn finish<S: SeriesVisitor + ?Sized>(
+        mut self,
+        visitor: &mut S,
+    ) -> Result<ResponseSummary, DecodeError> {
+        self.flush(visitor)?;
+        if !matches!(self.state, DecoderState::End) {
+            return Err(DecodeError::Truncated { bytes: self.summary.bytes });
+        }
+        let missing = |expected| DecodeError::Malformed {
+            at: self.read,
+            expected,
+            found: "the end of the answer".to_owned(),
+        };
+        match self.response_status.status.as_deref() {
+            Some("success") if self.response_status.result => {}
+            Some("success") => return Err(missing("the result of a query")),
+            Some(_) => {
+                let ResponseStatus { error_type, error, .. } = self.response_status;
+                return Err(DecodeError::ReportedByServer { kind: error_type, message: error });
+            }
+            None => return Err(missing("a status")),
+        }
+        if let Some((at, text)) = self.scalar.take() {
+            if self.summary.kind == Some(ResultType::String) {
+                self.summary.text = Some(text);
+            } else {
+                let value = number(text.as_bytes()).ok_or_else(|| missing("a number"))?;
+                self.labels.clear();
+                self.summary.series = 1;
+                if visitor.begin(self.labels.labels()) == Interest::Points {
+                    visitor.point(at, value);
+                    self.summary.points = 1;
+                }
+                visitor.end();
+            }
+        }
+        visitor.finish();
+        Ok(self.summary)
+    }
+
+    /// Takes all that is whole, and says how many bytes that are.
+    fn advance<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        bytes: &[u8],
+        visitor: &mut S,
+    ) -> Result<usize, DecodeError> {
+        let mut cursor = Cursor::new(bytes);
+        #[cfg(test)]
+        {
+            self.looked_at += bytes.len();
+        }
+        loop {
+            match self.step(&mut cursor, visitor) {
+                Ok(state) => {
+                    cursor.mark_consumed();
+                    self.state = state;
+                }
+                Err(ParseError::NeedMoreBytes) => {
+                    self.read += cursor.consumed() as u64;
+                    return Ok(cursor.consumed());
+                }
+                Err(ParseError::Expected(expected)) => {
+                    let rest = &cursor.remaining()[..cursor.remaining().len().min(40)];
+                    return Err(DecodeError::Malformed {
+                        at: self.read + cursor.at() as u64,
+                        expected,
+                        found: format!("{:?}", one_line(&String::from_utf8_lossy(rest))),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Takes what comes next, whole, and says what comes then. Nothing changes if it is not all there.
+    fn step<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        visitor: &mut S,
+    ) -> Parse<DecoderState> {
+        Ok(match self.state {
+            DecoderState::Start => {
+                cursor.expect_byte(b'{', "the answer of a Prometheus")?;
+                DecoderState::Member(ObjectScope::Response, true)
+            }
+            DecoderState::Member(place, first) => {
+                return self.member(place, first, cursor, visitor);
+            }
+            DecoderState::Text(text) => {
+                let mut read = String::new();
+                unescape(cursor.string("a text")?, &mut read)?;
+                self.text(text, read)
+            }
+            DecoderState::Partial => {
+                if cursor.peek()? == b't' {
+                    cursor.expect_word("true")?;
+                    self.summary.is_partial = true;
+                    self.summary.warnings.push("the result is partial".to_owned());
+                } else {
+                    cursor.expect_word("false")?;
+                }
+                DecoderState::Member(ObjectScope::Response, false)
+            }
+            DecoderState::Notes(note) => {
+                if cursor.peek()? == b'n' {
+                    cursor.expect_word("null")?;
+                    DecoderState::Member(ObjectScope::Response, false)
+                } else {
+                    cursor.expect_byte(b'[', "a list of texts")?;
+                    DecoderState::Note(note, true)
+                }
+            }
+            DecoderState::Note(note, first) => self.note(note, first, cursor)?,
+            DecoderState::Data => {
+                if cursor.peek()? == b'n' {
+                    cursor.expect_word("null")?;
+                    DecoderState::Member(ObjectScope::Response, false)
+                } else if self.is_series_list {
+                    cursor.expect_byte(b'[', "a list of series")?;
+                    self.response_status.result = true;
+                    DecoderState::ListedSeries(true)
+                } else {
+                    cursor.expect_byte(b'{', "the result of a query")?;
+                    DecoderState::Member(ObjectScope::Data, true)
+                }
+            }
+            DecoderState::Result => {
+                if cursor.peek()? == b'n' {
+                    cursor.expect_word("null")?;
+                    self.response_status.result = true;
+                    DecoderState::Member(ObjectScope::Data, false)
+                } else {
+                    cursor.expect_byte(b'[', "the list of a result")?;
+                    self.response_status.result = true;
+                    DecoderState::Element(true)
+                }
+            }
+            DecoderState::Element(first) => self.element(first, cursor)?,
+            DecoderState::ListedSeries(first) => return self.listed(first, cursor, visitor),
+            DecoderState::Metric => {
+                self.labels.read(cursor)?;
+                self.summary.series += 1;
+                let wanted = visitor.begin(self.labels.labels()) == Interest::Points;
+                self.series = CurrentSeries { has_labels: true, wanted, last: None };
+                DecoderState::Member(ObjectScope::Series, false)
+            }
+            DecoderState::Value => {
+                let (at, value) = cursor.sample()?;
+                visitor.point(at, value);
+                self.summary.points += 1;
+                DecoderState::Member(ObjectScope::Series, false)
+            }
+            DecoderState::Values => {
+                cursor.expect_byte(b'[', "the points of a series")?;
+                DecoderState::Point(true)
+            }
+            DecoderState::Point(first) => return self.points(first, cursor, visitor),
+            DecoderState::Histograms => {
+                cursor.expect_byte(b'[', "the histograms of a series")?;
+                DecoderState::Histogram(true)
+            }
+            DecoderState::Histogram(first) => self.histogram(first, cursor)?,
+            DecoderState::Skip(mut skip, after) => {
+                // It is done with what it has seen, so it is remembered in the midst of it too.
+                let passed = skip.skip_value(cursor);
+                self.state = DecoderState::Skip(skip, after);
+                passed?;
+                match after {
+                    AfterSkip::Member(place) => DecoderState::Member(place, false),
+                    AfterSkip::Histogram => DecoderState::Histogram(false),
+                }
+            }
+            DecoderState::End => {
+                cursor.peek()?;
+                return Err(ParseError::Expected("nothing more"));
+            }
+        })
+    }
+
+    fn listed<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        first: bool,
+        cursor: &mut Cursor<'_>,
+        visitor: &mut S,
+    ) -> Parse<DecoderState> {
+        if cursor.take_if(b']')? {
+            return Ok(DecoderState::Member(ObjectScope::Response, false));
+        }
+        if !first {
+            cursor.expect_byte(b',', "a comma or the end of the list")?;
+        }
+        self.labels.read(cursor)?;
+        self.summary.series += 1;
+        visitor.begin(self.labels.labels());
+        visitor.end();
+        Ok(DecoderState::ListedSeries(false))
+    }
+
+    fn histogram(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
+        if cursor.take_if(b']')? {
+            return Ok(DecoderState::Member(ObjectScope::Series, false));
+        }
+        if !first {
+            cursor.expect_byte(b',', "a comma or the end of the histograms")?;
+        }
+        self.summary.histograms += 1;
+        Ok(DecoderState::Skip(ValueSkipper::default(), AfterSkip::Histogram))
+    }
+
+    fn member<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        place: ObjectScope,
+        first: bool,
+        cursor: &mut Cursor<'_>,
+        visitor: &mut S,
+    ) -> Parse<DecoderState> {
+        if cursor.take_if(b'}')? {
+            return match place {
+                ObjectScope::Response => Ok(DecoderState::End),
+                ObjectScope::Data => Ok(DecoderState::Member(ObjectScope::Response, false)),
+                ObjectScope::Series if self.series.has_labels => {
+                    visitor.end();
+                    Ok(DecoderState::Element(false))
+                }
+                ObjectScope::Series => Err(ParseError::Expected("the labels of a series")),
+            };
+        }
+        if !first {
+            cursor.expect_byte(b',', "a comma or the end of an object")?;
+        }
+        let key = cursor.string("a key")?;
+        cursor.expect_byte(b':', "a colon")?;
+        let skipped = DecoderState::Skip(ValueSkipper::default(), AfterSkip::Member(place));
+        let CurrentSeries { has_labels: begun, wanted, .. } = self.series;
+        Ok(match (place, key) {
+            (ObjectScope::Response, b"status") => DecoderState::Text(TextField::Status),
+            (ObjectScope::Response, b"errorType") => DecoderState::Text(TextField::ErrorType),
+            (ObjectScope::Response, b"error") => DecoderState::Text(TextField::Error),
+            (ObjectScope::Response, b"warnings") => DecoderState::Notes(NoteKind::Warning),
+            (ObjectScope::Response, b"infos") => DecoderState::Notes(NoteKind::Info),
+            (ObjectScope::Response, b"isPartial") => DecoderState::Partial,
+            (ObjectScope::Response, b"data")
+                if self.is_series_list && self.response_status.result =>
+            {
+                return Err(ParseError::Expected("one list"));
+            }
+            (ObjectScope::Response, b"data") => DecoderState::Data,
+            (ObjectScope::Data, b"resultType") => DecoderState::Text(TextField::ResultType),
+            (ObjectScope::Data, b"result") if self.response_status.result => {
+                return Err(ParseError::Expected("one result"));
+            }
+            (ObjectScope::Data, b"result") => DecoderState::Result,
+            (ObjectScope::Series, b"metric") if begun => {
+                return Err(ParseError::Expected("one set of labels"));
+            }
+            (ObjectScope::Series, b"metric") => DecoderState::Metric,
+            (ObjectScope::Series, b"value" | b"values" | b"histogram" | b"histograms")
+                if !begun =>
+            {
+                return Err(ParseError::Expected("the labels before the points"));
+            }
+            (ObjectScope::Series, b"value") if wanted => DecoderState::Value,
+            (ObjectScope::Series, b"values") if wanted => DecoderState::Values,
+            (ObjectScope::Series, b"histogram") if wanted => {
+                self.summary.histograms += 1;
+                skipped
+            }
+            (ObjectScope::Series, b"histograms") if wanted => DecoderState::Histograms,
+            _ => skipped,
+        })
+    }
+
+    fn text(&mut self, text: TextField, read: String) -> DecoderState {
+        match text {
+            TextField::Status => self.response_status.status = Some(read),
+            TextField::ErrorType => self.response_status.error_type = one_line(&read),
+            TextField::Error => self.response_status.error = one_line(&read),
+            TextField::ResultType => {
+                self.summary.kind = match read.as_str() {
+                    "vector" => Some(ResultType::Vector),
+                    "matrix" => Some(ResultType::Matrix),
+                    "scalar" => Some(ResultType::Scalar),
+                    "string" => Some(ResultType::String),
+                    _ => None,
+                };
+                return DecoderState::Member(ObjectScope::Data, false);
+            }
+        }
+        DecoderState::Member(ObjectScope::Response, false)
+    }
+
+    fn note(
+        &mut self,
+        note: NoteKind,
+        first: bool,
+        cursor: &mut Cursor<'_>,
+    ) -> Parse<DecoderState> {
+        if cursor.take_if(b']')? {
+            return Ok(DecoderState::Member(ObjectScope::Response, false));
+        }
+        if !first {
+            cursor.expect_byte(b',', "a comma or the end of a list")?;
+        }
+        let mut read = String::new();
+        unescape(cursor.string("a text")?, &mut read)?;
+        let notes = match note {
+            NoteKind::Warning => &mut self.summary.warnings,
+            NoteKind::Info => &mut self.summary.infos,
+        };
+        if notes.len() < MOST_NOTES {
+            notes.push(one_line(&read));
+        }
+        Ok(DecoderState::Note(note, false))
+    }
+
+    fn element(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
+        if cursor.take_if(b']')? {
+            return Ok(DecoderState::Member(ObjectScope::Data, false));
+        }
+        if !first {
+            cursor.expect_byte(b',', "a comma or the end of the result")?;
+        } else if cursor.peek()? != b'{' {
+            let at = cursor.time()?;
+            cursor.expect_byte(b',', "a comma")?;
+            let mut text = String::new();
+            unescape(cursor.string("a text")?, &mut text)?;
+            cursor.expect_byte(b']', "the end of the result")?;
+            self.scalar = Some((at, text));
+            return Ok(DecoderState::Member(ObjectScope::Data, false));
+        }
+        cursor.expect_byte(b'{', "a series")?;
+        self.series = CurrentSeries::default();
+        Ok(DecoderState::Member(ObjectScope::Series, true))
+    }
+
+    /// Takes as many points as there are.
+    fn points<S: SeriesVisitor + ?Sized>(
+        &mut self,
+        mut first: bool,
+        cursor: &mut Cursor<'_>,
+        visitor: &mut S,
+    ) -> Parse<DecoderState> {
+        loop {
+            if cursor.take_if(b']')? {
+                return Ok(DecoderState::Member(ObjectScope::Series, false));
+            }
+            if !first {
+                cursor.expect_byte(b',', "a comma or the end of the points")?;
+            }
+            let (at, value) = cursor.sample()?;
+            if self.series.last.is_some_and(|last| at <= last) {
+                return Err(ParseError::Expected("a later point than this one"));
+            }
+            self.series.last = Some(at);
+            visitor.point(at, value);
+            self.summary.points += 1;
+            cursor.mark_consumed();
+            if first {
+                first = false;
+                self.state = DecoderState::Point(false);
+            }
+        }
+    }
+}

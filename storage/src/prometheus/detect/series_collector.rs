@@ -1,0 +1,67 @@
+//! A handful of series, kept: for questions whose answers are short.
+
+use std::collections::BTreeMap;
+
+use crate::prometheus::{
+    decode::{Interest, Labels, SeriesVisitor},
+    selector::Selector,
+};
+use plimsoll_core::types::Time;
+
+/// The most that is kept. What is asked for here has as many series as there are jobs, copies and clusters.
+const MOST: usize = 4096;
+
+/// Series with their labels and points.
+#[derive(Debug, Default)]
+pub(super) struct SeriesCollector {
+    pub(super) series: Vec<CollectedSeries>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CollectedSeries {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) points: Vec<(Time, f64)>,
+}
+
+impl CollectedSeries {
+    /// The value of a label, empty where it is not there, as PromQL has it.
+    pub(super) fn get(&self, label: &str) -> &str {
+        self.labels.get(label).map_or("", String::as_str)
+    }
+
+    /// The last value.
+    pub(super) fn value(&self) -> Option<f64> {
+        self.points.last().map(|(_, value)| *value)
+    }
+
+    /// A selector of this series.
+    pub(super) fn selector(&self) -> Selector {
+        let name = self.get("__name__");
+        let selector =
+            if name.is_empty() { Selector::any_metric() } else { Selector::metric(name) };
+        let labels = self.labels.iter().filter(|(label, _)| *label != "__name__");
+        labels.fold(selector, |selector, (label, value)| selector.equals(label, value))
+    }
+}
+
+impl SeriesVisitor for SeriesCollector {
+    fn begin(&mut self, labels: Labels<'_>) -> Interest {
+        if self.series.len() >= MOST {
+            return Interest::LabelsOnly;
+        }
+        let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.series.push(CollectedSeries { labels: labels.collect(), points: Vec::new() });
+        Interest::Points
+    }
+
+    fn point(&mut self, at: Time, value: f64) {
+        if let Some(series) = self.series.last_mut() {
+            series.points.push((at, value));
+        }
+    }
+
+    fn discard(&mut self) {
+        self.series.clear();
+    }
+}

@@ -1,0 +1,149 @@
+//! What is kept of who owns what, against keeping all of it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn owner(text: &str) -> OwnerRef {
+    OwnerRef::parse(text).expect("an owner")
+}
+
+#[test]
+fn what_is_known_of_owners_goes_before_names() {
+    let mut proof = OwnerSeries::default();
+    let (web, other) = (owner("Deployment/web"), owner("DaemonSet/web-bcdf4"));
+    for (pod, parent) in [
+        ("web-7d5f9c4b6d-x2x4z", "ReplicaSet/web-7d5f9c4b6d"),
+        ("web-5d4f9c4b6d-x2x4z", "ReplicaSet/web-5d4f9c4b6d"),
+        ("web-bcdf4-x2x4z", "DaemonSet/web-bcdf4"),
+        ("web-odd", "ReplicaSet/web-7d5f9c4b6d"),
+    ] {
+        proof.pods.insert(pod.into(), vec![owner(parent)]);
+    }
+    proof.add_intermediate(&[&web], owner("ReplicaSet/web-7d5f9c4b6d"), Some(web.clone()));
+    assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &web), Some(true));
+    assert_eq!(proof.is_owned_by("web-5d4f9c4b6d-x2x4z", &web), Some(true), "by the set's name");
+    assert!(web.matches("web-bcdf4-x2x4z"));
+    assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &web), Some(false), "of somebody else");
+    assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &other), Some(true));
+    assert_eq!(proof.is_owned_by("web-odd", &web), Some(true), "though its name does not tell");
+    assert!(proof.has_unexpected_pod_names(&web));
+    assert_eq!(proof.is_owned_by("web-77777-bbbbb", &web), None);
+    let rollout = owner("Rollout/web");
+    proof.add_intermediate(&[&rollout], owner("ReplicaSet/web-7d5f9c4b6d"), Some(web.clone()));
+    assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &rollout), Some(false));
+    let thing = owner("Thing/web");
+    assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &thing), None, "nobody knows");
+    proof.add_intermediate(&[&web], owner("ReplicaSet/web-5d4f9c4b6d"), None);
+    assert_eq!(proof.is_owned_by("web-5d4f9c4b6d-x2x4z", &web), Some(false), "it has no owner");
+}
+
+#[test]
+fn what_names_tell_is_not_kept() {
+    let owners = ["CronJob/night", "StatefulSet/db", "Deployment/web"].map(owner);
+    let owners: Vec<&OwnerRef> = owners.iter().collect();
+    let mut proof = OwnerSeries::default();
+    for number in 0..1000 {
+        let (job, set) = (format!("night-{}", 28_000_000 + number), "web-7d5f9c4b6d");
+        let of = |kind: &str, name: &str| owner(&format!("{kind}/{name}"));
+        proof.add_pod(&owners, &format!("{job}-x2x4z"), of("Job", &job));
+        proof.add_intermediate(&owners, of("Job", &job), Some(owners[0].clone()));
+        proof.add_pod(&owners, &format!("db-{number}"), of("StatefulSet", "db"));
+        proof.add_pod(&owners, &format!("{set}-x2x4z"), of("ReplicaSet", set));
+        // Of others, as their names say.
+        proof.add_pod(&owners, &format!("web-api-{number}"), of("StatefulSet", "web-api"));
+        proof.add_pod(&owners, "web-api-7d5f9c4b6d-x2x4z", of("ReplicaSet", "web-api-7d5f9c4b6d"));
+    }
+    assert_eq!(
+        (proof.size_in_points(), proof.pods(), proof.has_intermediate),
+        (0, 5000, [true, true])
+    );
+    // What contradicts names is.
+    proof.add_intermediate(&owners, owner("Job/night-28000007"), Some(owner("CronJob/other")));
+    proof.add_pod(&owners, "web-5d4f9-x2x4z", owner("DaemonSet/web-5d4f9"));
+    assert!(proof.size_in_points() > 0);
+    let claim =
+        |pod: &str| workload_of(owners.iter().copied(), proof.timeline_of(pod).as_ref(), pod);
+    let claims = ["night-28000006-x2x4z", "night-28000007-x2x4z", "db-7", "web-5d4f9-x2x4z"];
+    assert_eq!(claims.map(claim), [Some(0), None, Some(1), None]);
+}
+
+const CLAIMS: [&str; 9] = [
+    "Deployment/web",
+    "Deployment/web-api",
+    "Rollout/web",
+    "ReplicaSet/web-7d5f9c4b6d",
+    "StatefulSet/db",
+    "CronJob/night",
+    "Job/night-manual-1",
+    "DaemonSet/log",
+    "Thing/web",
+];
+const PARENTS: [&str; 12] = [
+    "ReplicaSet/web-7d5f9c4b6d",
+    "ReplicaSet/web-5d4f9c4b6d",
+    "ReplicaSet/web-api-7d5f9c4b6d",
+    "ReplicaSet/web-odd",
+    "Job/night-28901234",
+    "Job/night-manual-1",
+    "StatefulSet/db",
+    "StatefulSet/web",
+    "DaemonSet/log",
+    "DaemonSet/web-bcdf4",
+    "CloneSet/web",
+    "Thing/web",
+];
+/// What may have made something in between; the last one is nothing.
+const MAKERS: [&str; 5] = ["Deployment/web", "Rollout/web", "CronJob/night", "CronJob/other", ""];
+
+/// A pod as its parent would name it, or not.
+fn pod(parent: &OwnerRef, number: usize) -> String {
+    match number {
+        0..4 => format!("{}-x2x4{}", parent.name, ["z", "b", "c", "d"][number]),
+        4..6 => format!("{}-{number}", parent.name),
+        _ => format!("odd-{number}"),
+    }
+}
+
+proptest! {
+    /// Whatever is said, each pod is of the workload that it would be of if all of it were kept.
+    #[test]
+    fn nothing_that_is_not_kept_would_change_whose_a_pod_is(
+        claims in prop::sample::subsequence(CLAIMS.to_vec(), 1..=CLAIMS.len()),
+        pods in prop::collection::vec((prop::sample::select(&PARENTS[..]), 0_usize..8), 1..20),
+        makers in prop::collection::vec(prop::sample::select(&MAKERS[..]), PARENTS.len()),
+    ) {
+        let claims: Vec<OwnerRef> = claims.into_iter().map(owner).collect();
+        let claims: Vec<&OwnerRef> = claims.iter().collect();
+        let (mut kept, mut all) = (OwnerSeries::default(), OwnerSeries::default());
+        let mut said = BTreeMap::new();
+        for (parent, number) in pods {
+            let parent = owner(parent);
+            // A name is used once.
+            said.entry(pod(&parent, number)).or_insert(parent);
+        }
+        for (pod, parent) in &said {
+            kept.add_pod(&claims, pod, parent.clone());
+            all.pods.insert(pod.as_str().into(), vec![parent.clone()]);
+        }
+        for (parent, maker) in PARENTS.iter().zip(makers) {
+            let (made, by) = (owner(parent), OwnerRef::parse(maker));
+            if matches!(&*made.kind, "ReplicaSet" | "Job") {
+                kept.add_intermediate(&claims, made.clone(), by.clone());
+                all.intermediate.entry(made.name.clone()).or_default().push(IntermediateOwner { object: made, controller: by });
+            }
+        }
+        for pod in said.keys() {
+            let of = |proof: &OwnerSeries| {
+                workload_of(claims.iter().copied(), proof.timeline_of(pod).as_ref(), pod)
+            };
+            prop_assert_eq!(of(&kept), of(&all), "{}", pod);
+        }
+        for claim in &claims {
+            let is_found = kept.has_unexpected_pod_names(claim);
+            prop_assert!(is_found || !all.has_unexpected_pod_names(claim), "pods of {} are not asked for", claim);
+        }
+    }
+}

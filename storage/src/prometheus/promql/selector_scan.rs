@@ -1,0 +1,411 @@
+//! Where the selectors of a query are. Not a parser of PromQL: it needs to know where an operand is expected, and
+//! passes over all that cannot be a selector. A parser would refuse what it does not know, and each server has words of
+//! its own; printed anew, a query would no longer be the user's.
+
+use std::borrow::Cow;
+
+/// Why a query of a user cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the query cannot be used: {why}, at character {at}: {query}")]
+pub struct InvalidQuery {
+    /// What is wrong.
+    pub why: Cow<'static, str>,
+    /// Where, counted from 1.
+    pub at: usize,
+    /// The query, on one line.
+    pub query: String,
+}
+
+impl InvalidQuery {
+    /// Of what is wrong at a byte.
+    pub(super) fn at_byte(query: &str, why: impl Into<Cow<'static, str>>, at: usize) -> Self {
+        let at = query.get(..at).map_or(at, |before| before.chars().count()) + 1;
+        Self { why: why.into(), at, query: super::super::decode::one_line(query) }
+    }
+}
+
+/// What was found in a query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ScannedQuery {
+    insert_positions: Vec<InsertPosition>,
+    /// Whether it is one selector and nothing else.
+    pub(super) is_selector: bool,
+}
+
+/// Where matchers can be put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct InsertPosition {
+    at: usize,
+    braces: Braces,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Braces {
+    Missing,
+    Empty,
+    Filled,
+}
+
+impl ScannedQuery {
+    /// The byte of each selector at which matchers are put in, in the order of the text.
+    pub(super) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.insert_positions.iter().map(|place| place.at)
+    }
+
+    /// The query with these matchers in each selector.
+    pub(super) fn with(&self, query: &str, matchers: &str) -> String {
+        let mut text =
+            String::with_capacity(query.len() + self.insert_positions.len() * matchers.len());
+        let mut from = 0;
+        for place in &self.insert_positions {
+            text.push_str(&query[from..place.at]);
+            from = place.at;
+            let (before, after) = match place.braces {
+                Braces::Missing => ("{", "}"),
+                Braces::Empty => ("", ""),
+                Braces::Filled => ("", ","),
+            };
+            text.extend([before, matchers, after]);
+        }
+        text.push_str(&query[from..]);
+        text
+    }
+}
+
+/// Finds the selectors. Text that servers split into tokens in different ways is refused: what one of them takes for a
+/// comment or a string may be a selector to another one, and would go out without the matchers.
+pub(super) fn scan(query: &str) -> Result<ScannedQuery, InvalidQuery> {
+    // A comment ends with it for Prometheus, and does not for VictoriaMetrics.
+    let is_lone = |at: &usize| query.as_bytes().get(at + 1) != Some(&b'\n');
+    if let Some((at, _)) = query.match_indices('\r').find(|(at, _)| is_lone(at)) {
+        return Err(InvalidQuery::at_byte(
+            query,
+            "a carriage return is not followed by a line feed",
+            at,
+        ));
+    }
+    let mut scan = Scanner {
+        bytes: query.as_bytes(),
+        at: 0,
+        expects_operand: true,
+        found: ScannedQuery::default(),
+    };
+    scan.run().map_err(|why| InvalidQuery::at_byte(query, why, scan.at))?;
+    Ok(scan.found)
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Whether an operand is expected here, or else an operator.
+    expects_operand: bool,
+    found: ScannedQuery,
+}
+
+impl<'a> Scanner<'a> {
+    fn run(&mut self) -> Result<(), &'static str> {
+        let mut open = 0_usize;
+        let mut things = 0;
+        self.blanks();
+        if self.at == self.bytes.len() {
+            return Err("it is empty");
+        }
+        while let Some(&byte) = self.bytes.get(self.at) {
+            things += 1;
+            match byte {
+                b'"' | b'\'' | b'`' => {
+                    self.string()?;
+                    self.expects_operand = false;
+                }
+                b'{' if self.expects_operand => self.braces()?,
+                b'[' => self.window()?,
+                b'(' => {
+                    open += 1;
+                    self.at += 1;
+                    self.expects_operand = true;
+                }
+                b')' => {
+                    open = open.checked_sub(1).ok_or("a bracket is closed that was not opened")?;
+                    self.at += 1;
+                    self.expects_operand = false;
+                }
+                b'0'..=b'9' | b'.' => {
+                    self.take_while(|byte| {
+                        byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_')
+                    });
+                    self.expects_operand = false;
+                }
+                b'+' | b'-' | b'*' | b'/' | b'%' | b'^' | b'=' | b'!' | b'<' | b'>' | b'~'
+                | b',' | b'@' => {
+                    self.at += 1;
+                    self.expects_operand = true;
+                }
+                b'_' | b':' | b'a'..=b'z' | b'A'..=b'Z' => self.name()?,
+                _ => return Err("this belongs to no query"),
+            }
+            self.blanks();
+        }
+        if open > 0 {
+            return Err("a bracket is not closed");
+        }
+        self.found.is_selector = things == 1 && self.found.insert_positions.len() == 1;
+        Ok(())
+    }
+
+    fn name(&mut self) -> Result<(), &'static str> {
+        let name = self.identifier().to_ascii_lowercase();
+        let end = self.at;
+        self.blanks();
+        let next = self.bytes.get(self.at).copied();
+        if !self.expects_operand {
+            match name.as_str() {
+                "by" | "without" if next == Some(b'(') => self.list()?,
+                "smoothed" | "anchored" | "keep_metric_names" => {}
+                "and" | "or" | "unless" | "atan2" | "offset" | "if" | "ifnot" | "default"
+                | "limit" => self.expects_operand = true,
+                // What follows may be a selector or not: better none than one without the matchers.
+                _ => return Err("no operator is known by this name"),
+            }
+            return Ok(());
+        }
+        match name.as_str() {
+            "inf" | "nan" => self.expects_operand = false,
+            "on" | "ignoring" | "group_left" | "group_right" | "fill" | "fill_left"
+            | "fill_right"
+                if next == Some(b'(') =>
+            {
+                self.list()?;
+            }
+            // An operand follows, which this is not.
+            "bool" | "group_left" | "group_right" if next.is_some_and(begins_operand) => {}
+            _ if next == Some(b'(') => {}
+            _ if next == Some(b'{') => self.braces()?,
+            // `sum by (pod) (…)`
+            _ if self.is_fold() => {
+                self.identifier();
+                self.blanks();
+                self.list()?;
+            }
+            _ => {
+                self.found
+                    .insert_positions
+                    .push(InsertPosition { at: end, braces: Braces::Missing });
+                self.expects_operand = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn identifier(&mut self) -> &'a str {
+        let start = self.at;
+        self.take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'));
+        std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default()
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(u8) -> bool) {
+        while self.bytes.get(self.at).is_some_and(|&byte| belongs(byte)) {
+            self.at += 1;
+        }
+    }
+
+    /// Whether `by (` or `without (` comes next.
+    fn is_fold(&self) -> bool {
+        let mut ahead = Scanner {
+            bytes: self.bytes,
+            at: self.at,
+            expects_operand: false,
+            found: ScannedQuery::default(),
+        };
+        let word = ahead.identifier().to_ascii_lowercase();
+        ahead.blanks();
+        matches!(word.as_str(), "by" | "without") && ahead.bytes.get(ahead.at) == Some(&b'(')
+    }
+
+    /// Passes over the labels in brackets.
+    fn list(&mut self) -> Result<(), &'static str> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            match byte {
+                b'#' => self.blanks(),
+                b'"' | b'\'' | b'`' => self.string()?,
+                b')' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => self.at += 1,
+            }
+        }
+        Err("a bracket is not closed")
+    }
+
+    /// Passes over a selector's braces, and notes them.
+    fn braces(&mut self) -> Result<(), &'static str> {
+        self.at += 1;
+        let start = self.at;
+        let mut filled = false;
+        loop {
+            self.blanks();
+            match self.bytes.get(self.at).copied().ok_or("a brace is not closed")? {
+                b'}' => break,
+                b'"' | b'\'' | b'`' => {
+                    self.string()?;
+                    filled = true;
+                }
+                b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
+                    // One alternative among several would have the matchers, and the others not. The word comes first
+                    // as well: once the matchers are before it, it parts them from the rest.
+                    if self.identifier().eq_ignore_ascii_case("or") {
+                        return Err("matchers cannot be added to alternatives within braces");
+                    }
+                    filled = true;
+                }
+                _ => {
+                    self.at += 1;
+                    filled = true;
+                }
+            }
+        }
+        self.at += 1;
+        let braces = if filled { Braces::Filled } else { Braces::Empty };
+        self.found.insert_positions.push(InsertPosition { at: start, braces });
+        self.expects_operand = false;
+        Ok(())
+    }
+
+    /// Passes over a window or the steps of a subquery.
+    fn window(&mut self) -> Result<(), &'static str> {
+        let close = self.bytes[self.at..].iter().position(|&byte| byte == b']');
+        let length = close.ok_or("a window is not closed")?;
+        let inside = &self.bytes[self.at + 1..self.at + length];
+        // Its end would be another one to a server that reads a text or a comment here.
+        if inside.iter().any(|byte| b"\"'`#{}[\\".contains(byte)) {
+            return Err("a window holds more than a duration");
+        }
+        self.at += length + 1;
+        self.expects_operand = false;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), &'static str> {
+        let quote = self.bytes[self.at];
+        let mut at = self.at + 1;
+        loop {
+            match self.bytes.get(at) {
+                None => return Err("a text is not closed"),
+                // VictoriaMetrics takes it for an escaped quote, and reads on.
+                Some(b'`') if quote == b'`' && self.bytes[at - 1] == b'\\' => {
+                    return Err("a text in backquotes ends with a backslash");
+                }
+                Some(&byte) if byte == quote => break,
+                Some(b'\\') if quote != b'`' => at += 2,
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at + 1;
+        Ok(())
+    }
+
+    /// Passes over blanks and comments.
+    fn blanks(&mut self) {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if byte == b'#' {
+                self.take_while(|byte| byte != b'\n');
+            } else if byte.is_ascii_whitespace() {
+                self.at += 1;
+            } else {
+                break;
+            }
+        }
+    }
+}
+
+fn begins_operand(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'(' | b'{' | b'.' | b'-' | b'+')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matchers_go_into_each_selector_and_nowhere_else() {
+        for (query, with) in [
+            ("up", "up{M}"),
+            (" up # all\n", " up{M} # all\n"),
+            ("up{}", "up{M}"),
+            ("up { job = \"x\" , }", "up {M, job = \"x\" , }"),
+            ("{job='}'}", "{M,job='}'}"),
+            ("kube_pod_labels{job=\"ksm\"}[8d]", "kube_pod_labels{M,job=\"ksm\"}[8d]"),
+            (
+                "sum(rate(a[5m])) by (pod) / on (pod) group_left b",
+                "sum(rate(a{M}[5m])) by (pod) / on (pod) group_left b{M}",
+            ),
+            ("sum by (pod, by) (a) > bool 1", "sum by (pod, by) (a{M}) > bool 1"),
+            ("a > bool b", "a{M} > bool b{M}"),
+            (
+                "a * ignoring(x) group_right(y) b offset 5m",
+                "a{M} * ignoring(x) group_right(y) b{M} offset 5m",
+            ),
+            ("a and b or c unless d", "a{M} and b{M} or c{M} unless d{M}"),
+            ("a @ start() + b @ 1.5e9", "a{M} @ start() + b{M} @ 1.5e9"),
+            (
+                "max_over_time(rate(a[2m])[1h:1m] offset -1d)",
+                "max_over_time(rate(a{M}[2m])[1h:1m] offset -1d)",
+            ),
+            (
+                "label_replace(up, \"a\", \"up{}\", `b`, '\\'up')",
+                "label_replace(up{M}, \"a\", \"up{}\", `b`, '\\'up')",
+            ),
+            ("1 + Inf - NaN * 0x1F + 1e-3 + 5m", "1 + Inf - NaN * 0x1F + 1e-3 + 5m"),
+            ("topk(3, job:rate:5m)", "topk(3, job:rate:5m{M})"),
+            ("quantile_over_time(0.9, a[1h]) ^ 2", "quantile_over_time(0.9, a{M}[1h]) ^ 2"),
+            ("vector(1)", "vector(1)"),
+            ("-a", "-a{M}"),
+            ("a + on (x) fill(0) b", "a{M} + on (x) fill(0) b{M}"),
+            ("by", "by{M}"),
+            ("sum by (a # )\n, b) (c)", "sum by (a # )\n, b) (c{M})"),
+            ("a # note\r\n + b", "a{M} # note\r\n + b{M}"),
+            ("{\"my.metric\", a=\"b\"}", "{M,\"my.metric\", a=\"b\"}"),
+        ] {
+            let scanned = scan(query).expect(query);
+            assert_eq!(scanned.with(query, "M"), with);
+        }
+    }
+
+    #[test]
+    fn a_query_that_is_one_selector_is_known_as_such() {
+        for bare in ["up", "up{job=\"x\"}", "{job=\"x\"}", " up # c\n"] {
+            assert!(scan(bare).expect(bare).is_selector, "{bare}");
+        }
+        for other in ["up[5m]", "-up", "up + up", "(up)", "rate(up[5m])", "1", "up offset 5m"] {
+            assert!(!scan(other).expect(other).is_selector, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_query_is_refused_in_one_line() {
+        for broken in [
+            "",
+            " # nothing",
+            "up{",
+            "up{a=\"b}",
+            "sum(up",
+            "up)",
+            "up[5m",
+            "\"a",
+            "up;",
+            "a{b=\"c\" or d=\"e\"}",
+            "sum by (a",
+            "a near b",
+            "vector(0) # note\r + a",
+            "a{or b=\"c\"}",
+            "a{b=\"c\", or d=\"e\"}",
+            "a{OR b=\"c\"}",
+            "label_join(a, `\\`, b, `\\`)",
+            "a[5m # ]",
+            "a[\"] + b[\"]",
+        ] {
+            let error = scan(broken).expect_err(broken).to_string();
+            assert!(error.starts_with("the query cannot be used: ") && !error.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The house rules that a machine can check: who may use whom, what may be depended on, what files look like.
+
+mod dependencies;
+mod file_names;
+mod kind_neutrality;
+mod layers;
+mod tokens;
+mod wall_clock;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below these folders, by its path from the root, with its text.
+fn sources(folders: &[&str]) -> Vec<(String, String)> {
+    let mut pending: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = pending.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.expect("a readable entry").path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("a readable source");
+                let short = path.strip_prefix(root()).expect("below the root");
+                found.push((short.to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Fails with every finding in every file.
+fn assert_clean(files: &[(String, String)], check: impl Fn(&str, &str) -> Vec<String>) {
+    let findings: Vec<_> = files.iter().flat_map(|(path, text)| check(path, text)).collect();
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+}

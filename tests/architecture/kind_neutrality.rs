@@ -1,0 +1,98 @@
+//! What roles that set replicas have in common knows none of their kinds of objects.
+
+use super::{
+    assert_clean,
+    layers::{is_below, module},
+    sources,
+    tokens::read,
+};
+
+/// What they have in common: files, and folders with all that is in them.
+const NEUTRAL: [&str; 8] = [
+    "core/src/scaling/",
+    "src/observe/",
+    "src/run/replicas.rs",
+    "src/run/replicas/",
+    "src/act/write_context.rs",
+    "src/act/request.rs",
+    "core/src/api/scale_target.rs",
+    "core/src/api/scale_decision.rs",
+];
+
+/// What belongs to one kind.
+const KINDS: [&str; 9] = [
+    "crate::watermark",
+    "crate::hpa",
+    "crate::api::wpa",
+    "plimsoll_core::watermark",
+    "plimsoll_core::hpa",
+    "plimsoll_core::api::wpa",
+    "crate::act::watermark",
+    "crate::run::watermark",
+    "crate::run::horizontal",
+];
+
+/// Types of a kind that can also be had without their modules' names.
+const OBJECTS: [&str; 2] = ["WatermarkPodAutoscaler", "HorizontalPodAutoscaler"];
+
+fn is_neutral(path: &str) -> bool {
+    NEUTRAL
+        .iter()
+        .any(|place| if place.ends_with('/') { path.starts_with(place) } else { path == *place })
+}
+
+fn findings(path: &str, text: &str) -> Vec<String> {
+    if !is_neutral(path) {
+        return Vec::new();
+    }
+    let code = read(text, &module(path));
+    let paths = code.paths.iter().filter(|(_, used)| KINDS.iter().any(|kind| is_below(used, kind)));
+    let words =
+        code.words.iter().filter(|(_, word)| OBJECTS.iter().any(|one| word.starts_with(one)));
+    let found = paths.chain(words);
+    found
+        .map(|(line, used)| format!("{path}:{line}: {used} is of one kind of autoscaler"))
+        .collect()
+}
+
+#[test]
+fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() {
+    let files = sources(&["core", "src"]);
+    for place in NEUTRAL {
+        let is_there = |(path, _): &(String, String)| path.starts_with(place);
+        assert!(files.iter().any(is_there), "{place} is gone: say where what was there is now");
+    }
+    assert_clean(&files, findings);
+}
+
+#[test]
+fn a_kind_that_got_into_what_is_of_none_is_found() {
+    for (path, text) in [
+        ("core/src/scaling/pod_readiness.rs", "use crate::watermark::Rules;"),
+        (
+            "core/src/scaling/recommender_protocol.rs",
+            "use crate::{api::wpa::RecommenderSpec, types::Quantity};",
+        ),
+        ("src/observe/source/http_clients.rs", "fn f(tls: &plimsoll_core::api::wpa::TlsConfig) {}"),
+        ("src/observe/replica_pod.rs", "use plimsoll_core::api::{self, wpa};"),
+        ("src/run/replicas.rs", "use super::watermark::Role;"),
+        ("src/run/replicas/pods.rs", "use super::super::watermark::seat::Seat;"),
+        ("src/act/write_context.rs", "use super::watermark::Part;"),
+        ("src/observe/watch_status.rs", "fn f(spec: &api::WatermarkPodAutoscalerSpec) {}"),
+    ] {
+        assert_eq!(findings(path, text).len(), 1, "{path}: {text}");
+    }
+    for (path, text) in [
+        ("src/run/watermark/target.rs", "use plimsoll_core::api::wpa::WatermarkPodAutoscalerSpec;"),
+        (
+            "core/src/scaling/pod_readiness.rs",
+            "//! Not crate::watermark.\nuse crate::types::compat::Fixes;",
+        ),
+        (
+            "src/observe/source/http_clients.rs",
+            "use plimsoll_core::{api::scaled::TlsConfig, scaling::Unknown};",
+        ),
+    ] {
+        assert_eq!(findings(path, text), Vec::<String>::new(), "{path}: {text}");
+    }
+}

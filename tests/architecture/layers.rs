@@ -1,0 +1,269 @@
+//! Who may use whom: data flows from observing over deciding to acting, and so do imports.
+
+use super::{
+    assert_clean, sources,
+    tokens::{Code, read},
+};
+
+/// Modules of the root crate by layer. One may use its own layer's first row freely, and otherwise itself and
+/// the layers above it in this list.
+const LAYERS: [&[&str]; 5] = [
+    &["certificate", "clock", "look"],
+    &["observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
+    &["demo", "run"],
+    &["cli"],
+    &["main"],
+];
+
+/// The same of the crate of decisions.
+const CORE_LAYERS: [&[&str]; 6] = [
+    &["types"],
+    &["api"],
+    &["history"],
+    &["sizing", "scaling"],
+    &["recommender", "updater", "admission", "watermark", "hpa"],
+    &["sim"],
+];
+
+/// Modules of the root crate that are handed plain data and `now`, and answer with plain data. Decisions are a crate of their
+/// own.
+const PURE: [&str; 3] = ["doctor", "explain", "look"];
+
+/// What a pure module has no business with.
+const WORLD: [&str; 13] = [
+    "kube",
+    "reqwest",
+    "hyper",
+    "tokio",
+    "futures",
+    "axum",
+    "crate::clock",
+    "std::env",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+];
+
+/// What even the types of the API have no business with: they derive from kube, but call nothing.
+const CLIENTS: [&str; 5] =
+    ["kube::Client", "kube::client", "kube::Api", "kube::api", "kube::runtime"];
+
+/// Calls that write to a cluster, with their number of arguments: `str::replace` has two, `Api::replace` three.
+const WRITES: [(&str, usize); 13] = [
+    ("create", 2),
+    ("create_subresource", 4),
+    ("delete", 2),
+    ("delete_collection", 2),
+    ("evict", 2),
+    ("patch", 3),
+    ("patch_metadata", 3),
+    ("patch_resize", 3),
+    ("patch_scale", 3),
+    ("patch_status", 3),
+    ("patch_subresource", 4),
+    ("replace", 3),
+    ("replace_status", 3),
+];
+
+/// Arguments that only writing calls take.
+const WRITE_ARGUMENTS: [&str; 4] = ["DeleteParams", "EvictParams", "PatchParams", "PostParams"];
+
+/// `core/src/recommender/memory_window.rs` is `["recommender", "window"]`.
+pub(super) fn module(path: &str) -> Vec<&str> {
+    let inside = path.trim_start_matches("core/").trim_start_matches("src/");
+    let inside = inside.trim_end_matches(".rs");
+    inside.trim_end_matches("/mod").split('/').collect()
+}
+
+pub(super) fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+fn layer(layers: &[&[&str]], module: &str) -> Option<usize> {
+    layers.iter().position(|modules| modules.contains(&module))
+}
+
+/// The rules for one file of the root crate.
+fn findings(path: &str, text: &str) -> Vec<String> {
+    let module = module(path);
+    let top = module[0];
+    let code = read(text, &module);
+    let mut findings = direction(path, top, &code, &LAYERS);
+    if PURE.contains(&top) {
+        findings.extend(world(path, &code, &WORLD));
+        findings.extend(world(path, &code, &["std::fs"]));
+        findings.extend(words(
+            path,
+            &code,
+            &["async", "await", "Instant", "SystemTime"],
+            "is not for pure code",
+        ));
+        let clocks = code.paths.iter().filter(|(_, used)| used.ends_with("::now"));
+        findings.extend(clocks.map(|(line, used)| {
+            format!("{path}:{line}: {used} reads a clock: take `now` as an argument")
+        }));
+    }
+    if top != "act" {
+        findings.extend(words(
+            path,
+            &code,
+            &WRITE_ARGUMENTS,
+            "is for writing, and only src/act and storage write",
+        ));
+        let calls =
+            code.calls.iter().filter(|(_, name, arguments)| WRITES.contains(&(name, *arguments)));
+        findings.extend(calls.map(|(line, name, _)| {
+            format!(
+                "{path}:{line}: .{name}(..) writes to the cluster, and only src/act and storage do"
+            )
+        }));
+    }
+    findings
+}
+
+fn direction(path: &str, top: &str, code: &Code, layers: &[&[&str]]) -> Vec<String> {
+    let Some(own) = layer(layers, top) else {
+        return vec![format!(
+            "{path}: the module {top} has no layer yet: add it to LAYERS where it belongs"
+        )];
+    };
+    let used = code.paths.iter().filter_map(|(line, used)| {
+        let other = used.strip_prefix("crate::").or_else(|| used.strip_prefix("plimsoll::"))?;
+        Some((line, other.split("::").next().unwrap_or(other)))
+    });
+    used.filter(|&(_, other)| other != top)
+        .filter(|&(_, other)| {
+            layer(layers, other).is_none_or(|other| other > own || (other == own && own > 0))
+        })
+        .map(|(line, other)| {
+            format!("{path}:{line}: {top} must not use {other}: it is not in a layer above")
+        })
+        .collect()
+}
+
+fn world(path: &str, code: &Code, forbidden: &[&str]) -> Vec<String> {
+    let used =
+        code.paths.iter().filter(|(_, used)| forbidden.iter().any(|above| is_below(used, above)));
+    used.map(|(line, used)| format!("{path}:{line}: {used} is not for pure code")).collect()
+}
+
+fn words(path: &str, code: &Code, forbidden: &[&str], why: &str) -> Vec<String> {
+    let used = code.words.iter().filter(|(_, word)| forbidden.contains(&word.as_str()));
+    used.map(|(line, word)| format!("{path}:{line}: {word} {why}")).collect()
+}
+
+/// The rules for one file of the crate of decisions. What its dependencies do not have, the compiler refuses already.
+fn core_findings(path: &str, text: &str) -> Vec<String> {
+    let module = module(path);
+    let code = read(text, &module);
+    let mut findings = direction(path, module[0], &code, &CORE_LAYERS);
+    // The types of the API derive from kube.
+    let forbidden = if path.starts_with("core/src/api/") { &WORLD[1..] } else { &WORLD };
+    findings.extend(world(path, &code, forbidden));
+    if path.starts_with("core/src/api/") {
+        findings.extend(world(path, &code, &CLIENTS));
+    }
+    // The simulator also reads the series that a user names; whatever decides reads nothing at all.
+    if !path.starts_with("core/src/sim/") {
+        findings.extend(world(path, &code, &["std::fs"]));
+    }
+    findings.extend(words(
+        path,
+        &code,
+        &["async", "await", "Instant", "SystemTime", "plimsoll", "plimsoll_storage"],
+        "is not for the crate of pure decisions",
+    ));
+    findings
+}
+
+/// The rule for one file of the storage crate.
+fn storage_findings(path: &str, text: &str) -> Vec<String> {
+    words(path, &read(text, &[]), &["plimsoll"], "is the crate above: storage knows nothing of it")
+}
+
+#[test]
+fn data_and_imports_flow_one_way_and_only_act_writes() {
+    let mut files = sources(&["src"]);
+    assert!(files.len() > 15, "only {} files were found", files.len());
+    files.retain(|(path, _)| path != "src/lib.rs"); // names every module
+    assert_clean(&files, findings);
+}
+
+#[test]
+fn storage_knows_nothing_of_the_rest() {
+    let files = sources(&["storage"]);
+    assert!(files.len() > 5, "only {} files were found", files.len());
+    assert_clean(&files, storage_findings);
+}
+
+#[test]
+fn decisions_read_no_clock_and_know_nothing_of_the_crates_above() {
+    let mut files = sources(&["core/src"]);
+    assert!(files.len() > 5, "only {} files were found", files.len());
+    files.retain(|(path, _)| path != "core/src/lib.rs"); // names every module
+    assert_clean(&files, core_findings);
+}
+
+#[test]
+fn a_source_that_breaks_a_rule_is_found() {
+    for (path, text) in [
+        ("src/explain/bad.rs", "use kube::Client;"),
+        ("src/explain/bad.rs", "use {std::io, kube::{api::Api, ResourceExt}};"),
+        ("src/doctor/bad.rs", "fn f() { ::reqwest::get(x); }"),
+        ("src/style.rs", "use hyper::body;"),
+        ("src/doctor/bad.rs", "async fn f() {}"),
+        ("src/explain/bad.rs", "fn f() { let n = jiff::Timestamp::now(); }"),
+        ("src/doctor/bad.rs", "use std::time::{Duration, Instant};"),
+        ("src/doctor/bad.rs", "use std::time; fn f(t: time::SystemTime) {}"),
+        ("src/explain/bad.rs", "use std::{fmt, fs};"),
+        ("src/style.rs", "fn f() { tokio::spawn(g()); }"),
+        ("src/explain/bad.rs", "use crate::clock::Clock;"),
+        ("src/style.rs", "use crate::{clock::Clock, act::Permit};"),
+        ("src/explain/bad.rs", "use super::super::run::Plan;"),
+        ("src/observe/bad.rs", "use crate::run::Roles;"),
+        ("src/observe/bad.rs", "use crate::act::Permit;"),
+        ("src/observe/bad.rs", "fn f() { api.patch(name, &parameters, &change); }"),
+        ("src/serve/bad.rs", "fn f() { api.replace(name, &parameters, &change,); }"),
+        ("src/run.rs", "use kube::api::{Api, PostParams};"),
+        ("src/demo/bad.rs", "use crate::cli::Arguments;"),
+        ("src/oracle.rs", "fn f() {}"),
+    ] {
+        assert!(!findings(path, text).is_empty(), "{path}: {text}");
+    }
+    for (path, text) in [
+        ("src/explain/good.rs", "//! Not kube::Client.\nuse crate::{explain::Report, look::Look};"),
+        (
+            "src/explain/good.rs",
+            "/// Like tokio::spawn.\nfn f(now: Time) { g(\"kube::Api\", now); }",
+        ),
+        ("src/doctor/good.rs", "mod tests { use super::*; use super::super::facts::Facts; }"),
+        ("src/run/good.rs", "use crate::{metrics::State as Progress, observe::Index};"),
+        ("src/act/good.rs", "fn f() { api.patch(name, &PatchParams::default(), &change); }"),
+        (
+            "src/observe/good.rs",
+            "fn f() { text.replace('a', \"b\"); options.create(true); map.delete(x); }",
+        ),
+        ("src/main.rs", "use plimsoll::cli; async fn f() { tokio::spawn(g()).await; }"),
+    ] {
+        assert_eq!(findings(path, text), Vec::<String>::new(), "{path}: {text}");
+    }
+    for text in [
+        "use kube::Client;",
+        "async fn f() {}",
+        "use std::fs;",
+        "use plimsoll::run::Roles;",
+        "use crate::recommender::Fleet;",
+        "use crate::sim::Cluster;",
+    ] {
+        assert!(!core_findings("core/src/updater/bad.rs", text).is_empty(), "{text}");
+    }
+    let other = "use crate::{sizing::Size, types::Time};";
+    assert_eq!(core_findings("core/src/recommender/good.rs", other), Vec::<String>::new());
+    assert_eq!(storage_findings("storage/src/bad.rs", "use plimsoll::run::Roles;").len(), 1);
+    assert_eq!(
+        storage_findings("storage/src/good.rs", "use plimsoll_core::types::Key; // plimsoll"),
+        Vec::<String>::new()
+    );
+}

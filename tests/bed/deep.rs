@@ -1,7 +1,0 @@
-//! Proof that every part of the testbed is real: what the tests of the suite rely on is itself tested here.
-
-mod control_plane;
-pub mod nodes;
-mod peers;
-mod processes;
-mod usage;

@@ -1,0 +1,78 @@
+//! Proof that evictions are heard of, and each once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, PostParams};
+use plimsoll::observe::eviction_events::{NodePressureEviction, watch_evictions};
+use plimsoll::observe::watch_status::WatchStatus;
+use plimsoll_core::types::units::Bytes;
+use serde_json::json;
+
+use crate::support::{Testbed, wait};
+
+#[tokio::test]
+async fn an_eviction_is_told_once_with_what_was_blamed() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let namespace = bed.namespace("web").await;
+    let before = send(&bed, &namespace, "before", "Evicted", "memory").await;
+    send(&bed, &namespace, "other-reason", "Killing", "memory").await;
+    send(&bed, &namespace, "other-resource", "Evicted", "ephemeral-storage").await;
+
+    let told = Arc::new(Mutex::new(Vec::<NodePressureEviction>::new()));
+    let feed = Arc::new(WatchStatus::new("evictions"));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let watch = tokio::spawn({
+        let (told, feed) = (Arc::clone(&told), Arc::clone(&feed));
+        let (client, namespace) = (bed.client(), namespace.clone());
+        async move {
+            let keep = |eviction| {
+                told.lock().unwrap_or_else(PoisonError::into_inner).push(eviction);
+            };
+            let stopped = async { drop(stopped.await) };
+            watch_evictions(&client, Some(&namespace), &feed, keep, stopped).await;
+        }
+    });
+    feed.wait_until_synced().await;
+    let now = send(&bed, &namespace, "now", "Evicted", "memory,memory").await;
+    let told = wait::until("two are told", || async {
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        (told.len() == 2).then(|| told.clone())
+    })
+    .await;
+    for (told, event, was_there, blamed) in [(&told[0], before, true, 1), (&told[1], now, false, 2)]
+    {
+        assert_eq!(Some(&*told.uid), event.metadata.uid.as_deref());
+        assert_eq!(&*told.pod, "pod");
+        assert_eq!(&*told.namespace, namespace.as_str());
+        assert_eq!(
+            Some(told.at),
+            event.metadata.creation_timestamp.map(|created| created.0.into())
+        );
+        assert_eq!((told.is_preexisting, told.offending_containers.len()), (was_there, blamed));
+        assert_eq!(&*told.offending_containers[0].container, "main");
+        assert_eq!(told.offending_containers[0].usage, Bytes(1 << 30));
+    }
+    stop.send(()).expect("it watches");
+    watch.await.expect("it ends when it is told to");
+}
+
+async fn send(bed: &Testbed, namespace: &str, name: &str, reason: &str, starved: &str) -> Event {
+    let count = starved.split(',').count();
+    let list = |one: &str| vec![one; count].join(",");
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "annotations": {
+                "offending_containers": list("main"),
+                "offending_containers_usage": list("1Gi"),
+                "starved_resource": starved,
+            },
+        },
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "pod" },
+        "reason": reason, "message": "a test", "type": "Warning",
+    }))
+    .expect("an event");
+    let events = Api::namespaced(bed.client(), namespace);
+    events.create(&PostParams::default(), &event).await.expect("created")
+}

@@ -1,0 +1,11 @@
+//! Proof of what is read of a real cluster: watches, usage and evictions, and what becomes of them when something breaks.
+
+mod eviction_events;
+mod memory_bound;
+mod relist_cost;
+mod shared_watch;
+mod silent_api_server;
+mod usage;
+mod vpa_deletion;
+mod watched_objects;
+mod watches;

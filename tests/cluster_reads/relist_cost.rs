@@ -1,0 +1,103 @@
+//! What a list no longer has is taken out of the indexes at a cost that grows with it, and no faster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll::observe::label_store::{HasLabels, LabelStore, LabelledObject};
+use plimsoll::observe::partial_objects::PartialPod;
+use plimsoll::observe::selector::Labels;
+use plimsoll::observe::vpa_index::VpaIndex;
+use plimsoll::observe::watch::ObjectChange;
+use plimsoll_core::recommender::NamespaceScope;
+use serde_json::json;
+
+const FEW: usize = 2_000;
+const TIMES: u32 = 8;
+
+/// CPU time of this thread.
+fn spent() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
+    let nanos = text.split_whitespace().next().expect("a number");
+    Duration::from_nanos(nanos.parse().expect("a number"))
+}
+
+/// What work costs for a few and for many, as a factor: the least of three tries.
+fn growth(mut cost: impl FnMut(usize) -> Duration) -> f64 {
+    let mut least = |count| (0..3).map(|_| cost(count)).min().expect("three");
+    let few = least(FEW).max(Duration::from_micros(100));
+    least(FEW * TIMES as usize).as_secs_f64() / few.as_secs_f64()
+}
+
+fn pod(number: usize) -> PartialPod {
+    let labels = json!({"app": "web", "tier": "front", "release": "stable"});
+    let name = format!("web-{number}");
+    let metadata = json!({"namespace": "shop", "name": name, "uid": name, "labels": labels});
+    let spec = json!({"containers": [{"name": "main"}]});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod")
+}
+
+#[test]
+fn pods_that_leave_together_cost_the_index_no_search_each() {
+    let factor = growth(|count| {
+        let mut index = VpaIndex::new(NamespaceScope::default(), "default");
+        // Those that stay make the lists long that are searched.
+        for number in 0..2 * count {
+            index.put_pod(&pod(number));
+        }
+        index.restart_pods();
+        for number in 0..count {
+            index.keep_unreadable_pod("shop", &format!("web-{number}"));
+        }
+        let before = spent();
+        index.finish_pod_list();
+        let cost = spent().saturating_sub(before);
+        assert_eq!(index.pod_count(), count);
+        cost
+    });
+    assert!(
+        factor < 3.0 * f64::from(TIMES),
+        "{TIMES} times as many cost {factor:.0} times as much"
+    );
+}
+
+struct Object(Labels);
+
+impl HasLabels for Object {
+    fn labels(&self) -> &Labels {
+        &self.0
+    }
+}
+
+#[test]
+fn objects_that_leave_together_cost_the_store_no_search_each() {
+    let put = |objects: &mut LabelStore<Object>, number: usize| {
+        let pairs = ["app", "tier", "release"].map(|key| (key.to_owned(), "web".to_owned()));
+        objects.apply(ObjectChange::Applied(()), |()| LabelledObject {
+            namespace: "shop".to_owned(),
+            name: Arc::from(format!("web-{number}")),
+            object: Object(Labels::from(std::collections::BTreeMap::from(pairs))),
+        });
+    };
+    let tell = |objects: &mut LabelStore<Object>, change: ObjectChange<()>| {
+        objects.apply(change, |()| unreachable!("it brings no object"));
+    };
+    let factor = growth(|count| {
+        let mut objects = LabelStore::default();
+        for number in 0..2 * count {
+            put(&mut objects, number);
+        }
+        tell(&mut objects, ObjectChange::Restart);
+        for number in 0..count {
+            put(&mut objects, number);
+        }
+        let before = spent();
+        tell(&mut objects, ObjectChange::Synced);
+        let cost = spent().saturating_sub(before);
+        assert_eq!(objects.len(), count);
+        cost
+    });
+    assert!(
+        factor < 3.0 * f64::from(TIMES),
+        "{TIMES} times as many cost {factor:.0} times as much"
+    );
+}

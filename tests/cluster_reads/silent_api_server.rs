@@ -1,0 +1,136 @@
+//! An API server that dies without closing its connections, and one that forgets: how watches come through, on virtual time.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use plimsoll::observe::watch::{WatchFactory, WatchOptions};
+use plimsoll_core::api::VerticalPodAutoscaler;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::watched_objects::WatchedObjects;
+use crate::support::in_memory_api::InMemoryApiServer;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn vpas(api: &InMemoryApiServer) -> Api<VerticalPodAutoscaler> {
+    Api::namespaced(api.client(), "shop")
+}
+
+async fn create(api: &InMemoryApiServer, name: &str) {
+    let vpa = json!({
+        "metadata": {"name": name},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
+    });
+    let vpa = serde_json::from_value(vpa).expect("a VPA");
+    vpas(api).create(&PostParams::default(), &vpa).await.expect("created");
+}
+
+fn watch_vpas(api: &InMemoryApiServer) -> WatchedObjects<VerticalPodAutoscaler> {
+    WatchedObjects::of(WatchFactory::dedicated(api.client()).objects(None), WatchOptions::default())
+}
+
+/// Waits until exactly these are known, and answers how long that took.
+async fn wait_for_names(
+    mirror: &WatchedObjects<VerticalPodAutoscaler>,
+    names: &[&str],
+) -> Duration {
+    let began = Instant::now();
+    let held = async {
+        while mirror.names() != names || mirror.feed.is_failing() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let held = timeout(60 * MINUTE, held).await;
+    assert!(held.is_ok(), "{:?} instead of {names:?}: {:?}", mirror.names(), mirror.status());
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_ever() {
+    for streams in [true, false] {
+        let api = InMemoryApiServer::new();
+        api.stream_lists(streams);
+        for name in ["goes", "stays"] {
+            create(&api, name).await;
+        }
+        let follows = watch_vpas(&api);
+        wait_for_names(&follows, &["goes", "stays"]).await;
+
+        api.stop();
+        // This one has to list first.
+        let lists = watch_vpas(&api);
+        for _ in 0..6 {
+            sleep(10 * MINUTE).await;
+            for mirror in [&follows, &lists] {
+                assert!(mirror.feed.is_failing(), "streams: {streams}: nobody answers");
+                assert_eq!(mirror.feed.stalled_for(), None, "its loop turns all the same");
+            }
+        }
+        assert!(!lists.feed.is_synced());
+        assert_eq!(follows.names(), ["goes", "stays"], "what is known stays known");
+
+        api.replace();
+        vpas(&api).delete("goes", &DeleteParams::default()).await.expect("deleted");
+        create(&api, "comes").await;
+        for mirror in [&follows, &lists] {
+            let took = wait_for_names(mirror, &["comes", "stays"]).await;
+            assert!(took < 5 * MINUTE, "streams: {streams}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_which_nothing_changes_is_heard_of_and_does_not_fail() {
+    let api = InMemoryApiServer::new();
+    create(&api, "web").await;
+    let mirror = watch_vpas(&api);
+    wait_for_names(&mirror, &["web"]).await;
+    for _ in 0..120 {
+        sleep(MINUTE).await;
+        let status = mirror.status();
+        let heard = status.last_response.expect("it has listed").elapsed();
+        assert!(heard <= 2 * MINUTE && !mirror.feed.is_failing(), "{status:?}");
+    }
+    let status = mirror.status();
+    assert_eq!((status.lists, status.errors), (1, 0), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_at_once_is_asked_for_lists_ever_more_rarely() {
+    let api = InMemoryApiServer::new();
+    api.stream_lists(false);
+    api.keep_watch_history(false);
+    create(&api, "web").await;
+    let mirror = watch_vpas(&api);
+    sleep(10 * MINUTE).await;
+    let lists = mirror.status().lists;
+    assert!((20..=45).contains(&lists), "{lists} lists in ten minutes");
+    let seen = api.requests().len() as u64;
+    assert!(seen <= 2 * lists + 5, "{seen} requests for {lists} lists");
+
+    // Once a watch has delivered, a refusal costs a short pause again.
+    api.keep_watch_history(true);
+    sleep(5 * MINUTE).await;
+    let lists = mirror.status().lists;
+    create(&api, "api").await;
+    wait_for_names(&mirror, &["api", "web"]).await;
+    assert_eq!(mirror.status().lists, lists, "by its watch");
+    api.keep_watch_history(false);
+    let again = async {
+        while mirror.status().lists == lists {
+            sleep(Duration::from_millis(10)).await;
+        }
+        Instant::now()
+    };
+    let refused = async {
+        let errors = mirror.status().errors;
+        while mirror.status().errors == errors {
+            sleep(Duration::from_millis(10)).await;
+        }
+        Instant::now()
+    };
+    let (again, refused) = tokio::join!(again, refused);
+    assert!(again - refused < Duration::from_millis(2_100), "{:?}", again - refused);
+}

@@ -1,0 +1,63 @@
+//! A history is deleted only when the API server itself says that its VPA is gone.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Response};
+use kube::Api;
+use kube::api::PostParams;
+use plimsoll::observe::deleted_vpas::deleted_vpas;
+use plimsoll::observe::scale::RequestGate;
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::ObjectKey;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::api_proxy::{hang, pass_through};
+use crate::support::in_memory_api::InMemoryApiServer;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("shop", name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_the_api_server_does_not_have_counts_as_deleted() {
+    let api = InMemoryApiServer::with_interceptor(|method: &Method, path: &str| {
+        match path.rsplit('/').next() {
+            Some("silent") => hang(),
+            Some("broken") if *method == Method::GET => Box::pin(async {
+                let body =
+                    json!({"kind": "Status", "status": "Failure", "message": "no", "code": 500});
+                Response::builder().status(500).body(body.to_string().into()).ok()
+            }),
+            // As a server answers that does not serve the kind.
+            Some("unserved") => Box::pin(async {
+                Response::builder().status(404).body("404 page not found".into()).ok()
+            }),
+            // As one that is starting.
+            Some("unknown") => Box::pin(async {
+                let body = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+                    "message": "the server could not find the requested resource", "details": {},
+                });
+                Response::builder().status(404).body(body.to_string().into()).ok()
+            }),
+            _ => pass_through(),
+        }
+    });
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(api.client(), "shop");
+    let vpa = json!({
+        "metadata": {"name": "new"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "new"}},
+    });
+    let vpa = serde_json::from_value(vpa).expect("a VPA");
+    vpas.create(&PostParams::default(), &vpa).await.expect("created");
+
+    let gate: RequestGate = Arc::new(|| Box::pin(async {}));
+    let began = Instant::now();
+    let names = ["new", "gone", "silent", "broken", "unserved", "unknown"];
+    let deleted = deleted_vpas(&api.client(), &gate, names.map(key)).await;
+    assert_eq!(deleted, HashSet::from([key("gone")]));
+    assert!(began.elapsed() <= Duration::from_secs(11), "it waits for nobody for ever");
+}

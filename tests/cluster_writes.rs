@@ -1,0 +1,46 @@
+//! Writing to a real API server: who may, in which order, and what becomes of it.
+
+use std::time::Duration;
+
+use kube::api::Api;
+use plimsoll_core::api::{VerticalPodAutoscaler, crds};
+use plimsoll_core::types::ObjectKey;
+
+use crate::support::{Testbed, manifests};
+
+pub mod access_review;
+mod conformance;
+mod election;
+mod heartbeat;
+mod pod_writes;
+mod status_queue;
+mod vpa_status;
+
+/// Long for what takes a moment, so that a busy machine fails nothing.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A bed that knows our definitions.
+async fn bed_with_definitions() -> Option<Testbed> {
+    let bed = Testbed::shared().await?;
+    for definition in crds().expect("definitions") {
+        manifests::create_definition(bed.client(), &definition).await;
+    }
+    Some(bed)
+}
+
+/// A VPA that nobody has written to yet.
+async fn vpa(bed: &Testbed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
+    let yaml = format!(
+        "
+metadata: {{name: {name}}}
+spec:
+  targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}
+"
+    );
+    manifests::create(bed.client(), namespace, &yaml).await
+}
+
+async fn read(bed: &Testbed, key: &ObjectKey) -> VerticalPodAutoscaler {
+    let api = Api::namespaced(bed.client(), &key.namespace);
+    api.get(&key.name).await.expect("it is there")
+}

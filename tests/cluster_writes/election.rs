@@ -1,0 +1,213 @@
+//! Elections on a real API server: at most one leads, and another one does in the end. How long that takes is asserted on
+//! virtual time, in `timing`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use plimsoll::act::{Election, ElectionOptions, ElectionState, Fence, LeaderState};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::support::{Testbed, wait};
+
+mod timing;
+
+const NAME: &str = "vpa-recommender-lease";
+
+/// A contender as a role has one.
+struct Candidate {
+    fence: Fence,
+    state: ElectionState,
+    task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Candidate {
+    /// One of times that are short, and long enough for a machine that stands still for some seconds.
+    fn start(client: Client, namespace: &str, identity: &str) -> Self {
+        Self::start_with(client, namespace, identity, [9_000, 6_000, 1_000])
+    }
+
+    fn start_with(client: Client, namespace: &str, identity: &str, times: [u64; 3]) -> Self {
+        let [lease_duration, renew_deadline, retry_period] = times.map(Duration::from_millis);
+        let options = ElectionOptions {
+            name: NAME.into(),
+            namespace: namespace.into(),
+            identity: identity.into(),
+            lease_duration,
+            renew_deadline,
+            retry_period,
+        };
+        options.validate().expect("times that go together");
+        let fence = Fence::closed();
+        let election = Election::new(client, options, fence.clone());
+        let state = election.state();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(election.run(async {
+            let _ = stopped.await;
+        }));
+        Self { fence, state, task, stop }
+    }
+
+    async fn wait_until_leading(&self) {
+        wait::until("it leads", || async { self.fence.is_granted().then_some(()) }).await;
+    }
+
+    /// Whoever has the lease says so a moment later.
+    async fn wait_until_reported(&self) {
+        wait::until("it says that it leads", || async {
+            (self.state.leader_state() == LeaderState::Leading).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends as a process does that is told to.
+    async fn shut_down(self) {
+        self.stop.send(()).expect("it runs");
+        self.task.await.expect("no panic");
+        assert!(!self.fence.is_granted());
+    }
+
+    /// Ends as a process does that is killed. Its fence goes on, as it would in one that is only frozen.
+    fn crash(&self) {
+        self.task.abort();
+    }
+}
+
+/// Watches fences, as often as a core can.
+struct LeaderOverlapWatch {
+    stop: Arc<AtomicBool>,
+    checks: Arc<AtomicUsize>,
+    thread: std::thread::JoinHandle<Vec<(usize, usize)>>,
+}
+
+impl LeaderOverlapWatch {
+    fn watch(fences: Vec<Fence>) -> Self {
+        let (stop, looks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let thread = std::thread::spawn({
+            let (stop, looks) = (Arc::clone(&stop), Arc::clone(&looks));
+            move || {
+                let mut both = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    for (one, first) in fences.iter().enumerate() {
+                        for (two, second) in fences.iter().enumerate().skip(one + 1) {
+                            // The first once more, because a handover may lie between two looks.
+                            if first.is_granted() && second.is_granted() && first.is_granted() {
+                                both.push((one, two));
+                            }
+                        }
+                    }
+                    looks.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+                both
+            }
+        });
+        Self { stop, checks: looks, thread }
+    }
+
+    fn assert_never_two_leaders(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let both = self.thread.join().expect("no panic");
+        assert_eq!(both, [], "two held at once");
+        assert!(self.checks.load(Ordering::Relaxed) > 500, "hardly a look");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_most_one_leads_through_a_crash_and_a_handover() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let namespace = bed.namespace("election").await;
+    let start = |identity| Candidate::start(bed.client(), &namespace, identity);
+
+    let first = start("first");
+    first.wait_until_leading().await;
+    let second = start("second");
+    assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(second.state.holder().as_deref(), Some("first"));
+    let fences = [&first, &second].map(|contender| contender.fence.clone());
+    let referee = LeaderOverlapWatch::watch(fences.into());
+    first.crash();
+    second.wait_until_leading().await;
+    assert!(!first.fence.is_granted(), "its fence ran out by itself");
+    second.wait_until_reported().await;
+    assert_eq!(second.state.transitions(), 1);
+    referee.assert_never_two_leaders();
+
+    let third = start("third");
+    assert_eq!(third.state.wait_until_known().await, LeaderState::Standby);
+    let referee = LeaderOverlapWatch::watch(vec![second.fence.clone(), third.fence.clone()]);
+    second.shut_down().await;
+    third.wait_until_leading().await;
+    wait::until("the referee has looked", || async {
+        (referee.checks.load(Ordering::Relaxed) > 500).then_some(())
+    })
+    .await;
+    referee.assert_never_two_leaders();
+    assert_eq!(third.state.transitions(), 2);
+    third.shut_down().await;
+    let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
+    let spec = leases.get(NAME).await.expect("readable").spec;
+    assert_eq!(spec.expect("a spec").holder_identity.as_deref(), Some(""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
+    let Some(bed) = Testbed::api_server_only().await else { return };
+    let one = Candidate::start(bed.client(), "default", "one");
+    one.wait_until_leading().await;
+    let two = Candidate::start(bed.client(), "default", "two");
+    assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+    let referee = LeaderOverlapWatch::watch(vec![one.fence.clone(), two.fence.clone()]);
+
+    bed.control_plane().kill_api_server().await;
+    wait::until("it runs out", || async { (!one.fence.is_granted()).then_some(()) }).await;
+    wait::until("both say that they cannot tell", || async {
+        [&one, &two]
+            .into_iter()
+            .all(|one| matches!(one.state.leader_state(), LeaderState::Unreachable(_)))
+            .then_some(())
+    })
+    .await;
+    assert!(!two.fence.is_granted());
+
+    bed.control_plane().restart_api_server().await;
+    let back = wait::until("one leads again", || async {
+        [&one, &two].into_iter().find(|contender| contender.fence.is_granted())
+    })
+    .await;
+    back.wait_until_reported().await;
+    referee.assert_never_two_leaders();
+    one.task.abort();
+    two.task.abort();
+}
+
+#[tokio::test]
+async fn upstreams_rules_are_enough_and_without_them_one_line_says_what_to_add() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let namespace = bed.namespace("forbidden").await;
+    let account = bed.service_account(&namespace, "recommender").await;
+    let contender = Candidate::start(account.client.clone(), &namespace, "one");
+    let LeaderState::Forbidden(line) = contender.state.wait_until_known().await else {
+        panic!("{:?}", contender.state.leader_state())
+    };
+    assert!(!line.contains('\n'), "{line}");
+    for words in [&format!("{namespace}/{NAME}"), "add to the role", r#"verbs: ["update"]"#] {
+        assert!(line.contains(words), "{words:?} is not in {line}");
+    }
+    assert!(!contender.fence.is_granted());
+
+    super::access_review::grant(&bed, &namespace, "recommender", &[
+        json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}),
+        json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "resourceNames": [NAME], "verbs": ["get", "watch", "update"]}),
+    ])
+    .await;
+    contender.wait_until_leading().await;
+    contender.shut_down().await;
+}

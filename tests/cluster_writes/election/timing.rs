@@ -1,0 +1,330 @@
+//! How long an election takes, on virtual time over an API server in memory: bounds are exact, whatever the machine does.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use plimsoll::act::{Fence, LeaderState};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Candidate, NAME};
+use crate::support::in_memory_api::{InMemoryApiServer, RecordedRequest};
+use crate::support::{api_proxy, captured_log, clock::wall_now};
+
+const NAMESPACE: &str = "kube-system";
+/// Lease, deadline and period of upstream's flags, and shorter ones.
+const UPSTREAM: [u64; 3] = [15_000, 10_000, 2_000];
+const SHORT: [u64; 3] = [3_000, 2_000, 500];
+/// What timers are late by: they go by whole milliseconds, and a look at the end of a lease comes one after it.
+const TICKS: Duration = Duration::from_millis(3);
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A server each of whose answers takes so long.
+fn slow(latency: Duration) -> InMemoryApiServer {
+    InMemoryApiServer::with_interceptor(move |_, _| {
+        Box::pin(async move {
+            sleep(latency).await;
+            None
+        })
+    })
+}
+
+fn start(api: &InMemoryApiServer, identity: &str, times: [u64; 3]) -> Candidate {
+    Candidate::start_with(api.client(), NAMESPACE, identity, times)
+}
+
+/// The longest time between two looks of a standby.
+fn longest_retry([_, _, retry]: [u64; 3]) -> Duration {
+    (ms(retry) / 2).min(ms(800)).mul_f64(1.5)
+}
+
+/// The renewals that went through.
+fn renewals(api: &InMemoryApiServer) -> Vec<RecordedRequest> {
+    let mut seen = api.requests();
+    seen.retain(|one| {
+        one.method == Method::PUT && one.answered.is_some_and(|(_, code)| code == StatusCode::OK)
+    });
+    seen
+}
+
+async fn next_renewal(api: &InMemoryApiServer) -> RecordedRequest {
+    let before = renewals(api).len();
+    loop {
+        sleep(ms(5)).await;
+        if let Some(renewal) = renewals(api).into_iter().nth(before) {
+            return renewal;
+        }
+    }
+}
+
+async fn wait_until_leading(contender: &Candidate) -> Instant {
+    contender.fence.acquired().await;
+    Instant::now()
+}
+
+/// Looks at fences every few milliseconds.
+struct LeaderOverlaps {
+    task: JoinHandle<()>,
+    found: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl LeaderOverlaps {
+    fn watch<const N: usize>(contenders: [&Candidate; N]) -> Self {
+        let fences: Vec<Fence> = contenders.iter().map(|one| one.fence.clone()).collect();
+        let found: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let noted = Arc::clone(&found);
+        let task = tokio::spawn(async move {
+            loop {
+                if fences.iter().filter(|fence| fence.is_granted()).count() > 1 {
+                    noted.lock().expect("no panic").push(Instant::now());
+                }
+                sleep(ms(5)).await;
+            }
+        });
+        Self { task, found }
+    }
+
+    fn assert_none(self) {
+        self.task.abort();
+        assert_eq!(*self.found.lock().expect("no panic"), [], "two held at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_named_to_those_who_do_not_lead_and_by_the_words_of_client_go() {
+    let (log, _guard) = captured_log::capture();
+    let api = InMemoryApiServer::new();
+    let first = start(&api, "first", SHORT);
+    wait_until_leading(&first).await;
+    sleep(ms(2_000)).await;
+    assert_eq!(log.lines(&["became leader"]).len(), 1, "{}", log.tail());
+    assert!(log.lines(&["new leader elected"]).is_empty(), "it is itself: {}", log.tail());
+    let second = start(&api, "second", SHORT);
+    assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(log.lines(&["new leader elected", "first"]).len(), 1, "{}", log.tail());
+    first.shut_down().await;
+    wait_until_leading(&second).await;
+    assert_eq!(log.lines(&["released leader lease"]).len(), 1, "{}", log.tail());
+    assert_eq!(log.lines(&["became leader"]).len(), 2, "{}", log.tail());
+    assert_eq!(log.lines(&["new leader elected"]).len(), 1, "{}", log.tail());
+    second.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
+    for times in [UPSTREAM, SHORT] {
+        let lease = ms(times[0]);
+        for latency in [0, 100].map(ms) {
+            for after in [0, times[2] / 2, times[2] - 1].map(ms) {
+                let api = slow(latency);
+                let first = start(&api, "first", times);
+                wait_until_leading(&first).await;
+                let second = start(&api, "second", times);
+                assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+                let overlaps = LeaderOverlaps::watch([&first, &second]);
+                sleep(ms(times[2])).await;
+                let renewed = next_renewal(&api).await;
+                let (written, _) = renewed.answered.expect("it was answered");
+                sleep_until(written + after).await;
+                first.crash();
+                let took = wait_until_leading(&second).await - written;
+                let case = format!(
+                    "{times:?}, {latency:?} a request, {after:?} after a renewal: {took:?}"
+                );
+                // A look that sees the end of the lease, and the write.
+                assert!(took <= lease + latency * 3 + TICKS, "{case}");
+                assert!(took + longest_retry(times) >= lease, "{case}");
+                assert!(!first.fence.is_granted(), "{case}");
+                sleep(ms(times[2]) * 2).await;
+                assert_eq!(second.state.transitions(), 1, "{case}");
+                overlaps.assert_none();
+                second.task.abort();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handover_takes_one_look_and_the_requests_for_it_and_no_longer() {
+    for times in [UPSTREAM, SHORT] {
+        for latency in [0, 20, 100].map(ms) {
+            let api = slow(latency);
+            let mut leader = start(&api, "0", times);
+            wait_until_leading(&leader).await;
+            for next in 1..=4_u64 {
+                let standby = start(&api, &next.to_string(), times);
+                assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
+                let overlaps = LeaderOverlaps::watch([&leader, &standby]);
+                sleep(ms(next * 777)).await;
+                let asked = Instant::now();
+                let (took, ()) = tokio::join!(
+                    async { wait_until_leading(&standby).await - asked },
+                    leader.shut_down()
+                );
+                // A request under way, the release, a look that was under way, one after it, and the write.
+                assert!(
+                    took <= longest_retry(times) + latency * 5 + TICKS,
+                    "{latency:?}: {took:?}"
+                );
+                assert!(took < ms(2_000), "{latency:?}: {took:?}");
+                sleep(ms(1_000)).await;
+                overlaps.assert_none();
+                leader = standby;
+            }
+            assert_eq!(leader.state.transitions(), 4);
+            leader.shut_down().await;
+        }
+    }
+}
+
+const FINE: u8 = 0;
+const REFUSES: u8 = 1;
+const HANGS: u8 = 2;
+
+#[tokio::test(start_paused = true)]
+async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_there_are_some() {
+    for (fault, longest) in [(REFUSES, longest_retry(UPSTREAM)), (HANGS, ms(UPSTREAM[1] / 2))] {
+        let state = Arc::new(AtomicU8::new(FINE));
+        let api = InMemoryApiServer::with_interceptor({
+            let state = Arc::clone(&state);
+            move |_, _| match state.load(Ordering::Relaxed) {
+                REFUSES => api_proxy::respond_with(503, None),
+                HANGS => api_proxy::hang(),
+                _ => api_proxy::pass_through(),
+            }
+        });
+        let one = start(&api, "one", UPSTREAM);
+        wait_until_leading(&one).await;
+        let two = start(&api, "two", UPSTREAM);
+        assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+        let overlaps = LeaderOverlaps::watch([&one, &two]);
+        let renewed = next_renewal(&api).await;
+        let term = one.fence.term().expect("it leads");
+        state.store(fault, Ordering::Relaxed);
+        one.fence.revoked(term).await;
+        assert_eq!(
+            Instant::now() - renewed.at,
+            ms(UPSTREAM[1]),
+            "since the request that renewed it"
+        );
+        sleep(ms(UPSTREAM[1])).await;
+        for contender in [&one, &two] {
+            let standing = contender.state.leader_state();
+            assert!(matches!(standing, LeaderState::Unreachable(_)), "{standing:?}");
+            assert!(!contender.fence.is_granted());
+        }
+        // The lease has run out by now, so whichever looks first has it.
+        state.store(FINE, Ordering::Relaxed);
+        let back = Instant::now();
+        tokio::select! {
+            _ = wait_until_leading(&one) => {}
+            _ = wait_until_leading(&two) => {}
+        }
+        let took = Instant::now() - back;
+        assert!(took <= longest + longest_retry(UPSTREAM) + TICKS, "{took:?}");
+        sleep(ms(20_000)).await;
+        overlaps.assert_none();
+        one.task.abort();
+        two.task.abort();
+    }
+}
+
+fn leases(api: &InMemoryApiServer) -> Api<Lease> {
+    Api::namespaced(api.client(), NAMESPACE)
+}
+
+async fn write(api: &InMemoryApiServer, spec: Value) {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    leases(api).patch(NAME, &PatchParams::default(), &patch).await.expect("patched");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led_under_again() {
+    for latency in [0, 20, 100].map(ms) {
+        let api = slow(latency);
+        let one = start(&api, "one", UPSTREAM);
+        wait_until_leading(&one).await;
+        let two = start(&api, "two", UPSTREAM);
+        assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+        let overlaps = LeaderOverlaps::watch([&one, &two]);
+        let retry = ms(UPSTREAM[2]);
+
+        next_renewal(&api).await;
+        let term = one.fence.term().expect("it leads");
+        write(&api, json!({"holderIdentity": "another", "leaseDurationSeconds": 10})).await;
+        let given = Instant::now();
+        one.fence.revoked(term).await;
+        // A renewal that is refused, and the look after it.
+        assert!(Instant::now() - given <= retry + latency * 2 + TICKS);
+        tokio::select! {
+            _ = wait_until_leading(&one) => {}
+            _ = wait_until_leading(&two) => {}
+        }
+        let took = Instant::now() - given;
+        let longest = retry + longest_retry(UPSTREAM) + ms(10_000) + latency * 4 + TICKS;
+        assert!(took <= longest, "it asks for ten seconds only: {took:?}");
+        assert!(took + longest_retry(UPSTREAM) >= ms(10_000), "which it has: {took:?}");
+
+        sleep(ms(10_000)).await;
+        leases(&api).delete(NAME, &DeleteParams::default()).await.expect("deleted");
+        let deleted = Instant::now();
+        sleep(ms(UPSTREAM[0]) + retry).await;
+        let renewed = renewals(&api).into_iter().rfind(|one| one.at > deleted);
+        assert!(renewed.is_some(), "a new leader holds the lease");
+        let holder =
+            leases(&api).get(NAME).await.expect("a new one").spec.expect("a spec").holder_identity;
+        let is_held =
+            [("one", &one), ("two", &two)].into_iter().find(|(_, one)| one.fence.is_granted());
+        assert_eq!(holder.as_deref(), is_held.map(|(name, _)| name), "{latency:?}");
+        sleep(ms(20_000)).await;
+        overlaps.assert_none();
+        one.task.abort();
+        two.task.abort();
+    }
+}
+
+/// What another replica writes whose clock is wrong by so many seconds.
+fn lease_with_clock_skew(wrong_by: i64, transitions: i32) -> Value {
+    let now: Timestamp = wall_now() + SignedDuration::from_secs(wrong_by);
+    let at = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    json!({
+        "holderIdentity": "other", "leaseDurationSeconds": UPSTREAM[0] / 1_000, "renewTime": at,
+        "acquireTime": at, "leaseTransitions": transitions,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_clock_is_wrong_keeps_the_lease_while_it_renews_and_for_its_duration_after_that()
+ {
+    for wrong_by in [-3_600, 3_600] {
+        let api = slow(ms(20));
+        let first = json!({"metadata": {"name": NAME}, "spec": lease_with_clock_skew(wrong_by, 0)});
+        let first: Lease = serde_json::from_value(first).expect("a Lease");
+        leases(&api).create(&PostParams::default(), &first).await.expect("created");
+        let standby = start(&api, "standby", UPSTREAM);
+        assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
+        // Renewed just before it would run out, as often as not.
+        for renewal in 1..=20 {
+            sleep(ms(7_000)).await;
+            assert!(!standby.fence.is_granted());
+            write(&api, lease_with_clock_skew(wrong_by, renewal)).await;
+        }
+        assert_eq!(standby.state.holder().as_deref(), Some("other"));
+        let last = Instant::now();
+        let took = wait_until_leading(&standby).await - last;
+        let lease = ms(UPSTREAM[0]);
+        assert!(took + longest_retry(UPSTREAM) >= lease, "{took:?}");
+        assert!(took <= lease + ms(20) * 3 + TICKS, "{took:?}");
+        standby.task.abort();
+    }
+}

@@ -1,0 +1,261 @@
+//! Single writes to pods, each outcome on the real API server: evictions, resizes, annotations.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{LimitRange, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Client;
+use kube::api::{Api, DeleteParams};
+use plimsoll::act::pod_annotations::PodWriteError;
+use plimsoll::act::resize::ContainerResize;
+use plimsoll::act::stats::{WriteKind, WriteOutcome, WriteStats};
+use plimsoll::act::{
+    AnnotateResult, EvictionResult, Fence, Permit, PodRef, RateLimiter, ResizeResult, annotate_pod,
+    evict, resize,
+};
+
+use crate::support::hollow_nodes::is_ready;
+use crate::support::{Testbed, manifests, wait};
+
+fn open_permit() -> Permit {
+    Permit::new(Fence::open(), RateLimiter::new(-1.0, 1))
+}
+
+fn reference(pod: &Pod) -> PodRef {
+    let text = |text: &Option<String>| text.as_deref().expect("set by the server").into();
+    let metadata = &pod.metadata;
+    PodRef {
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+        resource_version: text(&metadata.resource_version),
+    }
+}
+
+/// A running pod that nobody owns.
+async fn running_pod(bed: &Testbed, namespace: &str, name: &str) -> Pod {
+    let yaml = manifests::pod(name, "Always", "100m", "64Mi");
+    manifests::create::<Pod>(bed.client(), namespace, &yaml).await;
+    bed.nodes().pod(namespace, name, "is ready", is_ready).await
+}
+
+async fn read(client: &Client, namespace: &str, name: &str) -> Pod {
+    let api = Api::<Pod>::namespaced(client.clone(), namespace);
+    api.get(name).await.expect("it is there")
+}
+
+fn desired_resources(cpu: &str) -> [(String, ContainerResize); 1] {
+    let requests = BTreeMap::from([("cpu".to_owned(), cpu.to_owned())]);
+    [("main".to_owned(), ContainerResize { requests, limits: BTreeMap::new() })]
+}
+
+#[tokio::test]
+async fn an_eviction_takes_the_pod_that_was_meant_and_no_successor_of_its_name() {
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("evict").await;
+    let (client, stats) = (bed.client(), WriteStats::default());
+    let first = reference(&running_pod(&bed, &namespace, "one").await);
+    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, EvictionResult::Evicted);
+    let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
+    wait::until("the pod is gone", || async {
+        pods.get_opt("one").await.expect("readable").is_none().then_some(())
+    })
+    .await;
+    let gone = EvictionResult::Failed(PodWriteError::NotFound);
+    assert_eq!(
+        evict(&client, &open_permit(), &stats, &first).await,
+        gone,
+        "there is none of its name"
+    );
+
+    let second = running_pod(&bed, &namespace, "one").await;
+    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, gone, "another has its name");
+    let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
+    let fenced = evict(&client, &closed, &stats, &reference(&second)).await;
+    assert_eq!(fenced, EvictionResult::Failed(PodWriteError::NotLeader));
+    let stranger = bed.service_account(&namespace, "stranger").await.client;
+    let refused = evict(&stranger, &open_permit(), &stats, &reference(&second)).await;
+    let EvictionResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.contains("was not evicted: 403"), "{why}");
+    let still = read(&client, &namespace, "one").await;
+    assert_eq!(still.metadata.deletion_timestamp, None, "nobody but the first was evicted");
+
+    // A pod that changed since is evicted all the same.
+    let stale = PodRef { resource_version: "1".into(), ..reference(&second) };
+    assert_eq!(evict(&client, &open_permit(), &stats, &stale).await, EvictionResult::Evicted);
+    let of = |answer| stats.get(WriteKind::Eviction, answer).writes;
+    assert_eq!(
+        [of(WriteOutcome::Code(201)), of(WriteOutcome::Code(409)), of(WriteOutcome::NotLeader)],
+        [2, 1, 1]
+    );
+}
+
+#[tokio::test]
+async fn a_disruption_budget_is_an_answer_and_comes_at_once() {
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("blocked").await;
+    let (client, stats) = (bed.client(), WriteStats::default());
+    let web = manifests::deployment("web", 1, "100m", "64Mi");
+    manifests::create::<k8s_openapi::api::apps::v1::Deployment>(bed.client(), &namespace, &web)
+        .await;
+    let budget = "
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+";
+    manifests::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
+    let pods = bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
+    let blocked = evict(&client, &open_permit(), &stats, &reference(&pods[0])).await;
+    let EvictionResult::PdbBlocked { why, .. } = blocked else { panic!("{blocked:?}") };
+    assert!(why.contains("disruption budget"), "{why}");
+    assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "asked once");
+}
+
+#[tokio::test]
+async fn each_outcome_of_a_resize_is_told_apart() {
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("resize").await;
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
+    let pod = running_pod(&bed, &namespace, "one").await;
+    let before = reference(&pod);
+    let accepted =
+        resize(&client, &open_permit(), &stats, &before, &desired_resources("200m"), &none).await;
+    assert!(matches!(accepted, ResizeResult::Accepted { .. }), "{accepted:?}");
+    let is_done = |pod: &Pod| {
+        let of_all = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        let resources = of_all.and_then(|all| all.first()?.resources.as_ref()?.requests.as_ref());
+        resources.is_some_and(|requests| requests["cpu"].0 == "200m")
+    };
+    let pod = bed.nodes().pod(&namespace, "one", "has its resources", is_done).await;
+
+    let stale =
+        resize(&client, &open_permit(), &stats, &before, &desired_resources("300m"), &none).await;
+    assert_eq!(stale, ResizeResult::Failed(PodWriteError::Conflict), "the pod has changed since");
+    let gone = PodRef { name: "two".into(), ..reference(&pod) };
+    let gone =
+        resize(&client, &open_permit(), &stats, &gone, &desired_resources("300m"), &none).await;
+    assert_eq!(gone, ResizeResult::Failed(PodWriteError::NotFound));
+    // The same for all resources would make another QoS class of it.
+    let mut other_class = desired_resources("100m");
+    let main = &mut other_class[0].1;
+    let amounts = [("cpu", "100m"), ("memory", "64Mi")];
+    main.requests = amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into();
+    main.limits = main.requests.clone();
+    let now = || async { reference(&read(&client, &namespace, "one").await) };
+    let refused = resize(&client, &open_permit(), &stats, &now().await, &other_class, &none).await;
+    let ResizeResult::Rejected { why } = &refused else { panic!("{refused:?}") };
+    assert!(why.to_lowercase().contains("qos"), "{why}");
+
+    let limits = "
+metadata: {name: small}
+spec: {limits: [{type: Container, max: {cpu: 500m}}]}
+";
+    manifests::create::<LimitRange>(bed.client(), &namespace, limits).await;
+    // The server's own list of LimitRanges follows a moment later.
+    let beyond = async || {
+        let mut too_much = desired_resources("600m");
+        too_much[0].1.limits = too_much[0].1.requests.clone();
+        let refused = resize(&client, &open_permit(), &stats, &now().await, &too_much, &none).await;
+        match refused {
+            ResizeResult::Rejected { why } if why.contains("maximum cpu") => Ok(()),
+            other => {
+                resize(
+                    &client,
+                    &open_permit(),
+                    &stats,
+                    &now().await,
+                    &desired_resources("200m"),
+                    &none,
+                )
+                .await;
+                Err(format!("{other:?}"))
+            }
+        }
+    };
+    let patience = Duration::from_secs(90);
+    wait::often(Duration::from_secs(1), patience, "the LimitRange is why it is refused", beyond)
+        .await;
+    let stranger = bed.service_account(&namespace, "stranger").await.client;
+    let refused =
+        resize(&stranger, &open_permit(), &stats, &now().await, &desired_resources("250m"), &none)
+            .await;
+    let ResizeResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.contains("was not resized: 403"), "{why}");
+}
+
+#[tokio::test]
+async fn containers_are_resized_whatever_the_order_of_their_names() {
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("order").await;
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
+    let container = |name: &str| {
+        format!("{{name: {name}, image: example/any, resources: {{requests: {{cpu: 100m}}}}}}")
+    };
+    let names = ["web", "agent", "mesh"];
+    let yaml = format!(
+        "metadata: {{name: three}}\nspec: {{containers: [{}]}}\n",
+        names.map(container).join(", ")
+    );
+    manifests::create::<Pod>(bed.client(), &namespace, &yaml).await;
+    bed.nodes().pod(&namespace, "three", "is ready", is_ready).await;
+    for some in [&["web", "agent", "mesh"][..], &["web", "mesh"], &["agent", "mesh"], &["mesh"]] {
+        let cpu = format!("{}m", 200 + some.len());
+        let [(_, resources)] = desired_resources(&cpu);
+        let of: Vec<_> = some.iter().map(|&name| (name.to_owned(), resources.clone())).collect();
+        // Whoever runs the pod writes to it, too.
+        wait::until_ok("the server takes it", || async {
+            let now = reference(&read(&client, &namespace, "three").await);
+            match resize(&client, &open_permit(), &stats, &now, &of, &none).await {
+                ResizeResult::Accepted { .. } => Ok(()),
+                ResizeResult::Failed(PodWriteError::Conflict) => Err("it has changed".to_owned()),
+                other => panic!("{some:?}: {other:?}"),
+            }
+        })
+        .await;
+        let spec = read(&client, &namespace, "three").await.spec.expect("it has one");
+        let order: Vec<_> = spec.containers.iter().map(|one| &*one.name).collect();
+        assert_eq!(order, names);
+    }
+}
+
+#[tokio::test]
+async fn a_resize_beyond_every_node_is_told_apart_from_one_that_may_come_true() {
+    let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("large").await;
+    bed.nodes().add("small", "2", "4Gi").await;
+    let pod = running_pod(&bed, &namespace, "one").await;
+    let (client, stats, none) = (bed.client(), WriteStats::default(), []);
+    let beyond =
+        resize(&client, &open_permit(), &stats, &reference(&pod), &desired_resources("3"), &none)
+            .await;
+    assert!(matches!(beyond, ResizeResult::Infeasible { .. }), "{beyond:?}");
+}
+
+#[tokio::test]
+async fn annotations_of_a_pod_are_set_and_taken_away_unless_it_has_changed() {
+    let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
+    let namespace = bed.namespace("annotate").await;
+    let (client, stats) = (bed.client(), WriteStats::default());
+    let before = reference(&running_pod(&bed, &namespace, "one").await);
+    let set = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), Some("true".to_owned()))]);
+    let done = annotate_pod(&client, &open_permit(), &stats, &before, &set).await;
+    let AnnotateResult::Written { resource_version } = done else { panic!("{done:?}") };
+    let stored = read(&client, &namespace, "one").await;
+    let annotations = stored.metadata.annotations.clone().unwrap_or_default();
+    assert_eq!(annotations.get("vpaInPlaceUpdated").map(String::as_str), Some("true"));
+    assert_eq!(stored.metadata.resource_version.as_deref(), Some(&*resource_version));
+
+    let removed = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), None)]);
+    let stale = annotate_pod(&client, &open_permit(), &stats, &before, &removed).await;
+    assert_eq!(stale, AnnotateResult::Failed(PodWriteError::Conflict));
+    let done = annotate_pod(&client, &open_permit(), &stats, &reference(&stored), &removed).await;
+    assert!(matches!(done, AnnotateResult::Written { .. }), "{done:?}");
+    let annotations = read(&client, &namespace, "one").await.metadata.annotations;
+    assert!(!annotations.unwrap_or_default().contains_key("vpaInPlaceUpdated"));
+    let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
+    pods.delete("one", &DeleteParams::default()).await.expect("deleted");
+}

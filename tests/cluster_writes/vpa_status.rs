@@ -1,0 +1,100 @@
+//! Single writes of a status, each outcome on the real API server.
+
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams};
+use plimsoll::act::{
+    Fence, Permit, RateLimiter, StatusPatch, StatusWriteResult,
+    vpa_status::RECOMMENDER_FIELD_MANAGER, write_status,
+};
+use plimsoll_core::api::VerticalPodAutoscaler;
+use plimsoll_core::types::ObjectKey;
+use serde_json::{Value, json};
+
+use super::{bed_with_definitions, read, vpa};
+use crate::support::api_proxy::{self, ApiProxy};
+
+fn patch(key: &ObjectKey, object: &VerticalPodAutoscaler, body: Value) -> StatusPatch {
+    let resource_version = object.metadata.resource_version.clone().expect("a version");
+    StatusPatch {
+        key: key.clone(),
+        resource_version: resource_version.into(),
+        body,
+        field_manager: RECOMMENDER_FIELD_MANAGER,
+    }
+}
+
+fn condition(kind: &str) -> Value {
+    json!({"status": {"conditions": [{"type": kind, "status": "True"}]}})
+}
+
+#[tokio::test]
+async fn each_outcome_of_a_write_is_told_apart() {
+    let Some(bed) = bed_with_definitions().await else { return };
+    let namespace = bed.namespace("status").await;
+    let key = ObjectKey::new(namespace.as_str(), "web");
+    let client = bed.client();
+    let open = Permit::new(Fence::open(), RateLimiter::new(-1.0, 1));
+    let object = vpa(&bed, &namespace, "web").await;
+
+    let first = patch(&key, &object, condition("RecommendationProvided"));
+    let written = write_status(&client, &open, &first).await;
+    let StatusWriteResult::Written { resource_version } = &written else { panic!("{written:?}") };
+    let stored = read(&bed, &key).await;
+    assert_eq!(stored.metadata.resource_version.as_deref(), Some(&**resource_version));
+    assert_eq!(
+        stored.status.clone().expect("a status").conditions[0].kind,
+        "RecommendationProvided"
+    );
+    assert_eq!(stored.spec, object.spec);
+
+    // The version that the patch was made from is gone.
+    let StatusWriteResult::Conflict(Some(now)) = write_status(&client, &open, &first).await else {
+        panic!("no conflict")
+    };
+    assert_eq!(*now, stored, "the object as it is now");
+
+    let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
+    let fenced = write_status(&client, &closed, &patch(&key, &stored, condition("Other"))).await;
+    assert!(matches!(fenced, StatusWriteResult::NotLeader), "{fenced:?}");
+    assert_eq!(read(&bed, &key).await, stored, "nothing was sent");
+
+    let stranger = bed.service_account(&namespace, "stranger").await.client;
+    let invalid = json!({"status": {"conditions": "many"}});
+    for (client, body, words) in [
+        (&client, invalid, "422"),
+        (&stranger, condition("A"), "403"),
+        (&client, json!([]), "object"),
+    ] {
+        let failed = write_status(client, &open, &patch(&key, &stored, body)).await;
+        let StatusWriteResult::Failed { why } = &failed else { panic!("{failed:?}") };
+        assert!(why.contains(words) && why.contains(&key.to_string()), "{why}");
+        assert!(!why.contains('\n'), "{why}");
+    }
+
+    let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
+    api.delete("web", &DeleteParams::default()).await.expect("deleted");
+    let gone = write_status(&client, &open, &patch(&key, &stored, condition("A"))).await;
+    assert!(matches!(gone, StatusWriteResult::NotFound), "{gone:?}");
+    vpa(&bed, &namespace, "web").await;
+    let another = write_status(&client, &open, &patch(&key, &stored, condition("A"))).await;
+    assert!(
+        matches!(another, StatusWriteResult::Conflict(Some(_))),
+        "another of that name: {another:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_a_kubernetes_server_fails_in_one_line() {
+    let Some(bed) = bed_with_definitions().await else { return };
+    let namespace = bed.namespace("status").await;
+    let key = ObjectKey::new(namespace.as_str(), "web");
+    let object = vpa(&bed, &namespace, "web").await;
+    let open = Permit::new(Fence::open(), RateLimiter::new(-1.0, 1));
+    let proxy = ApiProxy::start(bed.client(), |_, _| api_proxy::respond_with(503, None)).await;
+    let write = patch(&key, &object, condition("A"));
+    let limit = Duration::from_secs(30);
+    let failed = tokio::time::timeout(limit, write_status(&proxy.client, &open, &write)).await;
+    let Ok(StatusWriteResult::Failed { why }) = failed else { panic!("{failed:?}") };
+    assert!(why.ends_with("503: not now"), "{why}");
+}

@@ -1,0 +1,282 @@
+//! How `plimsoll demo` takes what it is given, and how it ends: flags, stores, signals, readers, full disks.
+
+use std::{
+    fs,
+    future::ready,
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use plimsoll_storage::local::LocalStorage;
+use serde_json::Value;
+
+use super::{plimsoll, refused, run, text};
+use crate::support::{tier, wait};
+
+#[test]
+fn bad_flags_get_one_line_and_exit_code_two() {
+    for (arguments, words) in [
+        (&["demo", "--days", "0"][..], "'0' for '--days <DAYS>': give a whole number from 1 to 90"),
+        (&["demo", "--days", "91"], "give a whole number from 1 to 90"),
+        (&["demo", "--days", "many"], "give a whole number from 1 to 90"),
+        (&["demo", "--seed", "-1"], "'-1'"),
+        (&["demo", "--recommendation-margin-fraction", "1e14"], "from 0 to 10"),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory=-5Mi"],
+            "'-5Mi' for '--container-recommendation-max-allowed-memory",
+        ),
+        (
+            &["demo", "--container-recommendation-max-allowed-memory", "-5Mi"],
+            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out",
+        ),
+        (&["demo", "--output", "yaml"], "[possible values: text, json]"),
+        (&["demo", "--dyas", "2"], "'--days'"),
+        (&["demo", "stray"], "'stray'"),
+        (&["dmo"], "'demo'"),
+    ] {
+        let said = refused(&run(arguments), 2);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    let nothing = run(&[]);
+    assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("Usage: plimsoll"));
+}
+
+#[test]
+fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
+    let absurd = [
+        "demo",
+        "--days",
+        "1",
+        "--pod-recommendation-min-cpu-millicores",
+        "1e14",
+        "--pod-recommendation-min-memory-mb",
+        "1e14",
+    ];
+    let printed = text(&run(&absurd));
+    let row = printed.lines().find(|line| line.starts_with("  requested CPU, mean"));
+    let words = row.expect("a row of sums").split_whitespace().count();
+    assert!(words >= 9, "columns run together: {row:?}");
+    let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("  memory ")).collect();
+    assert_eq!(rows.len(), 7, "{printed}");
+    for row in rows {
+        // Resource, request, target, its change and a percent sign, both bounds, and why.
+        assert!(row.split_whitespace().count() >= 8, "columns run together: {row}");
+    }
+    let data = run(&[&absurd[..], &["--output", "json"]].concat());
+    let report: Value = serde_json::from_str(&text(&data)).expect("JSON");
+    let sum = &report["lives"]["with"]["requestedByteMinutes"];
+    assert!(sum.as_f64().is_some_and(|sum| sum > 1e18), "{sum}");
+}
+
+#[test]
+fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
+    let days = |arguments: &[&str]| {
+        let output = plimsoll(arguments).env("PLIMSOLL_FLAG_DAYS", "1").output();
+        text(&output.expect("the program starts")).lines().next().unwrap_or_default().to_owned()
+    };
+    assert!(days(&["demo"]).contains("one virtual day,"));
+    assert!(days(&["demo", "--days", "2"]).contains("2 virtual days,"));
+    let empty = plimsoll(&["demo", "--days", "1"])
+        .envs([("PLIMSOLL_FLAG_SEED", ""), ("PLIMSOLL_FLAG_NO_COLOR", "")])
+        .output();
+    assert!(text(&empty.expect("the program starts")).contains("(seed 42)"), "empty is not set");
+    let bad = plimsoll(&["demo"]).env("PLIMSOLL_FLAG_DAYS", "0").output();
+    refused(&bad.expect("the program starts"), 2);
+}
+
+#[test]
+fn help_and_version_are_results() {
+    let help = text(&run(&["--help"]));
+    assert!(help.contains("plimsoll demo") && help.contains("PLIMSOLL_FLAG_"), "{help}");
+    assert!(text(&run(&["demo", "--help"])).contains("PLIMSOLL_FLAG_SEED"));
+    assert_eq!(text(&run(&["--version"])), concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_named_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, "precious").expect("writes");
+    for place in [file.clone(), file.join("below")] {
+        let place = place.to_str().expect("UTF-8");
+        let output = run(&["demo", "--days", "1", "--keep-store", place]);
+        let said = refused(&output, 1);
+        assert!(said.contains(file.to_str().expect("UTF-8")), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&file).expect("still there"), "precious");
+
+    let missing = directory.path().join("not-there");
+    let output = plimsoll(&["demo", "--days", "1"]).env("TMPDIR", &missing).output();
+    let said = refused(&output.expect("the program starts"), 1);
+    assert!(said.contains("not-there") && said.contains("TMPDIR"), "{said}");
+}
+
+#[test]
+fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    let arguments = ["demo", "--days", "1", "--keep-store", place.to_str().expect("UTF-8")];
+    text(&run(&arguments));
+    let (_, report) = LocalStorage::open(&place).expect("the store opens");
+    assert_eq!(report.records, 7);
+    let said = refused(&run(&arguments), 1);
+    assert!(said.contains("7 records") && said.contains("empty"), "{said}");
+}
+
+/// Days of a run that is interrupted: its history appears after the first of its two lives, and the second has to last
+/// until the signal arrives.
+#[cfg(unix)]
+fn long() -> &'static str {
+    tier::cases("45", "90")
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn two_demos_do_not_share_a_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
+    let mut first = plimsoll(&kept(long()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    wait::until("a history appears", || ready((entries_if_there(&place) > 0).then_some(()))).await;
+    let said = refused(&run(&kept("1")), 1);
+    assert!(said.contains("own directory"), "{said}");
+    assert!(first.try_wait().expect("can be asked").is_none(), "the first goes on");
+    let id = first.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
+    assert!(sent.success());
+    assert_eq!(first.wait().expect("it ends").code(), Some(130));
+}
+
+fn entries_if_there(directory: &Path) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("the directory is there").count()
+}
+
+#[test]
+fn nothing_is_left_on_disk_after_a_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let output = plimsoll(&["demo", "--days", "1"]).env("TMPDIR", directory.path()).output();
+    text(&output.expect("the program starts"));
+    assert_eq!(entries(directory.path()), 0);
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn nothing_is_left_on_disk_after_an_interrupt() {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut child = plimsoll(&["demo", "--days", long()])
+            .env("TMPDIR", directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        // Its directory is made before its signals are heard, so wait until a history is in it.
+        let filled = || {
+            let place = fs::read_dir(directory.path()).ok()?.next()?.ok()?.path();
+            fs::read_dir(place).ok()?.next()
+        };
+        wait::until("a history appears", || ready(filled().map(drop))).await;
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
+        assert!(sent.expect("kill runs").success());
+        let status = child.wait().expect("it ends");
+        let mut said = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut said).expect("reads");
+        assert_eq!((status.code(), &*said), (Some(code), "plimsoll: interrupted\n"), "{signal}");
+        assert_eq!(entries(directory.path()), 0, "{signal}");
+    }
+}
+
+#[test]
+fn it_speaks_before_it_computes() {
+    // So many days that they are not over by the time that its first line is read.
+    let mut child = plimsoll(&["demo", "--days", "90"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let first = first_line(&mut child);
+    let is_computing = child.try_wait().expect("can be asked").is_none();
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    assert!(first.starts_with("Plimsoll demo"), "{first}");
+    assert!(is_computing, "it computed before it spoke");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = plimsoll(&["demo", "--days", tier::cases("2", "30")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // The two lives are still to come when its reader leaves.
+    first_line(&mut child);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+/// The first line of its output, of which no more is read.
+fn first_line(child: &mut Child) -> String {
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    lines.next().expect("a line").expect("reads")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_under_the_output_is_one_line() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let output = plimsoll(&["demo", "--days", "1"]).stdout(full).output();
+    let said = refused(&output.expect("the program starts"), 1);
+    assert!(said.starts_with("plimsoll: standard output: "), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("store");
+    // A file that may not grow fails as a full disk does, and needs no rights to be set up.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""])
+        .args([env!("CARGO_BIN_EXE_plimsoll"), "demo", "--days", "1", "--keep-store"])
+        .arg(&place)
+        .output();
+    let said = refused(&output.expect("a shell starts"), 1);
+    assert!(said.contains("remove it before the next run"), "{said}");
+    assert!(!said.contains("tried again"), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
+    let printed = |variables: &[(&str, &str)]| {
+        // `script`, of util-linux, runs a command in a terminal of its own.
+        let output = Command::new("script")
+            .args(["-qec", concat!(env!("CARGO_BIN_EXE_plimsoll"), " demo --days 1"), "/dev/null"])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .output()
+            .expect("script starts");
+        text(&output)
+    };
+    let (bold, clear) = ("\x1b[1m", "\r\x1b[K");
+    let plain = printed(&[("TERM", "xterm")]);
+    assert!(plain.contains(bold) && plain.contains(clear), "{plain}");
+    let uncoloured = printed(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(!uncoloured.contains(bold) && uncoloured.contains(clear), "{uncoloured}");
+    let dumb = printed(&[("TERM", "dumb")]);
+    assert!(!dumb.contains('\x1b') && dumb.contains("TWO LIVES"), "{dumb}");
+}

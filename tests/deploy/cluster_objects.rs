@@ -1,0 +1,19 @@
+//! What there is in a cluster.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+
+use crate::support::inventory;
+
+/// Titles of all objects but for those that the controller manager makes in every namespace, in its own time.
+pub async fn all_objects(client: &Client) -> BTreeSet<String> {
+    let is_made_anywhere = |found: &inventory::ClusterObject| {
+        matches!(
+            (found.resource.kind.as_str(), found.name.as_str()),
+            ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
+        )
+    };
+    let found = inventory::all_objects(client).await.into_iter();
+    found.filter(|(_, found)| !is_made_anywhere(found)).map(|(title, _)| title).collect()
+}

@@ -1,0 +1,198 @@
+//! What is shipped holds together: whatever names something else by a name, a label or a port finds it, and no more.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{
+    manifest_fields::check,
+    rendered_manifests::{all, of_kind, title},
+};
+
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether labels have all that a selector asks for, which is something.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector.as_object().filter(|wanted| !wanted.is_empty());
+    wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)))
+}
+
+/// The pod templates that a selector finds.
+fn found<'a>(objects: &'a [Value], selector: &Value) -> Vec<&'a Value> {
+    of_kind(objects, "Deployment")
+        .into_iter()
+        .map(|deployment| &deployment["spec"]["template"])
+        .filter(|template| selects(selector, &template["metadata"]["labels"]))
+        .collect()
+}
+
+fn port_names(template: &Value) -> BTreeSet<String> {
+    let ports = template["spec"]["containers"][0]["ports"].as_array().into_iter().flatten();
+    ports.map(|port| port["name"].as_str().expect("ports have names").to_owned()).collect()
+}
+
+#[test]
+fn what_is_built_has_only_fields_that_its_kinds_know_and_no_object_twice() {
+    let Some(all) = all() else { return };
+    for (name, objects) in all {
+        let mut seen = BTreeSet::new();
+        for object in &objects {
+            check(object, &name);
+            assert!(seen.insert(title(object)), "{name}: {} twice", title(object));
+        }
+        assert!(seen.len() > 8, "{name}: only {seen:?}");
+    }
+}
+
+#[test]
+fn whatever_selects_pods_finds_those_of_one_deployment_and_their_ports() {
+    let Some(all) = all() else { return };
+    for (name, objects) in all {
+        for object in &objects {
+            let (kind, spec) = (object["kind"].as_str().unwrap_or_default(), &object["spec"]);
+            let (selector, ports) = match kind {
+                "Deployment" | "PodDisruptionBudget" => (&spec["selector"]["matchLabels"], vec![]),
+                "PodMonitor" => {
+                    (&spec["selector"]["matchLabels"], vec![&spec["podMetricsEndpoints"]])
+                }
+                "NetworkPolicy" => {
+                    let rules = spec["ingress"].as_array().into_iter().flatten();
+                    let ports = rules.map(|rule| &rule["ports"]).collect();
+                    (&spec["podSelector"]["matchLabels"], ports)
+                }
+                "Service" => (&spec["selector"], vec![&spec["ports"]]),
+                _ => continue,
+            };
+            let what = format!("{name}: {}", title(object));
+            let pods = found(&objects, selector);
+            assert_eq!(pods.len(), 1, "{what}");
+            let known = port_names(pods[0]);
+            for port in ports.into_iter().flat_map(|list| list.as_array().into_iter().flatten()) {
+                let field = if kind == "Service" { "targetPort" } else { "port" };
+                let named = port[field].as_str().expect("a name");
+                assert!(known.contains(named), "{what}: {named}");
+            }
+        }
+        for monitor in of_kind(&objects, "ServiceMonitor") {
+            let selector = &monitor["spec"]["selector"]["matchLabels"];
+            let services = of_kind(&objects, "Service");
+            let found = services.iter().filter(|one| selects(selector, &one["metadata"]["labels"]));
+            assert_eq!(found.count(), 1, "{name}: {}", title(monitor));
+        }
+    }
+}
+
+#[test]
+fn every_pod_has_probes_amounts_an_account_a_budget_and_a_policy() {
+    let Some(all) = all() else { return };
+    for (name, objects) in all {
+        for deployment in of_kind(&objects, "Deployment") {
+            let what = format!("{name}: {}", title(deployment));
+            let template = &deployment["spec"]["template"];
+            let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
+            let ports = port_names(template);
+            for probe in ["livenessProbe", "readinessProbe"] {
+                let port = container[probe]["httpGet"]["port"].as_str().unwrap_or_default();
+                assert!(ports.contains(port), "{what}: {probe}");
+            }
+            for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+                assert!(container["resources"].pointer(amount).is_some(), "{what}: {amount}");
+            }
+            assert_eq!(pod["automountServiceAccountToken"], true, "{what}");
+            assert_eq!(pod["enableServiceLinks"], false, "{what}");
+            let account = &pod["serviceAccountName"];
+            let accounts = of_kind(&objects, "ServiceAccount");
+            let own: Vec<_> =
+                accounts.iter().filter(|one| one["metadata"]["name"] == *account).collect();
+            assert_eq!(own.len(), 1, "{what}: {account}");
+            assert_eq!(own[0]["automountServiceAccountToken"], false, "{what}");
+            let labels = &template["metadata"]["labels"];
+            for (kind, place) in [
+                ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+                ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+            ] {
+                let of = of_kind(&objects, kind);
+                let of = of.iter().filter(|one| {
+                    one.pointer(place).is_some_and(|selector| selects(selector, labels))
+                });
+                assert_eq!(of.count(), 1, "{what}: {kind}");
+            }
+            // Nothing below 2 is spread, and nothing that is alone waits for others before it goes.
+            let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
+            let replicas = deployment["spec"]["replicas"].as_i64().expect("a number");
+            assert!(replicas > 1 || rolling["maxUnavailable"] == 0, "{what}");
+        }
+        for budget in of_kind(&objects, "PodDisruptionBudget") {
+            assert_eq!(budget["spec"]["maxUnavailable"], 1, "{name}: {}", title(budget));
+            assert_eq!(
+                budget["spec"]["unhealthyPodEvictionPolicy"],
+                "AlwaysAllow",
+                "{name}: {}",
+                title(budget)
+            );
+        }
+        for policy in of_kind(&objects, "NetworkPolicy") {
+            let types: BTreeSet<_> = texts(&policy["spec"]["policyTypes"]).collect();
+            assert_eq!(types, BTreeSet::from(["Egress", "Ingress"]), "{name}: {}", title(policy));
+            let out = policy["spec"]["egress"].as_array().expect("rules");
+            let mut ports: Vec<i64> = out
+                .iter()
+                .flat_map(|rule| rule["ports"].as_array().expect("no rule is for all ports"))
+                .map(|port| port["port"].as_i64().expect("a number"))
+                .collect();
+            ports.sort_unstable();
+            ports.dedup();
+            let is_wide = ports.iter().any(|port| ![53, 443, 6443, 9090].contains(port));
+            assert!(!is_wide && ports.contains(&53), "{name}: {} {ports:?}", title(policy));
+        }
+    }
+}
+
+#[test]
+fn every_binding_is_of_a_role_and_an_account_that_are_there_and_every_role_is_bound() {
+    let Some(all) = all() else { return };
+    for (name, objects) in all {
+        let mut bound = BTreeSet::new();
+        for kind in ["Role", "ClusterRole"] {
+            for binding in of_kind(&objects, &format!("{kind}Binding")) {
+                let what = format!("{name}: {}", title(binding));
+                assert_eq!(binding["roleRef"]["kind"], kind, "{what}");
+                let role = &binding["roleRef"]["name"];
+                let is_it = |one: &&Value| {
+                    one["metadata"]["name"] == *role
+                        && one["metadata"]["namespace"] == binding["metadata"]["namespace"]
+                };
+                let roles = of_kind(&objects, kind);
+                let role =
+                    roles.into_iter().find(is_it).unwrap_or_else(|| panic!("{what}: {role}"));
+                bound.insert(title(role));
+                let subjects = binding["subjects"].as_array().expect("subjects");
+                assert_eq!(subjects.len(), 1, "{what}");
+                let is_there = |one: &&Value| {
+                    one["metadata"]["name"] == subjects[0]["name"]
+                        && one["metadata"]["namespace"] == subjects[0]["namespace"]
+                };
+                assert!(of_kind(&objects, "ServiceAccount").iter().any(is_there), "{what}");
+            }
+            for role in of_kind(&objects, kind) {
+                assert!(bound.contains(&title(role)), "{name}: {} is not bound", title(role));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_role_is_started_by_flags_that_it_takes() {
+    let Some(all) = all() else { return };
+    for (name, objects) in all {
+        for deployment in of_kind(&objects, "Deployment") {
+            let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+            let words: Vec<&str> =
+                texts(&container["command"]).chain(texts(&container["args"])).collect();
+            let checked = plimsoll::cli::check(&words);
+            assert_eq!(checked, Ok(()), "{name}: {} {words:?}", title(deployment));
+        }
+    }
+}

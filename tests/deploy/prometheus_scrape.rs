@@ -1,0 +1,84 @@
+//! A real Prometheus that scrapes what is installed, in wall time, as the operator would have it do by the monitors that are
+//! installed beside it.
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt as _;
+use serde_json::Value;
+use xtask::test_programs::PrometheusRelease;
+
+use super::{fixture::Fixture, rendered_manifests::of_kind, scenario::SHOP};
+use crate::support::{
+    clock::wall_now,
+    prometheus_server::{PrometheusServer, ScrapeTarget},
+    wait,
+};
+
+/// The targets of all monitors, with the labels that the operator gives them.
+async fn targets(stage: &Fixture, home: &str, installed: &[Value]) -> Vec<ScrapeTarget> {
+    let mut targets = Vec::new();
+    for monitor in of_kind(installed, "PodMonitor") {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let labels = monitor["spec"]["selector"]["matchLabels"].as_object().expect("labels");
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
+        // There are two replicas of each role.
+        for pod in stage.ready(home, &labels.join(","), 2).await {
+            for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().expect("endpoints") {
+                let container = &pod.spec.as_ref().expect("a spec").containers[0];
+                let port = IntOrString::String(text(&endpoint["port"]));
+                let port = stage.local_address(&pod, container, &port).expect("it is served");
+                targets.push(ScrapeTarget {
+                    job: format!("{home}/{}", text(&monitor["metadata"]["name"])),
+                    scheme: "http",
+                    address: format!("127.0.0.1:{port}"),
+                    path: "/metrics".to_owned(),
+                    labels: vec![
+                        ("namespace", home.to_owned()),
+                        ("container", container.name.clone()),
+                        ("pod", pod.name_any()),
+                    ],
+                    honor_labels: endpoint["honorLabels"] == true,
+                });
+            }
+        }
+    }
+    targets
+}
+
+/// What is to be there, by queries that have one value.
+const EXPECTED: [(&str, f64); 8] = [
+    ("count(up == 1)", 8.0),
+    ("count(plimsoll_build_info)", 8.0),
+    // Who is in front of whom, of the three that elect one.
+    ("count(sum by (role) (plimsoll_leader) == 1)", 3.0),
+    ("count(sum by (job) (plimsoll_feed_synced) > 0)", 4.0),
+    ("min(plimsoll_webhook_reachable)", 1.0),
+    // Series of an object are those of its namespace, and others of the pod's.
+    (
+        "count(count by (name) (plimsoll_target{namespace=\"shop\", container=\"main\"})) > bool 1",
+        1.0,
+    ),
+    ("count(count by (wpa_name) (wpa_controller_value{wpa_namespace=\"shop\"}))", 5.0),
+    ("count(plimsoll_object_info{namespace!=\"shop\"}) or vector(0)", 0.0),
+];
+
+/// Scrapes until all is there.
+pub async fn check(stage: &Fixture, home: &str, installed: &[Value]) {
+    assert_eq!(SHOP, "shop");
+    let targets = targets(stage, home, installed).await;
+    assert_eq!(targets.len(), 8, "{targets:#?}");
+    let Some(server) = PrometheusServer::start(PrometheusRelease::V3, None, &targets).await else {
+        return;
+    };
+    wait::until_ok("all roles are scraped", || async {
+        let now = wall_now();
+        for (query, expected) in EXPECTED {
+            let found = server.value(query, now).await;
+            if found != Some(expected) {
+                return Err(format!("{query} is {found:?}, not {expected}"));
+            }
+        }
+        Ok(())
+    })
+    .await;
+}

@@ -1,0 +1,277 @@
+//! The rights that are shipped: each by itself as small as RBAC can make it, and the same from kustomize and from Helm.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::rendered_manifests::{all, chart_template, kustomize, of_kind, title};
+
+/// One thing that may be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RbacRight {
+    /// The namespace, where it is for one.
+    pub namespace: Option<String>,
+    pub group: String,
+    pub resource: String,
+    pub verb: String,
+    /// The object, where it is for one.
+    pub name: Option<String>,
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.map(|one| one.as_str().expect("text").to_owned()).collect()
+}
+
+/// What a Role or a ClusterRole allows, one by one.
+pub fn of_role(role: &Value) -> Vec<RbacRight> {
+    let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
+    let mut rights = Vec::new();
+    for rule in role["rules"].as_array().expect("rules") {
+        assert_eq!(rule["nonResourceURLs"], Value::Null, "{}", title(role));
+        let names: Vec<Option<String>> = match texts(&rule["resourceNames"]) {
+            names if names.is_empty() => vec![None],
+            names => names.into_iter().map(Some).collect(),
+        };
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    for name in &names {
+                        rights.push(RbacRight {
+                            namespace: namespace.clone(),
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            verb: verb.clone(),
+                            name: name.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// What each account may do: `namespace/name`, and its rights.
+pub fn of_accounts(objects: &[Value]) -> Vec<(String, BTreeSet<RbacRight>)> {
+    let mut found: Vec<(String, BTreeSet<RbacRight>)> = of_kind(objects, "ServiceAccount")
+        .into_iter()
+        .map(|account| (place(&account["metadata"]), BTreeSet::new()))
+        .collect();
+    for kind in ["Role", "ClusterRole"] {
+        for binding in of_kind(objects, &format!("{kind}Binding")) {
+            let roles = of_kind(objects, kind);
+            let role = roles.into_iter().find(|role| {
+                role["metadata"]["name"] == binding["roleRef"]["name"]
+                    && role["metadata"]["namespace"] == binding["metadata"]["namespace"]
+            });
+            let subject = place(&binding["subjects"][0]);
+            let (_, rights) =
+                found.iter_mut().find(|(account, _)| *account == subject).expect("an account");
+            rights.extend(of_role(role.expect("a role")));
+        }
+    }
+    found
+}
+
+fn place(about: &Value) -> String {
+    let word = |key: &str| about[key].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", word("namespace"), word("name"))
+}
+
+/// Whatever is for all of a group, and why.
+const WILD: [(&str, &str, &[&str]); 2] = [
+    // The target of a VPA may be of any kind, and its scale says which pods are its own.
+    ("*", "*/scale", &["get"]),
+    // There the names of metrics are those of resources.
+    ("external.metrics.k8s.io", "*", &["list"]),
+];
+
+/// What is written anywhere in a cluster, whatever it is called: this is what autoscalers are for.
+const WRITTEN: [(&str, &str, &[&str]); 14] = [
+    ("", "events", &["create"]),
+    ("", "pods", &["patch"]),
+    ("", "pods/eviction", &["create"]),
+    ("", "pods/resize", &["patch"]),
+    ("", "replicationcontrollers/scale", &["update"]),
+    ("apps", "deployments/scale", &["patch", "update"]),
+    ("apps", "replicasets/scale", &["update"]),
+    ("apps", "statefulsets/scale", &["update"]),
+    ("argoproj.io", "rollouts/scale", &["update"]),
+    ("autoscaling.k8s.io", "verticalpodautoscalercheckpoints", &["create", "patch", "delete"]),
+    ("autoscaling.k8s.io", "verticalpodautoscalers", &["patch"]),
+    ("autoscaling.k8s.io", "verticalpodautoscalers/status", &["patch"]),
+    ("datadoghq.com", "watermarkpodautoscalers", &["patch"]),
+    ("datadoghq.com", "watermarkpodautoscalers/status", &["patch"]),
+];
+
+/// What is wrong with a right.
+fn finding(right: &RbacRight) -> Option<&'static str> {
+    let RbacRight { group, resource, verb, name, .. } = right;
+    let listed = |list: &[(&str, &str, &[&str])]| {
+        list.iter().any(|(of, what, verbs)| {
+            group == of && resource == what && verbs.contains(&verb.as_str())
+        })
+    };
+    if (group.contains('*') || resource.contains('*') || verb.contains('*')) && !listed(&WILD) {
+        return Some("a wildcard that is not listed");
+    }
+    if !["get", "list", "watch", "create", "update", "patch", "delete"].contains(&&**verb) {
+        return Some("a verb that leads to other rights, or to many objects at once");
+    }
+    let reads = ["get", "list", "watch"].contains(&&**verb);
+    if !reads && name.is_none() && !listed(&WRITTEN) {
+        return Some("a write that is neither for one name nor listed");
+    }
+    if verb == "create" && name.is_some() {
+        return Some("RBAC cannot restrict a create to a name: this allows nothing");
+    }
+    if resource == "secrets" && name.is_none() {
+        return Some("Secrets that are not named");
+    }
+    if ["nodes/proxy", "pods/exec", "pods/attach", "serviceaccounts/token"].contains(&&**resource) {
+        return Some("as good as being the pod");
+    }
+    None
+}
+
+#[test]
+fn no_right_is_wider_than_it_has_to_be() {
+    let Some(all) = all() else { return };
+    for (set, objects) in all {
+        for role in [of_kind(&objects, "Role"), of_kind(&objects, "ClusterRole")].concat() {
+            for right in of_role(role) {
+                assert_eq!(finding(&right), None, "{set}: {}: {right:?}", title(role));
+                // A name that nothing has is a right to whatever will be called so.
+                let Some(name) = &right.name else { continue };
+                let is_it = |one: &Value| {
+                    one["metadata"]["name"] == **name
+                        && one["metadata"]["namespace"].as_str() == right.namespace.as_deref()
+                };
+                let comes_from_a_neighbour = name == "vpa-admission-controller";
+                assert!(
+                    comes_from_a_neighbour || objects.iter().any(is_it),
+                    "{set}: nothing is called {name} in {:?}",
+                    right.namespace
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_right_that_is_too_wide_is_found() {
+    let right = |group: &str, resource: &str, verb: &str, name: Option<&str>| RbacRight {
+        namespace: None,
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verb: verb.to_owned(),
+        name: name.map(str::to_owned),
+    };
+    for bad in [
+        right("*", "*", "get", None),
+        right("*", "*/scale", "update", None),
+        right("apps", "deployments", "*", None),
+        right("apps", "deployments", "patch", None),
+        right("", "pods", "deletecollection", None),
+        right("", "secrets", "list", None),
+        right("", "secrets", "create", None),
+        right("", "nodes/proxy", "get", None),
+        right("coordination.k8s.io", "leases", "create", None),
+        right("coordination.k8s.io", "leases", "create", Some("a")),
+        right("rbac.authorization.k8s.io", "roles", "escalate", None),
+        right("", "users", "impersonate", None),
+        right("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", None),
+    ] {
+        assert!(finding(&bad).is_some(), "{bad:?}");
+    }
+    assert_eq!(finding(&right("coordination.k8s.io", "leases", "update", Some("a"))), None);
+    assert_eq!(finding(&right("", "pods", "list", None)), None);
+}
+
+#[test]
+fn scales_of_any_kind_are_read_unless_kinds_are_listed() {
+    let scales = |values: &[&str]| {
+        let accounts = of_accounts(&chart_template(values)?).into_iter();
+        let of = |(account, rights): (String, BTreeSet<RbacRight>)| {
+            let rights = rights.into_iter().filter(|right| right.resource.ends_with("/scale"));
+            let rights: Vec<_> =
+                rights.map(|it| format!("{} {} {}", it.verb, it.group, it.resource)).collect();
+            (account, rights)
+        };
+        Some(accounts.map(of).filter(|(_, rights)| !rights.is_empty()).collect::<Vec<_>>())
+    };
+    let listed = [
+        "targets.any=false",
+        "targets.kinds[0].group=argoproj.io",
+        "targets.kinds[0].resource=rollouts",
+    ];
+    for (values, expected) in [
+        (&[][..], Some("get * */scale")),
+        (&listed, Some("get argoproj.io rollouts/scale")),
+        (&listed[..1], None),
+    ] {
+        let Some(found) = scales(values) else { return };
+        assert_eq!(found.len(), if expected.is_some() { 3 } else { 0 }, "{found:?}");
+        for (account, rights) in found {
+            assert_eq!(rights, Vec::from_iter(expected), "{account}");
+        }
+    }
+}
+
+#[test]
+fn kustomize_and_helm_give_each_role_the_same_rights() {
+    let Some(full) = kustomize("overlays/full-vpa") else { return };
+    let Some(marks) = kustomize("overlays/watermark-only") else { return };
+    let Some(chart) = chart_template(&["watermark.enabled=true", "tests.enabled=false"]) else {
+        return;
+    };
+    // Names of namespaces differ: Helm has that of the release.
+    let plain = |objects: &[Value]| {
+        let accounts = of_accounts(objects).into_iter();
+        let mut accounts: Vec<_> = accounts
+            .map(|(account, rights)| {
+                let name = account.split_once('/').expect("two parts").1.to_owned();
+                let of_all = |right: RbacRight| {
+                    let namespace = right.namespace.map(|_| "one".to_owned());
+                    RbacRight { namespace, ..right }
+                };
+                (name, rights.into_iter().map(of_all).collect::<BTreeSet<_>>())
+            })
+            .collect();
+        accounts.sort();
+        accounts
+    };
+    assert_eq!(plain(&[full, marks].concat()), plain(&chart));
+}
+
+/// Without it, pods of others are counted in wherever names look alike.
+#[test]
+fn the_watermark_controller_may_read_whose_replica_sets_there_are() {
+    let wanted = RbacRight {
+        namespace: None,
+        group: "apps".to_owned(),
+        resource: "replicasets".to_owned(),
+        verb: "get".to_owned(),
+        name: None,
+    };
+    let Some(overlay) = kustomize("overlays/watermark-only") else { return };
+    let Some(chart) = chart_template(&["watermark.enabled=true"]) else { return };
+    for objects in [overlay, chart] {
+        let accounts = of_accounts(&objects);
+        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-watermark"));
+        let (account, rights) = of.expect("an account");
+        assert!(rights.contains(&wanted), "{account}: {rights:?}");
+    }
+}
+
+#[test]
+fn one_account_for_all_roles_has_the_rights_of_each_and_no_more() {
+    let Some(apart) = kustomize("overlays/high-availability") else { return };
+    let Some(one) = kustomize("overlays/all-in-one") else { return };
+    let rights: BTreeSet<_> =
+        of_accounts(&apart).into_iter().flat_map(|(_, rights)| rights).collect();
+    let accounts = of_accounts(&one);
+    assert_eq!(accounts.len(), 1);
+    assert_eq!(accounts[0].1, rights);
+}

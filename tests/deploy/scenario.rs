@@ -1,0 +1,288 @@
+//! Owns a scripted life in a cluster in which all roles are installed: all that they have rights for is to be done in it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::{Pod, ReplicationController},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
+use serde_json::{Value, json};
+
+use super::fixture::Fixture;
+use crate::{
+    support::{manifests, metrics_server::UsageValue},
+    updater::fixture::{wait_for_age, wait_for_ready_pods},
+};
+
+/// Where it takes place.
+pub const SHOP: &str = "shop";
+
+/// A VPA that asks for more than what pods ask for, so that nobody has to wait for history.
+pub fn vpa(name: &str, kind: &str, api: &str, mode: &str) -> Value {
+    json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "targetRef": {"apiVersion": api, "kind": kind, "name": name},
+            "updatePolicy": {"updateMode": mode},
+            "resourcePolicy": {"containerPolicies": [
+                {"containerName": "*", "minAllowed": {"cpu": "250m"}},
+            ]},
+        },
+    })
+}
+
+/// Whatever is there from the beginning.
+fn initial_objects() -> Vec<Value> {
+    let wpa = |name: &str, kind: &str, api: &str, metric: Value| {
+        json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "WatermarkPodAutoscaler",
+            "metadata": {
+                "name": name, "namespace": SHOP,
+                "finalizers": ["finalizer.watermarkpodautoscaler.datadoghq.com"],
+                "annotations": {"wpa.datadoghq.com/lifecycle-control.enabled": "true"},
+            },
+            "spec": {
+                "scaleTargetRef": {"apiVersion": api, "kind": kind, "name": name},
+                "minReplicas": 1, "maxReplicas": 3, "algorithm": "absolute", "tolerance": "1m",
+                "scaleUpLimitFactor": "100", "upscaleForbiddenWindowSeconds": 1,
+                "metrics": [metric],
+            },
+        })
+    };
+    let external = json!({"type": "External", "external": {
+        "metricName": "requests", "metricSelector": {"matchLabels": {"app": "all"}},
+        "lowWatermark": "50", "highWatermark": "100",
+    }});
+    let resource = json!({"type": "Resource", "resource": {
+        "name": "cpu", "metricSelector": {"matchLabels": {"app": "scaled-set"}},
+        "lowWatermark": "10m", "highWatermark": "20m",
+    }});
+    let monitor = |name: &str| {
+        json!({
+            "apiVersion": "datadoghq.com/v1alpha1", "kind": "DatadogMonitor",
+            "metadata": {"name": name, "namespace": SHOP}, "status": {"monitorState": "OK"},
+        })
+    };
+    vec![
+        vpa("resized", "Deployment", "apps/v1", "InPlaceOrRecreate"),
+        vpa("evicted", "Deployment", "apps/v1", "Recreate"),
+        // Its only pod is left as it is, and that is said of it.
+        vpa("alone", "Deployment", "apps/v1", "Recreate"),
+        vpa("rolled", "Rollout", "argoproj.io/v1", "Recreate"),
+        vpa_to_delete(),
+        monitor("scaled"),
+        monitor("scaled-set"),
+        monitor("scaled-replicas"),
+        monitor("scaled-old"),
+        wpa("scaled", "Deployment", "apps/v1", external.clone()),
+        wpa("scaled-set", "StatefulSet", "apps/v1", resource),
+        wpa("scaled-replicas", "ReplicaSet", "apps/v1", external.clone()),
+        wpa("scaled-old", "ReplicationController", "v1", external.clone()),
+        with_frozen_status(wpa("alone", "Deployment", "apps/v1", external)),
+    ]
+}
+
+/// The same, of which nothing comes but what is told of it.
+fn with_frozen_status(mut wpa: Value) -> Value {
+    wpa["spec"]["maxReplicas"] = json!(1);
+    wpa["metadata"]["annotations"] = json!({});
+    wpa
+}
+
+/// A VPA that is there until it has a history.
+fn vpa_to_delete() -> Value {
+    json!({
+        "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "gone", "namespace": SHOP},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "scaled"},
+            "updatePolicy": {"updateMode": "Off"},
+        },
+    })
+}
+
+fn definition(group: &str, version: &str, kind: &str, scale: bool) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    let mut subresources = json!({});
+    if scale {
+        subresources["scale"] = json!({
+            "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        });
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": subresources,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Kinds of others that the life has something of. They are there before anything is installed.
+pub fn foreign_definitions() -> [Value; 2] {
+    [
+        definition("argoproj.io", "v1", "Rollout", true),
+        definition("datadoghq.com", "v1alpha1", "DatadogMonitor", false),
+    ]
+}
+
+/// Has it begin: workloads, and what looks after them.
+pub async fn begin(stage: &Fixture) {
+    let client = stage.bed.client();
+    for (name, replicas) in [("resized", 2), ("evicted", 2), ("scaled", 2), ("alone", 1)] {
+        let yaml = manifests::deployment(name, replicas, "100m", "64Mi");
+        manifests::create::<Deployment>(client.clone(), SHOP, &yaml).await;
+        stage.usage.set_all(
+            SHOP,
+            &format!("{name}-"),
+            "main",
+            UsageValue { cpu: 0.3, memory: 300 << 20 },
+        );
+    }
+    let template = |name: &str| {
+        json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{
+            "name": "main", "image": "example/main",
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        }]}})
+    };
+    let set = |kind: &str, api: &str, name: &str, selector: Value| {
+        json!({
+            "apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": SHOP},
+            "spec": {"replicas": 1, "selector": selector, "template": template(name)},
+        })
+    };
+    let labels = |name: &str| json!({"matchLabels": {"app": name}});
+    let mut sets = vec![
+        set("StatefulSet", "apps/v1", "scaled-set", labels("scaled-set")),
+        set("ReplicaSet", "apps/v1", "scaled-replicas", labels("scaled-replicas")),
+        set("ReplicationController", "v1", "scaled-old", json!({"app": "scaled-old"})),
+        json!({
+            "apiVersion": "argoproj.io/v1", "kind": "Rollout",
+            "metadata": {"name": "rolled", "namespace": SHOP},
+            "spec": {"replicas": 1}, "status": {"replicas": 1, "selector": "app=rolled"},
+        }),
+    ];
+    sets[0]["spec"]["serviceName"] = json!("none");
+    // Whether its pod belongs to what is scaled by the same label, only its owner tells.
+    let mut stray = set("ReplicaSet", "apps/v1", "stray", labels("scaled-set"));
+    for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        *stray.pointer_mut(place).expect("labels") = json!({"app": "scaled-set", "of": "others"});
+    }
+    sets.push(stray);
+    stage.apply(&sets).await;
+    stage.usage.set_all(SHOP, "scaled-set-", "main", UsageValue { cpu: 0.3, memory: 16 << 20 });
+    stage.usage.set_external(SHOP, "requests", &[("app", "all")], 150.0);
+    // Pods that are younger cannot be told from those that a change has made.
+    wait_for_ready_pods(&stage.bed, SHOP, "evicted", 2).await;
+    wait_for_age(&stage.bed, SHOP, "evicted", 6).await;
+    stage.apply(&initial_objects()).await;
+}
+
+/// Whether all that it was to lead to has come about, or what has not.
+pub async fn is_reached(stage: &Fixture) -> Result<(), String> {
+    let client = stage.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
+    for name in ["resized", "evicted"] {
+        let of = ListParams::default().labels(&format!("app={name}"));
+        let found = pods.list(&of).await.map_err(|why| why.to_string())?.items;
+        let cpu = |pod: &Pod| {
+            let container = pod.spec.as_ref()?.containers.first()?.resources.clone()?;
+            let made = pod.metadata.creation_timestamp.as_ref()?.0;
+            Some((container.requests?.get("cpu")?.0.clone(), made.to_string()))
+        };
+        let amounts: Vec<_> = found.iter().map(cpu).collect();
+        let is_old =
+            |one: &Option<(String, String)>| one.as_ref().is_none_or(|(cpu, _)| cpu == "100m");
+        if amounts.iter().any(is_old) || amounts.len() != 2 {
+            let vpa =
+                Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP).get(name).await;
+            let status = vpa.map(|vpa| vpa.status.map(|status| status.conditions));
+            return Err(format!("pods of {name} have {amounts:?}, and its VPA says {status:?}"));
+        }
+    }
+    let replicas = [
+        ("scaled", get::<Deployment>(stage, "scaled").await),
+        ("scaled-set", get::<StatefulSet>(stage, "scaled-set").await),
+        ("scaled-replicas", get::<ReplicaSet>(stage, "scaled-replicas").await),
+        ("scaled-old", get::<ReplicationController>(stage, "scaled-old").await),
+    ];
+    for (name, found) in replicas {
+        if found != Some(3) {
+            return Err(format!("{name} has {found:?} replicas"));
+        }
+    }
+    Ok(())
+}
+
+async fn get<K>(stage: &Fixture, name: &str) -> Option<i32>
+where
+    K: kube::Resource<Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let api = Api::<K>::namespaced(stage.bed.client(), SHOP);
+    api.get_scale(name).await.ok()?.spec?.replicas
+}
+
+/// Has it go on: there is always something new to be told, more is asked for, a VPA goes when it has a history, and pods of a
+/// kind are asked for that only its scale tells something of.
+pub async fn keep_changing(stage: &Fixture) {
+    let client = stage.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP);
+    let checkpoints = Api::<Checkpoint>::namespaced(client.clone(), SHOP);
+    let wpas = Api::<WatermarkPodAutoscaler>::namespaced(client.clone(), SHOP);
+    let plain = PatchParams::default();
+    for turn in 1_u32.. {
+        let news = Patch::Merge(json!({"spec": {"dryRun": turn % 2 == 0}}));
+        let _ = wpas.patch("alone", &plain, &news).await;
+        let least = format!("{}m", 250 + 20 * turn);
+        let more = Patch::Merge(json!({"spec": {"resourcePolicy": {"containerPolicies": [
+            {"containerName": "*", "minAllowed": {"cpu": least}},
+        ]}}}));
+        let _ = vpas.patch("resized", &plain, &more).await;
+        let found = checkpoints.list(&ListParams::default()).await;
+        if found.is_ok_and(|found| found.iter().any(|one| one.name_any().starts_with("gone-"))) {
+            // It may be gone already.
+            let _ = vpas.delete("gone", &DeleteParams::default()).await;
+        }
+        dry_run_create_pod(stage, &pods).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+/// Asks for a pod of the Rollout as its controller would, without having it made.
+async fn dry_run_create_pod(stage: &Fixture, pods: &Api<Pod>) {
+    let about = json!({
+        "apiVersion": "argoproj.io/v1", "kind": "Rollout",
+        "metadata": {"name": "rolled", "namespace": SHOP},
+    });
+    let (rollouts, name) = super::fixture::api(&stage.bed.client(), &about);
+    let Ok(rollout) = rollouts.get(&name).await else { return };
+    let pod = json!({
+        "metadata": {"name": "rolled-0", "labels": {"app": "rolled"}, "ownerReferences": [{
+            "apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": name, "controller": true,
+            "uid": rollout.metadata.uid,
+        }]},
+        "spec": {"containers": [{"name": "main", "image": "example/main"}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).expect("a pod");
+    let rehearsal = PostParams { dry_run: true, ..PostParams::default() };
+    pods.create(&rehearsal, &pod).await.expect("the webhook refuses nothing");
+}

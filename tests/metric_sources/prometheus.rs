@@ -1,0 +1,276 @@
+//! Queries of autoscalers: asked once a period by however many, added up, and unknown for a reason.
+
+use std::{sync::Arc, time::Duration};
+
+use plimsoll::observe::source::promql::{PromqlCache, TenantScope};
+use plimsoll_core::scaling::{MetricError, MetricValue};
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::{
+    client::{PrometheusClient, QueryLimits},
+    transport::{HttpTransport, TransportConfig, WallClock},
+};
+
+use super::loopback_server::{LoopbackServer, TestResponse};
+use crate::support::clock::wall_now;
+
+const PERIOD: Duration = Duration::from_secs(15);
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn limits() -> QueryLimits {
+    QueryLimits { max_in_flight: 2, timeout: Duration::from_secs(20), ..QueryLimits::default() }
+}
+
+fn queries(server: &LoopbackServer, limits: QueryLimits) -> PromqlCache {
+    let config = TransportConfig { address: server.url(""), ..TransportConfig::default() };
+    let door =
+        HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("an address");
+    PromqlCache::new(PrometheusClient::new(Arc::new(door), limits), PERIOD)
+}
+
+fn result(kind: &str, result: &str) -> TestResponse {
+    let data = format!(r#"{{"resultType":"{kind}","result":{result}}}"#);
+    TestResponse::json(format!(r#"{{"status":"success","data":{data}}}"#))
+}
+
+/// Series with these values now.
+fn vector(values: &[&str]) -> TestResponse {
+    let series = |(place, value): (usize, &&str)| {
+        format!(r#"{{"metric":{{"a":"{place}"}},"value":[1800000000,"{value}"]}}"#)
+    };
+    let series: Vec<_> = values.iter().enumerate().map(series).collect();
+    result("vector", &format!("[{}]", series.join(",")))
+}
+
+async fn ask(reply: TestResponse) -> Result<MetricValue, MetricError> {
+    let server = LoopbackServer::start_plain(move |_| reply.clone()).await;
+    queries(&server, limits()).get("shop", "sum(up)", NOW, None).await
+}
+
+#[tokio::test]
+async fn the_samples_of_an_answer_are_added_up() {
+    for (reply, sum) in [
+        (vector(&["42"]), 42_000),
+        (vector(&["0.1", "0.2", "-0.0001"]), 300),
+        (vector(&["0"]), 0),
+        (vector(&["1e300", "1"]), i64::MAX),
+        (result("scalar", r#"[1800000000,"1.5"]"#), 1500),
+    ] {
+        assert_eq!(ask(reply).await, Ok(MetricValue::Sum { sum, at: Some(NOW) }));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_number_is_no_zero() {
+    assert_eq!(ask(vector(&[])).await, Err(MetricError::Empty("Prometheus")));
+    for value in ["NaN", "+Inf", "-Inf"] {
+        assert_eq!(ask(vector(&["1", value])).await, Err(MetricError::NotANumber), "{value}");
+    }
+    let scalar = result("scalar", r#"[1800000000,"NaN"]"#);
+    assert_eq!(ask(scalar).await, Err(MetricError::NotANumber));
+    let histogram = r#"[{"metric":{},"value":[1800000000,"1"]},
+        {"metric":{"a":"b"},"histogram":[1800000000,{"count":"1","sum":"1","buckets":[]}]}]"#;
+    assert_eq!(ask(result("vector", histogram)).await, Err(MetricError::NotANumber));
+    let matrix = r#"[{"metric":{},"values":[[1799999990,"1"],[1800000000,"2"]]}]"#;
+    let partial = TestResponse::json(
+        r#"{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}"#,
+    );
+    let bad = r#"{"status":"error","errorType":"bad_data","error":"1:1: parse\nerror"}"#;
+    for (reply, words) in [
+        (result("matrix", matrix), "the query answers a range and no number"),
+        (result("string", r#"[1800000000,"x"]"#), "the query answers a text and no number"),
+        (partial, "the server's answer is partial"),
+        (TestResponse::new(400, bad), "does not take the query: bad_data: 1:1: parse error"),
+        (TestResponse::new(500, "oops"), "the server failed"),
+        (TestResponse::new(401, ""), "401"),
+        (TestResponse::json("<html>"), "no Prometheus"),
+    ] {
+        let why = ask(reply).await.expect_err(words);
+        assert_eq!(why.as_str(), "error", "{why}");
+        let told = why.to_string();
+        assert!(told.starts_with("unable to ask the Prometheus: "), "{told}");
+        assert!(told.contains(words) && !told.contains('\n'), "{words}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_cannot_be_right_is_not_even_asked() {
+    let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
+    let told = queries(&server, limits())
+        .get("shop", "sum(up", NOW, None)
+        .await
+        .expect_err("no query")
+        .to_string();
+    assert!(told.contains("a bracket is not closed"), "{told}");
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for_a_period() {
+    let server =
+        LoopbackServer::start_plain(|_| vector(&["1"]).after(Duration::from_millis(100))).await;
+    let queries = queries(&server, limits());
+    let at = |seconds: u64| NOW.later(Duration::from_secs(seconds));
+    let many = (0..50).map(|second| queries.get("shop", "up", at(second % 3), None));
+    let answers = futures::future::join_all(many).await;
+    assert!(answers.iter().all(|answer| answer == &answers[0]));
+    assert_eq!(server.requests().len(), 1);
+    queries.get("shop", "up", at(14), None).await.expect("kept");
+    assert_eq!(server.requests().len(), 1, "it is of this period");
+    queries.get("shop", "up", at(15), None).await.expect("asked anew");
+    assert_eq!(server.requests().len(), 2);
+    assert!(server.requests()[1].body.contains("time=1800000015"), "{:?}", server.requests());
+    queries.get("shop", "down", at(15), None).await.expect("another one");
+    assert_eq!(server.requests().len(), 3);
+    queries.get("shop", "up", at(200), None).await.expect("asked anew");
+    queries.get("shop", "down", at(200), None).await.expect("asked anew, though it was forgotten");
+    assert_eq!(server.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_late_the_last_turn_was()
+ {
+    let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits());
+    let mut had = None;
+    for (turn, late) in [0, 300, 100, 7500, 0, 10_000, 50].into_iter().enumerate() {
+        let at = NOW.later(PERIOD * turn as u32).later(Duration::from_millis(late));
+        queries.get("shop", "up", at, had).await.expect("it answers");
+        assert_eq!(server.requests().len(), turn + 1, "{late}");
+        had = Some(at.later(Duration::from_millis(20)));
+        // Who tries again after a failure asks nobody for more.
+        queries.get("shop", "up", at.later(Duration::from_secs(1)), had).await.expect("kept");
+        assert_eq!(server.requests().len(), turn + 1, "{late}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() {
+    let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits());
+    let mut had = [None; 30];
+    for period in 0..4_u32 {
+        for (place, had) in had.iter_mut().enumerate() {
+            // A little late, now and then.
+            let late = Duration::from_millis((place as u64 * 7 + u64::from(period) * 29) % 40);
+            let at = NOW.later(PERIOD * period).later(PERIOD * place as u32 / 30).later(late);
+            queries.get("shop", "up", at, *had).await.expect("it answers");
+            *had = Some(at.later(Duration::from_millis(5)));
+        }
+        assert_eq!(server.requests().len(), period as usize + 1);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_an_answer_until_the_period_is_over() {
+    let server = LoopbackServer::start_plain(|asked| {
+        if asked.body.contains("time=1800000000") {
+            TestResponse::new(500, "")
+        } else {
+            vector(&["1"])
+        }
+    })
+    .await;
+    let queries = queries(&server, limits());
+    let later = NOW.later(Duration::from_secs(1));
+    let first = queries.get("shop", "up", NOW, None).await.expect_err("it failed");
+    assert_eq!(queries.get("shop", "up", later, None).await, Err(first));
+    assert_eq!(server.requests().len(), 1, "nobody tries again at once");
+    queries.get("shop", "up", NOW.later(PERIOD), None).await.expect("it is well again");
+}
+
+#[tokio::test]
+async fn a_deaf_server_is_waited_for_no_longer_than_one_query_takes() {
+    let server =
+        LoopbackServer::start_plain(|_| vector(&["1"]).after(Duration::from_mins(1))).await;
+    let limits = QueryLimits { timeout: Duration::from_millis(300), ..limits() };
+    let queries = queries(&server, limits);
+    let texts: Vec<_> = (0..20).map(|number| format!("up + {number}")).collect();
+    let answers =
+        futures::future::join_all(texts.iter().map(|text| queries.get("shop", text, NOW, None)))
+            .await;
+    assert!(
+        answers.iter().all(|answer| matches!(answer, Err(MetricError::Failed(_)))),
+        "{answers:?}"
+    );
+    assert!(server.requests().len() <= 4, "two at once, and no more once those were not answered");
+}
+
+fn scope(unrestricted: &[&str]) -> TenantScope {
+    let unrestricted = unrestricted.iter().map(|name| (*name).to_owned()).collect();
+    TenantScope { label: "namespace".to_owned(), unrestricted }
+}
+
+/// What a server was asked, each query once decoded.
+fn texts(server: &LoopbackServer) -> Vec<String> {
+    let query = |body: String| {
+        form_urlencoded::parse(body.as_bytes())
+            .find_map(|(key, value)| (key == "query").then(|| value.into_owned()))
+    };
+    server.requests().into_iter().filter_map(|asked| query(asked.body)).collect()
+}
+
+#[tokio::test]
+async fn queries_of_a_namespace_read_its_own_series_unless_it_is_listed() {
+    let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
+    let queries = queries(&server, limits()).with_tenant_scope(scope(&["platform"]));
+    for namespace in ["shop", "platform", "bank"] {
+        queries.get(namespace, "sum(load)", NOW, None).await.expect("it answers");
+    }
+    let own = r#"sum(load{namespace="shop"})"#;
+    assert_eq!(texts(&server), [own, "sum(load)", r#"sum(load{namespace="bank"})"#]);
+    queries.get("shop", "sum(load)", NOW, None).await.expect("kept");
+    assert_eq!(server.requests().len(), 3, "the answer is shared within a namespace only");
+    let told = queries.get("shop", r#"load{namespace="bank"}"#, NOW, None).await;
+    let told = told.expect_err("another namespace").to_string();
+    assert!(told.contains(r#"only series with namespace="shop" may be read"#), "{told}");
+    assert_eq!(server.requests().len(), 3, "it was not sent");
+    queries.get("platform", r#"load{namespace="bank"}"#, NOW, None).await.expect("it may");
+    let all = PromqlCache::with_tenant_scope(queries, scope(&["*"]));
+    all.get("shop", r#"load{namespace="other"}"#, NOW, None).await.expect("all may");
+    assert_eq!(server.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn slow_queries_of_one_namespace_leave_room_for_those_of_others() {
+    let server = LoopbackServer::start_plain(|asked| {
+        let is_slow = asked.body.contains("slow");
+        vector(&["1"]).after(if is_slow { Duration::from_mins(1) } else { Duration::ZERO })
+    })
+    .await;
+    let limits = QueryLimits { max_in_flight: 4, timeout: Duration::from_mins(10), ..limits() };
+    let queries = Arc::new(queries(&server, limits));
+    let slow = (0..8).map(|number| {
+        let queries = Arc::clone(&queries);
+        let query = format!("slow + {number}");
+        tokio::spawn(async move { queries.get("shop", &query, NOW, None).await })
+    });
+    let slow: Vec<_> = slow.collect();
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    queries.get("bank", "up", NOW, None).await.expect("there is room for it");
+    assert_eq!(texts(&server).iter().filter(|text| text.contains("slow")).count(), 1);
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
+    let server = LoopbackServer::start_plain(|asked| {
+        if asked.body.contains("timestamp") {
+            vector(&["1799999990", "1799999970.5"])
+        } else {
+            vector(&["1", "2"])
+        }
+    })
+    .await;
+    let aged = queries(&server, limits()).with_sample_age();
+    let oldest = Time::from_nanos(1_799_999_970_500_000_000);
+    let sum = |at| Ok(MetricValue::Sum { sum: 3000, at: Some(at) });
+    assert_eq!(aged.get("shop", "up # all", NOW, None).await, sum(oldest));
+    assert_eq!(aged.get("shop", "sum(up)", NOW, None).await, sum(NOW), "it is worked out now");
+    assert_eq!(
+        queries(&server, limits()).get("shop", "up", NOW, None).await,
+        sum(NOW),
+        "nobody wants to know"
+    );
+}

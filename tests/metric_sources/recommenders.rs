@@ -1,0 +1,232 @@
+//! Recommenders over plain HTTP: what is sent, which redirects are followed, and what each failure is called.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use plimsoll::observe::source::recommender::{
+    RecommenderCallObserver, RecommenderClient, RequestLimits,
+};
+use plimsoll_core::{
+    api::scale_target::TlsConfig,
+    scaling::{MetricError, RecommendResponse},
+};
+use serde_json::{Value, json};
+
+use super::loopback_server::{LoopbackServer, ReceivedRequest, TestResponse};
+use crate::support::wait;
+
+/// Counts as metrics would.
+#[derive(Debug, Default)]
+pub struct CallCounts(Mutex<BTreeMap<String, usize>>);
+
+impl CallCounts {
+    fn add(&self, what: String) {
+        *self.0.lock().expect("no panic").entry(what).or_default() += 1;
+    }
+
+    /// All that was counted.
+    pub fn all(&self) -> Vec<(String, usize)> {
+        self.0.lock().expect("no panic").clone().into_iter().collect()
+    }
+}
+
+impl RecommenderCallObserver for CallCounts {
+    fn on_start(&self, client: &str) {
+        self.add(format!("began {client}"));
+    }
+
+    fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration) {
+        assert!(took < Duration::from_mins(1));
+        self.add(format!("ended {client} {method} {result:?}"));
+    }
+}
+
+fn reply() -> Value {
+    json!({
+        "timestamp": "2026-11-23T00:00:00Z", "targetReplicas": 6, "lowerBoundReplicas": 4,
+        "upperBoundReplicas": 6, "reason": "because", "observedTargets": [{"targetValue": 0.438}],
+    })
+}
+
+fn advice() -> RecommendResponse {
+    RecommendResponse {
+        replicas: 6,
+        lower_bound: 4,
+        upper_bound: 6,
+        observed_target: 0.438,
+        reason: "because".to_owned(),
+    }
+}
+
+async fn consult(url: &str) -> Result<RecommendResponse, MetricError> {
+    consult_within(url, RequestLimits::default()).await
+}
+
+async fn consult_within(url: &str, pace: RequestLimits) -> Result<RecommendResponse, MetricError> {
+    let body = json!({"state": {"currentReplicas": 3}});
+    RecommenderClient::new("wpa-controller", Arc::new(()), pace)
+        .recommend(url, None, &TlsConfig::default(), &body)
+        .await
+}
+
+/// Vector H7.
+#[tokio::test]
+async fn a_question_is_posted_as_json_under_upstreams_name() {
+    let server = LoopbackServer::start_plain(|_| TestResponse::json(reply())).await;
+    assert_eq!(consult(&server.url("/autoscaling?key=a%2Fb")).await, Ok(advice()));
+    let asked = &server.requests()[0];
+    assert_eq!((&*asked.method, &*asked.path), ("POST", "/autoscaling?key=a%2Fb"));
+    assert_eq!(asked.header("content-type"), "application/json");
+    assert_eq!(asked.header("user-agent"), "wpa-controller");
+    assert_eq!(asked.header("host"), format!("127.0.0.1:{}", server.port));
+    assert_eq!(asked.header("authorization"), "");
+    assert_eq!(asked.body, r#"{"state":{"currentReplicas":3}}"#);
+}
+
+/// Vector H6, and its relatives.
+#[tokio::test]
+async fn redirects_ask_again_with_the_question_or_without_as_their_status_says() {
+    for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
+    {
+        let server = LoopbackServer::start_plain(move |asked| match &*asked.path {
+            "/a" => TestResponse::redirect(status, "/b/c"),
+            "/b/c" => TestResponse::redirect(307, "../d"),
+            _ => TestResponse::json(reply()),
+        })
+        .await;
+        assert_eq!(consult(&server.url("/a")).await, Ok(advice()), "{status}");
+        let asked = server.requests();
+        let paths: Vec<_> = asked.iter().map(|asked| &*asked.path).collect();
+        assert_eq!(paths, ["/a", "/b/c", "/d"], "{status}");
+        for ReceivedRequest { method: by, body, headers, .. } in &asked[1..] {
+            assert_eq!(by, method, "{status}");
+            assert_eq!(body.is_empty(), method == "GET", "{status}");
+            assert_eq!(headers.contains_key("content-type"), method == "POST", "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_sends_in_circles_or_elsewhere_is_left_alone() {
+    let circle = LoopbackServer::start_plain(|_| TestResponse::redirect(308, "/again")).await;
+    let told = consult(&circle.url("/")).await.expect_err("a circle").to_string();
+    assert_eq!(told, "error sending request: stopped after 10 redirects");
+    assert_eq!(circle.requests().len(), 10);
+    let file =
+        LoopbackServer::start_plain(|_| TestResponse::redirect(302, "file:///etc/passwd")).await;
+    let told = consult(&file.url("/")).await.expect_err("no file").to_string();
+    assert_eq!(told, "only http and https schemes are supported");
+    let nowhere = LoopbackServer::start_plain(|_| TestResponse::new(302, "no place")).await;
+    let told = consult(&nowhere.url("/")).await.expect_err("no place").to_string();
+    assert_eq!(told, "unexpected response code: 302 (no place)");
+}
+
+/// Vector H2.
+#[tokio::test]
+async fn what_is_no_address_is_not_asked() {
+    for url in ["", "recommender", "ftp://any/a", "http://", "://", "unix:///run/a", "http:///a b"]
+    {
+        let told = consult(url).await.expect_err(url).to_string();
+        let is_spoken = told.starts_with("error sending request: ") && url == "http:///a b";
+        assert!(told == "only http and https schemes are supported" || is_spoken, "{url}: {told}");
+    }
+}
+
+/// Vector H12, and all other ways to fail.
+#[tokio::test]
+async fn each_failure_says_what_happened_in_one_line() {
+    let long = "x".repeat(5000);
+    for (reply, expected) in [
+        (TestResponse::new(503, "not\nyet"), "unexpected response code: 503 (not yet)".to_owned()),
+        (
+            TestResponse::new(201, reply()),
+            format!("unexpected response code: 201 ({})", &reply().to_string()[..100]),
+        ),
+        (
+            TestResponse::new(500, &long),
+            format!("unexpected response code: 500 ({})", &long[..100]),
+        ),
+        (TestResponse::new(404, ""), "unexpected response code: 404 ()".to_owned()),
+        (
+            TestResponse::json(json!({"error": {"code": 7, "message": "no idea"}})),
+            "error from recommender: 7 no idea".to_owned(),
+        ),
+        (
+            TestResponse::json("x".repeat((1 << 20) + 1)),
+            "error reading response: it is larger than 1 MiB".to_owned(),
+        ),
+    ] {
+        let server = LoopbackServer::start_plain(move |_| reply.clone()).await;
+        let why = consult(&server.url("/")).await.expect_err(&expected);
+        assert_eq!((why.as_str(), why.to_string()), ("error", expected));
+    }
+    let server =
+        LoopbackServer::start_plain(|_| TestResponse::json("{\"targetReplicas\": 6, \"news\": 1}"))
+            .await;
+    let told = consult(&server.url("/")).await.expect_err("unknown field").to_string();
+    assert!(told.starts_with("error unmarshaling response: "), "{told}");
+    let gone = LoopbackServer::start_plain(|_| TestResponse::json("")).await;
+    let url = format!("http://me:secret@127.0.0.1:{}/a?key=secret", gone.port);
+    let port = gone.port;
+    drop(gone);
+    wait::until("nobody listens there", || async {
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err().then_some(())
+    })
+    .await;
+    let told = consult(&url).await.expect_err("nobody is there").to_string();
+    assert!(told.starts_with("error sending request: http://127.0.0.1:"), "{told}");
+    assert!(told.contains("refused") && !told.contains("secret"), "{told}");
+}
+
+#[tokio::test]
+async fn all_of_it_has_one_time_limit() {
+    let pace = RequestLimits { timeout: Duration::from_millis(400), ..RequestLimits::default() };
+    let slow =
+        LoopbackServer::start_plain(|_| TestResponse::json("{}").after(Duration::from_mins(1)))
+            .await;
+    let told = consult_within(&slow.url("/"), pace).await.expect_err("late").to_string();
+    assert_eq!(told, "error sending request: there was no whole reply within 400ms");
+    let winding = LoopbackServer::start_plain(|_| {
+        TestResponse::redirect(307, "/on").after(Duration::from_millis(150))
+    })
+    .await;
+    let told = consult_within(&winding.url("/"), pace).await.expect_err("late").to_string();
+    assert!(told.contains("within 400ms"), "{told}");
+    assert!(winding.requests().len() < 5, "each is quick, and all of them are not");
+}
+
+#[tokio::test]
+async fn every_request_is_counted_by_its_method_and_status() {
+    let server = LoopbackServer::start_plain(|asked| match &*asked.path {
+        "/a" => TestResponse::redirect(303, "/b"),
+        "/slow" => TestResponse::json("{}").after(Duration::from_mins(1)),
+        _ => TestResponse::json(reply()),
+    })
+    .await;
+    let counts = Arc::<CallCounts>::default();
+    let pace = RequestLimits { timeout: Duration::from_secs(3), ..RequestLimits::default() };
+    let recommenders = RecommenderClient::new("test", Arc::clone(&counts) as _, pace);
+    let consult = async |path: &str| {
+        let tls = TlsConfig::default();
+        recommenders.recommend(&server.url(path), None, &tls, &json!({})).await
+    };
+    consult("/a").await.expect("advice");
+    consult("/b?key=secret").await.expect("advice");
+    consult("/slow").await.expect_err("late");
+    let client = |path: &str| server.url(path);
+    let expected = [
+        (format!("began {}", client("/a")), 2),
+        (format!("began {}", client("/b")), 1),
+        (format!("began {}", client("/slow")), 1),
+        (format!("ended {} get Ok(200)", client("/a")), 1),
+        (format!("ended {} post Ok(303)", client("/a")), 1),
+        (format!("ended {} post Ok(200)", client("/b")), 1),
+        (format!("ended {} post Err(())", client("/slow")), 1),
+    ];
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(counts.all(), expected);
+}

@@ -1,0 +1,81 @@
+//! Series of restrictions and of metrics of one name: those that there are, at a cost that grows with the object.
+
+use std::sync::{Arc, Mutex};
+
+use plimsoll::metrics::{
+    Cardinality, LabelSet, Registry, SourceRow, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
+};
+use plimsoll_core::types::ObjectKey;
+
+use super::{WatermarkFixture, WatermarkFixtures, lines_of_family, scrape_text, web};
+
+#[test]
+fn a_restriction_of_a_wpa_that_never_held_has_no_series_and_one_that_ends_is_zero() {
+    struct ChangingWatermarks(Mutex<Vec<WatermarkFixture>>);
+    impl WpaMetricsSource for ChangingWatermarks {
+        fn visit(
+            &self,
+            after: Option<&ObjectKey>,
+            visit: &mut dyn FnMut(WatermarkRow<'_>),
+        ) -> Option<ObjectKey> {
+            WatermarkFixtures(self.0.lock().expect("no panic").clone()).visit(after, visit)
+        }
+    }
+    let state = Arc::new(ChangingWatermarks(Mutex::new(vec![web()])));
+    let mut registry = Registry::new();
+    let objects: Arc<dyn WpaMetricsSource> = Arc::clone(&state) as _;
+    registry.add_watermarks(WpaObjectMetrics::new(
+        objects,
+        Cardinality::Standard,
+        LabelSet::V12,
+        &[],
+    ));
+    let registry = Arc::new(registry);
+    let held = |object: Option<WatermarkFixture>| {
+        *state.0.lock().expect("no panic") = object.into_iter().collect();
+        let text: Vec<u8> = Arc::clone(&registry).scrape().flatten().collect();
+        let text = String::from_utf8(text).expect("UTF-8");
+        let lines = lines_of_family(&text, "plimsoll_restricted_scaling");
+        let told = lines.into_iter().map(|line| {
+            let (_, told) = line.split_once("reason=\"").expect("a reason");
+            told.replace("\"}", "")
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(held(Some(web())), ["upscale_capping 1", "dry_run 1"]);
+    let failed = || WatermarkFixture { failed: true, ..web() };
+    assert_eq!(held(Some(failed())), ["upscale_capping 0", "dry_run 1", "metric_unknown 1"]);
+    assert!(held(None).is_empty());
+    assert_eq!(held(Some(failed())), ["dry_run 1", "metric_unknown 1"], "it is another object");
+}
+
+#[test]
+fn names_that_many_metrics_have_are_told_apart_in_linear_time() {
+    let source = |value| SourceRow { value_milli: Some(value), ..SourceRow::default() };
+    let sources: Vec<_> = (0..20_000).map(|number| source(f64::from(number))).collect();
+    let text = scrape_text(
+        vec![WatermarkFixture { sources, ..web() }],
+        Cardinality::All,
+        LabelSet::V12,
+        &[],
+    );
+    let ours = lines_of_family(&text, "plimsoll_value");
+    assert_eq!(ours.len(), 20_000);
+    assert!(ours[19_999].contains("metric=\"#20000\""), "{}", ours[19_999]);
+    let upstreams = lines_of_family(&text, "wpa_controller_value");
+    assert!(upstreams.len() == 1 && upstreams[0].ends_with("} 19999"), "{upstreams:?}");
+}
+
+#[test]
+fn only_restrictions_and_whole_objects_are_left_of_ours_when_asked_so() {
+    let text = scrape_text(vec![web()], Cardinality::Restricted, LabelSet::V12, &[]);
+    assert_eq!(lines_of_family(&text, "plimsoll_restricted_scaling").len(), 2);
+    assert_eq!(lines_of_family(&text, "plimsoll_effective").len(), 1);
+    assert_eq!(lines_of_family(&text, "plimsoll_value").len(), 0);
+    assert_eq!(
+        lines_of_family(&text, "wpa_controller_value").len(),
+        1,
+        "upstream's are there anyway"
+    );
+    assert_eq!(lines_of_family(&text, "wpa_controller_restricted_scaling").len(), 3);
+}

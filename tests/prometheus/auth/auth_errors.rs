@@ -1,0 +1,173 @@
+//! Whatever keeps a door shut is one clear line.
+
+use std::time::Duration;
+
+use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::transport::config::{
+    AuthConfig, ClientCertificateFiles, Header, SecretSource, Tls,
+};
+use plimsoll_storage::prometheus::transport::{
+    HttpTransport, Secret, Transport as _, TransportConfig, WallClock,
+};
+
+use super::loopback_server::{LoopbackServer, TestResponse, error_response, ok_response};
+use super::{NO_RELOAD, send_query, transport, transport_with_sign_in};
+
+fn bearer() -> AuthConfig {
+    AuthConfig::Bearer(Secret::from("hunter2").into())
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_says_where_it_went() {
+    let elsewhere = LoopbackServer::start(|_| ok_response("a page to sign in with")).await;
+    let to = format!("{}/login?return=hunter2", elsewhere.address);
+    let server = LoopbackServer::start(move |_| TestResponse {
+        status: 302,
+        location: Some(to.clone()),
+        body: String::new(),
+    })
+    .await;
+    let error = send_query(&transport_with_sign_in(&server.address, bearer()))
+        .await
+        .expect_err("a redirect");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} redirects to {}/login (302), where credentials are not sent: sign in as it wants, or give the address \
+             that answers itself",
+            server.address, elsewhere.address
+        )
+    );
+    assert_eq!(elsewhere.request_count(), 0);
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn who_is_refused_reads_with_what_and_what_to_do() {
+    for (status, words) in [
+        (401, "does not accept this bearer token (401): check the token"),
+        (403, "refuses access to whoever has this bearer token (403): grant it the right"),
+    ] {
+        let server = LoopbackServer::start(move |_| error_response(status)).await;
+        let error = send_query(&transport_with_sign_in(&server.address, bearer()))
+            .await
+            .expect_err("refused");
+        assert!(error.to_string().starts_with(&format!("{} {words}", server.address)), "{error}");
+        assert_eq!(server.request_count(), 1, "a token that was given does not change");
+    }
+    // Whatever else it answers is for whoever asked.
+    let server = LoopbackServer::start(|_| error_response(503)).await;
+    let door = transport_with_sign_in(&server.address, bearer());
+    let answer = door.send("/x", &[], Duration::from_secs(30)).await.expect("an answer");
+    assert_eq!(answer.status().as_u16(), 503);
+}
+
+#[tokio::test]
+async fn nobody_there_and_no_answer_in_time_may_pass() {
+    let server = LoopbackServer::start(|_| ok_response("")).await;
+    let address = server.address.clone();
+    drop(server);
+    let error = send_query(&transport_with_sign_in(&address, bearer())).await.expect_err("nobody");
+    assert!(error.to_string().starts_with(&format!("{address} cannot be reached: ")), "{error}");
+    assert!(error.is_transient());
+
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = format!("http://{}", deaf.local_addr().expect("bound"));
+    let door = transport_with_sign_in(&address, bearer());
+    let error = door.send("/x", &[], Duration::from_millis(50)).await.expect_err("no answer");
+    assert!(
+        error.to_string().starts_with(&format!("{address} did not answer within 50ms")),
+        "{error}"
+    );
+    assert!(error.is_transient());
+}
+
+#[tokio::test]
+async fn a_file_that_is_missing_empty_or_odd_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    let door = transport_with_sign_in(
+        "http://127.0.0.1:9",
+        AuthConfig::Bearer(SecretSource::File(path.clone())),
+    );
+    let missing = send_query(&door).await.expect_err("no file").to_string();
+    let place = path.display();
+    assert!(
+        missing.starts_with(&format!("the bearer token cannot be read from {place}: No such file")),
+        "{missing}"
+    );
+    for (bytes, why) in [(&b" \n"[..], "it is empty"), (&b"\xff\xfe"[..], "it is not UTF-8")] {
+        std::fs::write(&path, bytes).expect("the folder is writable");
+        let error = send_query(&door).await.expect_err("no token").to_string();
+        assert_eq!(
+            error,
+            format!("the bearer token in {place} cannot be used: {why}: write the file anew")
+        );
+    }
+    std::fs::write(&path, "hunter2\nhunter3").expect("the folder is writable");
+    let error = send_query(&door).await.expect_err("two lines").to_string();
+    assert_eq!(
+        error,
+        "what signs in cannot be used: it has characters that no header can have: correct it"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_none_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = super::write(folder.path(), "ca.crt", "hello");
+    let identity = ClientCertificateFiles { certificate: path.clone(), key: path.clone() };
+    for (tls, words) in [
+        (Tls { ca_file: Some(path.clone()), ..Tls::default() }, "the CA certificate in "),
+        (
+            Tls { client_certificate: Some(identity), ..Tls::default() },
+            "the client certificate in ",
+        ),
+    ] {
+        let address = "https://127.0.0.1:9".to_owned();
+        let config = TransportConfig { address, tls, ..TransportConfig::default() };
+        let error = send_query(&transport(NO_RELOAD, config))
+            .await
+            .expect_err("no certificate")
+            .to_string();
+        assert!(error.starts_with(words), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_asked() {
+    let header = |name: &str| Header { name: name.into(), value: Secret::from("x").into() };
+    let with =
+        |address: &str| TransportConfig { address: address.into(), ..TransportConfig::default() };
+    for (config, words) in [
+        (
+            with("prometheus:9090"),
+            "the address of the Prometheus cannot be used: it does not begin with http",
+        ),
+        (with(""), "the address of the Prometheus cannot be used: "),
+        (
+            TransportConfig { headers: vec![header("Host")], ..with("http://a") },
+            "the header \"Host\" cannot be used: it is not one that can be set",
+        ),
+        (
+            TransportConfig {
+                headers: vec![header("authorization")],
+                auth: bearer(),
+                ..with("http://a")
+            },
+            "the header Authorization cannot be used: the sign-in sets it already",
+        ),
+        (
+            TransportConfig {
+                auth: AuthConfig::Basic { user: "a:b".into(), password: Secret::from("x").into() },
+                ..with("http://a")
+            },
+            "the name to sign in with cannot be used: it has a colon",
+        ),
+    ] {
+        let error = HttpTransport::new(config, WallClock::new(|| Time::EPOCH))
+            .expect_err("refused")
+            .to_string();
+        assert!(error.starts_with(words), "{error}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Who the server is, and who we are.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plimsoll_storage::prometheus::transport::config::{ClientCertificateFiles, Tls};
+use plimsoll_storage::prometheus::transport::{HttpTransport, TransportConfig, TransportError};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use super::loopback_server::{self, LoopbackServer, ok_response};
+use super::{NO_RELOAD, send_query, transport, wait_for_response, write};
+use crate::support::certificates::{self, CertificateAuthority};
+
+/// A server's side: its certificate by one authority, its clients' by another if they need one.
+fn side(own: &CertificateAuthority, clients: Option<&CertificateAuthority>) -> Arc<ServerConfig> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let identity = own.sign("prometheus");
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+    let builder = match clients {
+        None => ServerConfig::builder().with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            let pem = authority.certificate();
+            let root = CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+            roots.add(root).expect("an authority");
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
+            ServerConfig::builder().with_client_cert_verifier(verifier.expect("roots"))
+        }
+    };
+    let mut config = builder
+        .with_single_cert(vec![certificate.expect("PEM")], key.expect("PEM"))
+        .expect("a pair");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Each connection shows its certificate anew, as it does after the hours that tickets last.
+    config.send_tls13_tickets = 0;
+    Arc::new(config)
+}
+
+fn shared(side: Arc<ServerConfig>) -> loopback_server::SharedTlsConfig {
+    Arc::new(Mutex::new(side))
+}
+
+fn encrypted(server: &LoopbackServer, look: Duration, tls: Tls) -> HttpTransport {
+    transport(
+        look,
+        TransportConfig { address: server.address.clone(), tls, ..TransportConfig::default() },
+    )
+}
+
+#[tokio::test]
+async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
+    let authority = CertificateAuthority::new("own");
+    let server = LoopbackServer::start_tls(shared(side(&authority, None)), |asked| {
+        assert!(asked.header("accept-encoding").contains("gzip"), "it may be far away");
+        ok_response("in")
+    })
+    .await;
+    let folder = tempfile::tempdir().expect("a folder");
+
+    let stranger =
+        write(folder.path(), "other.crt", &CertificateAuthority::new("other").certificate());
+    let other = Tls { ca_file: Some(stranger), ..Tls::default() };
+    for tls in [Tls::default(), other] {
+        let error =
+            send_query(&encrypted(&server, NO_RELOAD, tls)).await.expect_err("unknown").to_string();
+        assert_eq!(
+            error,
+            format!(
+                "the certificate of {} is not trusted: its issuer is unknown: give its authority's certificate as CA \
+                 file",
+                server.address
+            )
+        );
+    }
+    assert_eq!(server.request_count(), 0);
+
+    let insecure = Tls { insecure_skip_verify: true, ..Tls::default() };
+    assert_eq!(send_query(&encrypted(&server, NO_RELOAD, insecure)).await.expect("let in"), "in");
+    let known = write(folder.path(), "ca.crt", &authority.certificate());
+    let known = Tls { ca_file: Some(known), ..Tls::default() };
+    assert_eq!(
+        send_query(&encrypted(&server, NO_RELOAD, known.clone())).await.expect("let in"),
+        "in"
+    );
+
+    // The certificate has only the names 127.0.0.1 and localhost.
+    let address = server.address.replace("127.0.0.1", "127.0.0.2");
+    let config = TransportConfig { address, tls: known, ..TransportConfig::default() };
+    let error = send_query(&transport(NO_RELOAD, config)).await.expect_err("nobody listens there");
+    assert!(matches!(error, TransportError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_authority_of_the_server_is_believed_as_soon_as_it_is_in_the_file() {
+    let (old, new) = (CertificateAuthority::new("old"), CertificateAuthority::new("new"));
+    let tls = shared(side(&old, None));
+    let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "ca.crt", &old.certificate());
+    let known = || Tls { ca_file: Some(file.clone()), ..Tls::default() };
+    let early = encrypted(&server, NO_RELOAD, known());
+    send_query(&early).await.expect("let in");
+
+    *tls.lock().expect("no panic") = side(&new, None);
+    let late = encrypted(&server, NO_RELOAD, known());
+    let error = send_query(&late).await.expect_err("the new one is unknown");
+    assert!(matches!(error, TransportError::Untrusted { .. }), "{error}");
+    write(folder.path(), "ca.crt", &format!("{}{}", old.certificate(), new.certificate()));
+    assert_eq!(send_query(&late).await.expect("let in after another look"), "in");
+}
+
+#[tokio::test]
+async fn a_server_that_demands_a_certificate_gets_the_one_that_is_in_the_file_now() {
+    let own = CertificateAuthority::new("own");
+    let (old, new) =
+        (CertificateAuthority::new("old clients"), CertificateAuthority::new("new clients"));
+    let tls = shared(side(&own, Some(&old)));
+    let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Some(write(folder.path(), "ca.crt", &own.certificate()));
+
+    let nobody = Tls { ca_file: authority.clone(), ..Tls::default() };
+    let error =
+        send_query(&encrypted(&server, NO_RELOAD, nobody)).await.expect_err("no certificate");
+    assert!(matches!(error, TransportError::ClientCertificate { .. }), "{error}");
+    assert!(error.to_string().ends_with("give it a client certificate that it trusts"), "{error}");
+
+    let identity = old.sign("plimsoll");
+    let certificate = write(folder.path(), "tls.crt", &identity.certificate);
+    let key = write(folder.path(), "tls.key", &identity.key);
+    let identity = Some(ClientCertificateFiles { certificate, key });
+    // It looks at its files before every request.
+    let door = encrypted(
+        &server,
+        Duration::ZERO,
+        Tls { ca_file: authority, client_certificate: identity, insecure_skip_verify: false },
+    );
+    assert_eq!(send_query(&door).await.expect("let in"), "in");
+    assert_eq!(server.request_count(), 1);
+
+    // A key that does not fit its certificate yet is not taken.
+    write(folder.path(), "tls.key", &certificates::new_key().serialize_pem());
+    assert_eq!(send_query(&door).await.expect("with the old pair"), "in");
+    *tls.lock().expect("no panic") = side(&own, Some(&new));
+    let identity = new.sign("plimsoll");
+    write(folder.path(), "tls.crt", &identity.certificate);
+    write(folder.path(), "tls.key", &identity.key);
+    wait_for_response(&door, "in").await;
+}

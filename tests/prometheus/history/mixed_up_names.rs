@@ -1,0 +1,172 @@
+//! Proof that what stands before a server for a moment, or for good, does not make one workload's history another's.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::types::ObjectKey;
+use plimsoll_storage::prometheus::client::{PrometheusClient, QueryLimits};
+use plimsoll_storage::prometheus::history::{HistorySettings, PrometheusHistory};
+use plimsoll_storage::prometheus::query_error::QueryError;
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
+use plimsoll_storage::prometheus::transport::config::{AuthConfig, SecretSource};
+use plimsoll_storage::prometheus::transport::{HttpTransport, TransportConfig, WallClock};
+
+use super::collecting_sink::{CollectingSink, hours, last, nearly, owners_of, read, storage};
+use crate::prometheus::label_flavors::OPERATOR;
+use crate::prometheus::proxy::{Fault, FaultyProxy};
+use crate::prometheus::series_collector::short_limits;
+use crate::support::clock::wall_now;
+use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
+
+const OWN: &str = "web-7d5f9c4b6d-x2x4z";
+/// Of the same workload, though its name does not tell.
+const ODD: &str = "web-by-hand";
+/// Of a DaemonSet, though its name does not tell.
+const ALIKE: &str = "web-bcdf4-x2x4z";
+const VPAS: [(&str, &str); 1] = [("web", "apps/Deployment/web")];
+
+/// Half a day of pods that only their owners tell apart.
+async fn server() -> Option<(PrometheusServer, Timestamp)> {
+    server_of(&[("shop", 0.1, 1e8)]).await
+}
+
+/// The same in each of these namespaces, with what a pod uses there.
+async fn server_of(namespaces: &[(&str, f64, f64)]) -> Option<(PrometheusServer, Timestamp)> {
+    let (mut history, end) = hours(13);
+    for (namespace, cores, bytes) in namespaces.iter().copied() {
+        for (pod, kind, owner) in [
+            (OWN, "ReplicaSet", "web-7d5f9c4b6d"),
+            (ODD, "ReplicaSet", "web-7d5f9c4b6d"),
+            (ALIKE, "DaemonSet", "web-bcdf4"),
+        ] {
+            let begin = end - SignedDuration::from_hours(20);
+            let used =
+                move |now: Timestamp| Some(begin.duration_until(now).as_secs() as f64 * cores);
+            history = OPERATOR.usage(history, CPU_METRIC, [namespace, pod, "app"], used);
+            history = OPERATOR
+                .usage(history, MEMORY_METRIC, [namespace, pod, "app"], move |_| Some(bytes));
+            let labels = [
+                ("namespace", namespace),
+                ("pod", pod),
+                ("owner_kind", kind),
+                ("owner_name", owner),
+            ];
+            history = OPERATOR.state(history, "kube_pod_owner", &labels, |_| Some(1.0));
+        }
+        let labels = [
+            ("namespace", namespace),
+            ("replicaset", "web-7d5f9c4b6d"),
+            ("owner_kind", "Deployment"),
+            ("owner_name", "web"),
+        ];
+        history = OPERATOR.state(history, "kube_replicaset_owner", &labels, |_| Some(1.0));
+    }
+    Some((PrometheusServer::with_history(PrometheusRelease::V3, history).await?, end))
+}
+
+fn small_limits() -> HistorySettings {
+    HistorySettings { point_budget: 500, ..last(12) }
+}
+
+#[tokio::test]
+async fn a_token_that_expires_half_way_is_one_line_until_there_is_a_new_one() {
+    let Some((server, end)) = server().await else { return };
+    let (undisturbed, _) = read(&server.url(), small_limits(), end, &VPAS).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "old").expect("writes");
+    let way = FaultyProxy::start(&server.url()).await;
+    way.require_token("old");
+    let sign_in = AuthConfig::Bearer(SecretSource::File(token.clone()));
+    let address = way.url().to_owned();
+    let config = TransportConfig { address, auth: sign_in, ..TransportConfig::default() };
+    let door =
+        HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("an address");
+    let client =
+        PrometheusClient::new(Arc::new(door), QueryLimits { max_in_flight: 1, ..short_limits() });
+    let now = WallClock::new(move || end.into());
+    let storage = PrometheusHistory::new(way.url(), client, small_limits(), now);
+
+    let (mut loading, _) = storage.start_load(&owners_of(&VPAS), None, None).await.expect("begun");
+    let mut remember = CollectingSink::default();
+    // It stops for another reason, so that some of it is there already.
+    let mut next = vec![Fault::None; 8];
+    next.push(Fault::Redirect);
+    way.fail_next(next);
+    loading.advance(&mut remember).await.expect_err("a login page");
+    let (before, _) = loading.progress();
+    assert!(!before.is_zero(), "some of it is there");
+    way.require_token("new");
+    for _ in 0..2 {
+        let stalled = loading.advance(&mut remember).await.expect_err("nobody lets us in");
+        let line = stalled.to_string();
+        assert!(line.contains("does not accept this bearer token (401)"), "{line}");
+        assert!(!line.contains('\n') && !line.contains("old"), "{line}");
+        assert!(matches!(stalled.failure, QueryError::AccessDenied(_)));
+        assert!(remember.whole.is_empty() && loading.progress().0 == before);
+    }
+    std::fs::write(&token, "new").expect("writes");
+    loading.advance(&mut remember).await.expect("the new one is read");
+    assert!(loading.is_done() && remember == undisturbed, "nothing twice, nothing lost");
+}
+
+#[tokio::test]
+async fn a_login_page_in_place_of_owners_gives_nobody_the_pods_of_others() {
+    let Some((server, end)) = server().await else { return };
+    let (undisturbed, report) = read(&server.url(), small_limits(), end, &VPAS).await;
+    assert_eq!((undisturbed.pods("web"), report.without_owner_info), (vec![OWN, ODD], 0));
+    let way = FaultyProxy::start(&server.url()).await;
+    // The owners of pods, those of ReplicaSets, and who was killed.
+    for questions in 0..3 {
+        for fault in [Fault::Redirect, Fault::Replaced(401, "text/plain", "no")] {
+            let limits = QueryLimits { max_in_flight: 1, max_attempts: 1, ..short_limits() };
+            let storage = storage(way.url(), limits, small_limits(), end);
+            let begun = storage.start_load(&owners_of(&VPAS), None, None).await;
+            let (mut loading, _) = begun.expect("begun");
+            let mut remember = CollectingSink::default();
+            let mut next = vec![Fault::None; questions];
+            next.push(fault.clone());
+            way.fail_next(next);
+            loading.advance(&mut remember).await.expect("it was a moment");
+            assert!(remember == undisturbed, "{fault:?} at question {questions}");
+            assert_eq!(loading.report().without_owner_info, 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_tells_owners_is_read_by_the_names_of_pods() {
+    let Some((server, end)) = server().await else { return };
+    let way = FaultyProxy::start(&server.url()).await;
+    way.respond_not_found_at("/api/v1/series");
+    let (remember, report) = read(way.url(), small_limits(), end, &VPAS).await;
+    assert_eq!((remember.pods("web"), report.without_owner_info), (vec![OWN, ALIKE], 1));
+}
+
+#[tokio::test]
+async fn pods_of_the_same_names_in_another_namespace_are_no_part_of_a_history() {
+    let twins = [("shop", 0.1, 1e8), ("market", 3.0, 4e9)];
+    let Some((server, end)) = server_of(&twins).await else { return };
+    let of = |namespace: &str| ObjectKey::new(namespace, "web");
+    let owner = || Some("apps/Deployment/web".into());
+    for asked in [&["shop"][..], &["market"], &["shop", "market"]] {
+        let wanted = asked.iter().map(|namespace| (of(namespace), owner())).collect();
+        let storage = storage(&server.url(), short_limits(), small_limits(), end);
+        let (mut loading, _) = storage.start_load(&wanted, None, None).await.expect("begun");
+        let mut remember = CollectingSink::default();
+        loading.advance(&mut remember).await.expect("all of it");
+        assert!(loading.is_done());
+        assert_eq!(remember.replicas.len(), 2 * asked.len(), "two pods of each that was asked for");
+        for ((key, pod), replica) in &remember.replicas {
+            let namespace = &*key.vpa.namespace;
+            assert!(asked.contains(&namespace) && [OWN, ODD].contains(&&**pod), "{key} {pod}");
+            let own = twins.iter().find(|(name, ..)| *name == namespace);
+            let (_, cores, bytes) = *own.expect("one of both");
+            assert!(replica.memory.iter().all(|(_, value)| *value == bytes), "{key} {pod}");
+            assert!(replica.cpu.iter().all(|(_, value)| nearly(*value, cores)), "{key} {pod}");
+            // One of five minutes, for twelve hours, as of a pod that nobody else is called like.
+            assert!((140..=145).contains(&replica.memory.len()), "{}", replica.memory.len());
+            assert!(!replica.cpu.is_empty(), "{key} {pod}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Proof that an answer that is missing is told, takes nothing else along, and leaves what is missing unknown.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll::observe::pod_metrics::UsageError;
+use plimsoll_storage::prometheus::detect::SchemaOverrides;
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC, Schema};
+
+use super::{fetch, fetch_within, schema, short};
+use crate::prometheus::label_flavors::OPERATOR;
+use crate::prometheus::proxy::{Fault, FaultyProxy};
+use crate::support::clock::wall_now;
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
+
+/// What no answer takes that is fine. Time steps over it once a fault is under way.
+const LIMIT: Duration = Duration::from_hours(1);
+const BAD: Fault = Fault::Replaced(
+    400,
+    "application/json",
+    r#"{"status":"error","errorType":"bad_data","error":"no such thing"}"#,
+);
+const LARGE: Fault = Fault::Replaced(
+    422,
+    "application/json",
+    r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}"#,
+);
+
+/// Two pods in two namespaces that are so far apart that they are asked for one after the other.
+struct Fixture {
+    proxy: FaultyProxy,
+    schema: Schema,
+    wanted: Vec<String>,
+    end: Timestamp,
+    _server: PrometheusServer,
+}
+
+impl Fixture {
+    async fn new() -> Option<Self> {
+        let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
+        let start = end - SignedDuration::from_mins(10);
+        let mut history = History::new(start, end, SignedDuration::from_secs(15));
+        for (namespace, pod) in [("a", "first-0"), ("z", "second-0")] {
+            let container = [namespace, pod, "main"];
+            let counted = |now: Timestamp| Some((now.as_second() - 1_700_000_000) as f64 / 4.0);
+            history = OPERATOR.usage(history, CPU_METRIC, container, counted);
+            history = OPERATOR.usage(history, MEMORY_METRIC, container, |_| Some(1e8));
+        }
+        let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
+        let way = FaultyProxy::start(&server.url()).await;
+        let schema = schema(&server.url(), &SchemaOverrides::default(), &["a", "z"], end).await;
+        let filler = |number| format!("nobody-is-here-{number:0>40}");
+        let mut wanted: Vec<String> = (0..80).map(filler).collect();
+        wanted.extend(["a".to_owned(), "z".to_owned()]);
+        Some(Self { proxy: way, schema, wanted, end, _server: server })
+    }
+
+    fn wanted(&self) -> Vec<&str> {
+        self.wanted.iter().map(String::as_str).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_fails_takes_no_other_along() {
+    let Some(stage) = Fixture::new().await else { return };
+    let main = |cpu, memory| vec![("main", cpu, memory)];
+    let fine = || main(Some(250), Some(100_000_000));
+    // Memory and CPU of one batch, and then of the other.
+    let (first, second) = (("first-0", 0, fine(), false), ("second-0", 0, fine(), false));
+    let no_memory = ("first-0", 0, main(Some(250), None), true);
+    let no_cpu = ("second-0", 0, main(None, Some(100_000_000)), true);
+    for (faults, failed, seen, found) in [
+        (vec![], 0, 4, vec![first.clone(), second.clone()]),
+        (vec![BAD], 1, 4, vec![no_memory, second.clone()]),
+        (vec![Fault::None, Fault::None, Fault::None, BAD], 1, 4, vec![first.clone(), no_cpu]),
+        (vec![BAD, BAD], 2, 4, vec![second.clone()]),
+        // What passes is asked again, once.
+        (vec![Fault::Busy(0)], 0, 5, vec![first.clone(), second.clone()]),
+        (vec![Fault::Disconnected(200)], 0, 5, vec![first.clone(), second.clone()]),
+        (vec![Fault::Busy(0), Fault::Busy(0), BAD], 2, 5, vec![second.clone()]),
+    ] {
+        stage.proxy.fail_next(faults.clone());
+        let before = stage.proxy.request_count();
+        let (report, pods) =
+            fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
+        let report = report.expect("something was answered");
+        assert_eq!(short(&pods, stage.end), found, "{faults:?}");
+        assert_eq!((report.failed, report.pods), (failed, found.len() as u64), "{faults:?}");
+        assert_eq!(stage.proxy.request_count() - before, seen, "{faults:?}");
+        for failure in &report.failures {
+            let line = failure.to_string();
+            assert!(line.contains(" namespaces (") && !line.contains('\n'), "{line}");
+        }
+    }
+    stage.proxy.fail_next(vec![BAD; 4]);
+    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
+    let error = report.expect_err("nothing was answered");
+    assert!(matches!(error, UsageError::Prometheus { .. }) && pods.is_empty(), "{error}");
+    let line = error.to_string();
+    assert!(line.starts_with("memory in ") && line.contains("no such thing"), "{line}");
+
+    stage.proxy.fail_next([]);
+    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &["nobody"], stage.end).await;
+    let report = report.expect("that nobody is there is an answer");
+    assert!(report.is_complete() && report.pods == 0 && pods.is_empty());
+    let before = stage.proxy.request_count();
+    let (report, _) = fetch(stage.proxy.url(), &stage.schema, &[], stage.end).await;
+    assert!(
+        report.is_ok() && stage.proxy.request_count() == before,
+        "of no namespace nothing is asked"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
+    let Some(stage) = Fixture::new().await else { return };
+    stage.proxy.fail_next([LARGE, Fault::None, LARGE]);
+    let before = stage.proxy.request_count();
+    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
+    let report = report.expect("answered");
+    assert_eq!((report.pods, report.failed), (2, 0), "{report:?}");
+    assert!(pods.iter().all(|pod| !pod.is_incomplete));
+    // Memory of all; memory and CPU of a half; memory and CPU of its two quarters, and of the rest.
+    assert_eq!(stage.proxy.request_count() - before, 1 + 2 + 2 * 2 + 2 + 2);
+
+    stage.proxy.fail_next([LARGE]);
+    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &["z"], stage.end).await;
+    let error = report.expect_err("one namespace cannot be halved");
+    assert!(error.to_string().contains("memory in namespace z"), "{error}");
+    assert!(pods.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_is_given_up_in_time() {
+    let Some(stage) = Fixture::new().await else { return };
+    for (faults, pods) in [
+        (vec![Fault::Hang], 0),
+        // Half of it comes, and then no more.
+        (vec![Fault::Slow(200, LIMIT * 2)], 0),
+        (vec![Fault::None, Fault::None, Fault::Hang], 1),
+        (vec![Fault::None, Fault::Hang], 1),
+    ] {
+        stage.proxy.fail_next(faults.clone());
+        let before = stage.proxy.request_count();
+        let wanted = stage.wanted();
+        let read = fetch_within(stage.proxy.url(), &stage.schema, &wanted, stage.end, LIMIT);
+        let over = stage.proxy.time_out_at(before + faults.len(), LIMIT);
+        let ((report, found), ()) = tokio::join!(read, over);
+        let failure = match report {
+            Ok(report) => report.failures.into_iter().next(),
+            Err(error) => Some(error),
+        };
+        let failure = failure.expect("it was not answered");
+        assert!(matches!(failure, UsageError::Timeout { .. }), "{failure}");
+        assert!(failure.to_string().contains("namespaces"), "{failure}");
+        assert_eq!(found.len(), pods, "{faults:?}");
+        assert_eq!(stage.proxy.request_count() - before, faults.len(), "nothing more is asked");
+        let has_all = found.iter().all(|pod| !pod.is_incomplete);
+        assert_eq!(has_all, faults.len() != 2, "{faults:?}");
+    }
+}

@@ -1,0 +1,11 @@
+//! A recommender whose history is in a Prometheus, on a real cluster.
+
+mod cpu_throttling;
+mod fallback;
+mod first_recommendation;
+mod fixture;
+mod live_usage;
+mod missing_series;
+mod outage;
+mod pod_labels;
+mod upstream_differential;

@@ -1,0 +1,202 @@
+//! A history out of a real Prometheus against one that was lived, through the same eight days.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use plimsoll_core::recommender::{HistoryBootstrap, Settings, VpaRegistry, VpaSettings};
+use plimsoll_core::types::compat::Compat;
+use plimsoll_core::{
+    history::{Sample, Sink, Snapshot},
+    types::{ContainerKey, ObjectKey},
+};
+use plimsoll_storage::prometheus::history::{HistorySettings as Asked, PrometheusHistory};
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
+use plimsoll_storage::prometheus::transport::WallClock;
+
+use crate::prometheus::label_flavors::CHART;
+use crate::prometheus::releases::releases;
+use crate::prometheus::series_collector::{client, short_limits};
+use crate::recommender_model::replayed_history::simulated_scrape::ScrapeSchedule;
+use crate::recommender_model::replayed_history::simulated_workload::{
+    ContainerRun, SPAN, SimulatedPod, SimulatedWorkload,
+};
+use crate::recommender_model::replayed_history::{
+    BEHAVIOURS, ComparedEstimate, EstimateErrors, estimate_of, recommend_from_samples, time,
+    workload_seeds,
+};
+use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
+
+const EVERY: i64 = 15;
+/// Scrapes are spread over their interval, and seldom at full minutes.
+const OFFSET: i64 = 5;
+const CONTAINER: &str = "app";
+
+type Stories = BTreeMap<ObjectKey, Arc<SimulatedWorkload>>;
+
+/// Single samples into histories, and those into a fleet.
+struct FleetSink {
+    fleet: VpaRegistry,
+    bootstrap: HistoryBootstrap,
+}
+
+impl Sink for FleetSink {
+    fn snapshot(&mut self, key: ContainerKey, _: Snapshot) {
+        panic!("a Prometheus has no snapshot of {key}");
+    }
+
+    fn sample(&mut self, key: &ContainerKey, sample: Sample) {
+        let fleet = &self.fleet;
+        self.bootstrap.add_sample(key, &sample, |vpa| fleet.start_history(vpa));
+    }
+
+    fn batch(&mut self, key: &ContainerKey, run: plimsoll_core::history::SampleBatch<'_>) {
+        let fleet = &self.fleet;
+        self.bootstrap.add_batch(key, run, |vpa| fleet.start_history(vpa));
+    }
+
+    fn complete(&mut self, vpa: &ObjectKey) {
+        if let Some(folded) = self.bootstrap.take_builder(vpa) {
+            self.fleet.merge_history(vpa, folded, time(SPAN));
+        }
+        let sighting = self.fleet.load_generation(vpa).expect("is tracked");
+        self.fleet.mark_loaded(vpa, sighting);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_real_server_has_recommends_what_was_lived() {
+    for seeds in workload_seeds() {
+        let seeds = seeds.flat_map(|seed| {
+            (0..).zip(&BEHAVIOURS).map(move |(kind, manner)| (seed, kind, manner))
+        });
+        let stories: Stories = seeds
+            .map(|(seed, kind, manner)| {
+                let story = manner.simulate(seed * 100 + kind);
+                (ObjectKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(story))
+            })
+            .collect();
+        let lived: BTreeMap<_, _> = stories
+            .iter()
+            .map(|(key, story)| {
+                let server = ScrapeSchedule { every: 15, offset: 5, fails: 200 };
+                (key.clone(), estimate_of(&recommend_from_samples(story, server, 23)))
+            })
+            .collect();
+        for release in releases() {
+            read_back(release, &stories, &lived).await;
+        }
+    }
+}
+
+/// Has a server scrape the stories, reads its history, and compares what it recommends with what was lived.
+async fn read_back(
+    release: PrometheusRelease,
+    stories: &Stories,
+    lived: &BTreeMap<ObjectKey, ComparedEstimate>,
+) {
+    let at = |second: i64| Timestamp::from_nanosecond(i128::from(time(second).as_nanos()));
+    let (from, to) = (at(0).expect("a time"), at(SPAN).expect("a time"));
+    let first = from + SignedDuration::from_secs(OFFSET);
+    let mut past = History::new(first, to, SignedDuration::from_secs(EVERY));
+    for (key, story) in stories {
+        past = scraped(past, &key.namespace, story, from);
+    }
+    let Some(server) = PrometheusServer::with_history(release, past).await else { return };
+    let mut fleet = VpaRegistry::new(Settings::default(), Compat::Plimsoll);
+    for key in stories.keys() {
+        fleet.track(key, VpaSettings::default(), time(0));
+    }
+    let bootstrap = HistoryBootstrap::new(fleet.settings(), time(SPAN));
+    let mut fill = FleetSink { fleet, bootstrap };
+    let owner = |key: &ObjectKey| (key.clone(), Some("apps/Deployment/web".into()));
+    let wanted: HashMap<ObjectKey, Option<Box<str>>> = stories.keys().map(owner).collect();
+    let settings = Asked { length: Duration::from_secs(SPAN.unsigned_abs()), ..Asked::default() };
+    let now = WallClock::new(|| time(SPAN));
+    let storage =
+        PrometheusHistory::new(server.url(), client(&server.url(), short_limits()), settings, now);
+    let (mut loading, skipped) = storage.start_load(&wanted, None, None).await.expect("a schema");
+    assert_eq!(skipped, []);
+    loading.advance(&mut fill).await.expect("all of it");
+
+    let mut figures = EstimateErrors::default();
+    for (key, story) in stories {
+        fill.fleet.register_container(key, CONTAINER, time(SPAN));
+        let said = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
+        assert!(!said.containers.is_empty(), "nothing of {key}: {}", story.name);
+        figures.add_comparison(story, &lived[key], &estimate_of(&said));
+    }
+    figures.assert_good_enough(stories.len() as u32, &format!("{release:?}"));
+}
+
+/// Adds what a server scrapes from the pods of a story, and from kube-state-metrics about them.
+fn scraped(
+    mut past: History,
+    namespace: &str,
+    story: &Arc<SimulatedWorkload>,
+    from: Timestamp,
+) -> History {
+    let second = move |at: Timestamp| at.as_second() - from.as_second();
+    for (place, pod) in story.pods.iter().enumerate() {
+        let of_pod = {
+            let story = Arc::clone(story);
+            move || Arc::clone(&story)
+        };
+        let names = [namespace, &*pod.name, CONTAINER];
+        let time = |second: i64| from + SignedDuration::from_secs(second);
+        let ends = pod.runs.last().map_or(0, ContainerRun::end) + 60;
+        past = past.existing_between(time(pod.runs[0].start), time(ends));
+        // Scrapes fail as often as those of the metrics server, and others.
+        let scraper = ScrapeSchedule { every: EVERY, offset: OFFSET, fails: 200 };
+        for (number, run) in scraper.scrape(pod, story, 2).into_iter().enumerate() {
+            let id = format!("/kubepods/{number}");
+            let run = Arc::new(run);
+            for (metric, is_cpu) in [(CPU_METRIC, true), (MEMORY_METRIC, false)] {
+                let run = Arc::clone(&run);
+                let value = move |at: Timestamp| {
+                    let second = second(at);
+                    let scrape = run.binary_search_by_key(&second, |scrape| scrape.at).ok()?;
+                    Some(if is_cpu { run[scrape].counter } else { run[scrape].memory })
+                };
+                past = CHART.usage_with(past, metric, names, &[("id", &id)], value);
+            }
+        }
+        let object = [("namespace", namespace), ("pod", &*pod.name), ("container", CONTAINER)];
+        let request = story.request as f64;
+        let story = of_pod();
+        past = CHART.state(past, "kube_pod_container_status_restarts_total", &object, move |at| {
+            restarts(&story.pods[place], second(at)).map(|count| count as f64)
+        });
+        for (family, bytes) in [
+            ("kube_pod_container_resource_requests", request),
+            ("kube_pod_container_resource_limits", request * 2.0),
+        ] {
+            let story = of_pod();
+            let object: Vec<_> = object.iter().copied().chain([("resource", "memory")]).collect();
+            past = CHART.state(past, family, &object, move |at| {
+                restarts(&story.pods[place], second(at)).map(|_| bytes)
+            });
+        }
+        if pod.runs.iter().any(|run| run.killed) {
+            let story = of_pod();
+            let object: Vec<_> = object.iter().copied().chain([("reason", "OOMKilled")]).collect();
+            let family = "kube_pod_container_status_last_terminated_reason";
+            past = CHART.state(past, family, &object, move |at| {
+                let runs = &story.pods[place].runs;
+                let ended = runs.iter().rfind(|run| run.end() <= second(at))?;
+                restarts(&story.pods[place], second(at))?;
+                ended.killed.then_some(1.0)
+            });
+        }
+    }
+    past
+}
+
+/// How often a pod's container was started again by this time; `None` while there is no such pod.
+fn restarts(pod: &SimulatedPod, second: i64) -> Option<usize> {
+    let lives =
+        pod.runs[0].start <= second && second <= pod.runs.last().map_or(0, ContainerRun::end) + 60;
+    let ended = pod.runs.iter().filter(|run| run.end() <= second).count();
+    lives.then_some(ended)
+}

@@ -1,0 +1,177 @@
+//! A recommender that is killed, and one that is told to end.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use http::Method;
+use jiff::SignedDuration;
+use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
+
+use super::fixture::{Fixture, MINUTE, targets};
+use super::recommender_process::RecommenderProcesses;
+use crate::support::api_proxy::{self, ApiProxy};
+use crate::support::captured_log;
+use crate::support::clock::wall_now;
+use crate::support::random::{self, Random};
+use crate::support::wait;
+
+const ROUNDS: u64 = 5;
+const NAMES: &[&str] = &["api", "cache", "front", "worker"];
+
+#[tokio::test]
+#[expect(clippy::print_stdout, reason = "the seed replays what failed")]
+async fn a_kill_at_any_moment_goes_back_to_the_last_save_and_no_oom_kill_that_still_shows_is_lost()
+{
+    let seed = random::seed(9);
+    println!("{}={seed}", random::SEED);
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let processes = RecommenderProcesses::new(&stage, wall_now() - SignedDuration::from_hours(72));
+    let mut process = processes.start("recommender", &["--leader-elect=false"]);
+    process.metric_is("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0).await;
+    let (mut first_sight, mut before) = (0.0, stage.samples().await);
+    for round in 0..ROUNDS {
+        let mut noise = Random::derive(seed, &[round]);
+        processes.advance(noise.between(2, 4) as usize).await;
+        let name = noise.pick(NAMES);
+        if noise.chance(50) {
+            stage.oom_kill(name).await;
+        }
+        // Whatever it is at: a pass, a save, or nothing.
+        tokio::time::sleep(Duration::from_millis(noise.below(700))).await;
+        assert_eq!(process.end("KILL").await, 137);
+
+        processes.start_without_usage();
+        if round % 2 == 0 {
+            let victim = noise.pick(NAMES);
+            stage.oom_kill(victim).await;
+        }
+        let (wanted, kills) = stage.expected_from_checkpoints(wall_now().into()).await;
+        assert!(targets(&wanted).len() == NAMES.len(), "round {round}: all have a target");
+        let stored = stage.samples().await;
+        assert!(before.iter().all(|(name, count)| stored[name] >= *count), "a poorer history");
+
+        process = processes.start("recommender", &["--leader-elect=false"]);
+        process.passes(2).await;
+        stage.wait_for_recommendations(&format!("round {round} of seed {seed}"), &wanted).await;
+        let labels = ["source=\"pod_first_sight\"", "outcome=\"counted\""];
+        assert_eq!(process.metric("plimsoll_oom_kills_total", &labels).await, kills, "{round}");
+        if kills > 0.0 {
+            process.assert_line(&["OOM kill counted", "pod_first_sight"]);
+        }
+        process.assert_line(&["history loaded", "vpas=4"]);
+        first_sight += kills;
+        before = stored;
+        processes.serve_usage();
+    }
+    assert!(first_sight >= 3.0, "kills during downtimes: {first_sight}");
+
+    // And one that dies before it has read anything.
+    process.end("KILL").await;
+    processes.start_without_usage();
+    let (wanted, _) = stage.expected_from_checkpoints(wall_now().into()).await;
+    for _ in 0..3 {
+        process = processes.start("recommender", &["--leader-elect=false"]);
+        assert_eq!(process.end("KILL").await, 137);
+    }
+    process = processes.start("recommender", &["--leader-elect=false"]);
+    process.passes(2).await;
+    stage.wait_for_recommendations("after deaths at birth", &wanted).await;
+    process.end("KILL").await;
+}
+
+#[tokio::test]
+async fn a_graceful_stop_loses_nothing() {
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let processes = RecommenderProcesses::new(&stage, wall_now() - SignedDuration::from_hours(72));
+    // After the first save only the last one can save anything.
+    let flags = ["--checkpoint-interval=1h", "--leader-elect=false"];
+    let process = processes.start("recommender", &flags);
+    process.metric_is("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0).await;
+    processes.advance(6).await;
+    processes.start_without_usage();
+    process.passes(2).await;
+    let (before, first_save) = (stage.recommendations().await, stage.samples().await);
+    assert_eq!(targets(&before).len(), NAMES.len());
+    assert_eq!(process.end("TERM").await, 0);
+    process.assert_line(&["history saved"]);
+    process.assert_line(&["stopped"]);
+    let stored = stage.samples().await;
+    for name in NAMES {
+        // Two pods, CPU each time.
+        assert!(stored[*name] >= first_save[*name] + 10, "{name}: {first_save:?} {stored:?}");
+    }
+    let (remembered, _) = stage.expected_from_checkpoints(wall_now().into()).await;
+    assert_eq!(remembered, before, "what was stored says what was said");
+    let versions = |stage: Vec<_>| -> Vec<_> {
+        stage.into_iter().map(|one: Checkpoint| one.metadata.resource_version).collect()
+    };
+    let (vpas, checkpoints) = (stage.vpas().await, versions(stage.checkpoints().await));
+
+    let process = processes.start("recommender", &flags);
+    process.passes(2).await;
+    let loaded = process.metric("plimsoll_checkpoints_total", &["\"loaded\""]).await;
+    assert_eq!(loaded, 4.0);
+    assert_eq!(process.end("TERM").await, 0);
+    process.assert_line(&["history saved"]);
+    assert_eq!(stage.recommendations().await, before);
+    // Nothing was there to be written, so nothing was.
+    assert_eq!(stage.vpas().await, vpas);
+    assert_eq!(versions(stage.checkpoints().await), checkpoints);
+
+    // And it goes on from there.
+    processes.serve_usage();
+    let process = processes.start("recommender", &flags);
+    processes.advance(3).await;
+    process.end("TERM").await;
+    let after = stage.samples().await;
+    assert!(NAMES.iter().all(|name| after[*name] > stored[*name]), "{stored:?} {after:?}");
+}
+
+#[tokio::test]
+async fn a_stop_in_the_middle_of_a_save_saves_that_anew() {
+    let (log, _guard) = captured_log::capture();
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let (gate, open) = tokio::sync::watch::channel(true);
+    let is_save = |method: &Method, path: &str| {
+        *method == Method::PATCH && path.contains("/verticalpodautoscalercheckpoints/")
+    };
+    let proxy = ApiProxy::start(stage.client(), move |method, path| {
+        let mut open = open.clone();
+        if !is_save(method, path) {
+            return api_proxy::pass_through();
+        }
+        Box::pin(async move {
+            let _ = open.wait_for(|open| *open).await;
+            None
+        })
+    })
+    .await;
+    let clock = stage.clock();
+    let flags = ["--checkpoint-interval=0s"];
+    let running = stage.start_with_client(proxy.client.clone(), &clock, &flags).await;
+    stage.advance(&running, &clock, 3, MINUTE).await;
+    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    let before = stage.samples().await;
+
+    gate.send_replace(false);
+    let saves = || proxy.arrival_times(&Method::PATCH, "-main").len();
+    let begun = saves();
+    stage.advance(&running, &clock, 1, MINUTE).await;
+    wait::until("a save is under way", || async { (saves() >= begun + 4).then_some(()) }).await;
+    let begun = saves();
+    let mut stop = pin!(running.stop());
+    let again = wait::until("it is saved again", || async { (saves() > begun).then_some(()) });
+    let stopped = tokio::select! {
+        () = &mut stop => true,
+        () = again => false,
+    };
+    gate.send_replace(true);
+    if !stopped {
+        stop.await;
+    }
+    log.assert_line(&["history saved"]);
+    let after = stage.samples().await;
+    for name in NAMES {
+        assert!(after[*name] > before[*name], "{name}: {before:?} {after:?}");
+    }
+}

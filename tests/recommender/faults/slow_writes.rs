@@ -1,0 +1,70 @@
+//! A server that takes long over each write of a history.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use kube::api::{Api, DeleteParams};
+use plimsoll_core::api::VerticalPodAutoscaler;
+
+use super::fixture::{Fixture, MINUTE, wait_for_metric};
+use crate::support::api_proxy::{self, ApiProxy};
+use crate::support::captured_log;
+use crate::support::wait;
+
+const NAMES: &[&str] = &["front", "gone", "worker"];
+const CHECKPOINTS: &str = "/verticalpodautoscalercheckpoints/";
+/// What a save may take, and how long a single write takes.
+const SAVE: &str = "--checkpoints-timeout=1s";
+const SLOW: Duration = Duration::from_secs(3);
+
+/// W30: collecting has a time of its own, which is not what is left of that of a save.
+#[tokio::test]
+async fn saves_that_take_all_of_their_time_do_not_cost_the_collection_of_orphans() {
+    let (log, _guard) = captured_log::capture();
+    let Some(stage) = Fixture::new(NAMES).await else { return };
+    let clock = stage.clock();
+    let running = stage.start(&clock, &[]).await;
+    stage.advance(&running, &clock, 5, MINUTE).await;
+    running.stop().await;
+    assert_eq!(stage.samples().await.len(), NAMES.len());
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &stage.namespace);
+    vpas.delete("gone", &DeleteParams::default()).await.expect("it is there");
+
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let proxy = ApiProxy::start(stage.client(), {
+        let is_slow = Arc::clone(&is_slow);
+        move |method, path| {
+            let waits = *method != Method::GET && path.contains(CHECKPOINTS);
+            if !waits || !is_slow.load(Ordering::Relaxed) {
+                return api_proxy::pass_through();
+            }
+            Box::pin(async {
+                tokio::time::sleep(SLOW).await;
+                None
+            })
+        }
+    })
+    .await;
+    let flags = [SAVE, "--checkpoint-interval=0s", "--checkpoints-gc-interval=1m"];
+    let running = stage.start_with_client(proxy.client.clone(), &clock, &flags).await;
+    let address = running.address();
+    wait::within(Duration::from_mins(2), "the orphan is collected", || async {
+        stage.advance(&running, &clock, 1, MINUTE).await;
+        (!stage.samples().await.contains_key("gone")).then_some(())
+    })
+    .await;
+    wait_for_metric(address, "plimsoll_checkpoints_total", &["\"collected\""], |count| {
+        count == 1.0
+    })
+    .await;
+    log.assert_line(&["orphaned histories collected", "removed=1"]);
+    // Saves that go over their time are slow, and lose nothing.
+    is_slow.store(false, Ordering::Relaxed);
+    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    running.stop().await;
+    let samples = stage.samples().await;
+    assert_eq!(samples.keys().collect::<Vec<_>>(), ["front", "worker"]);
+    assert!(samples.values().all(|count| *count >= 14), "{samples:?}");
+}

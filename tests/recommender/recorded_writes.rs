@@ -1,0 +1,40 @@
+//! Owns what a recommender in the test's own process is seen to write.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use plimsoll::{
+    cli::recommender_config,
+    clock::Clock,
+    run::recommender::{self, RecommenderHandle},
+};
+use serde_json::Value;
+
+use crate::support::api_proxy::{ApiProxy, pass_through};
+use crate::support::bulk_objects::collection;
+
+/// The objects of the autoscaler that were written through a proxy: `namespaces/web/verticalpodautoscalers/web`.
+pub fn writes(way: &ApiProxy) -> BTreeSet<String> {
+    way.written_objects("/apis/autoscaling.k8s.io/v1/")
+}
+
+/// A proxy that lets everything pass, to see what is written.
+pub async fn with_recorded_writes(behind: Client) -> ApiProxy {
+    ApiProxy::start(behind, |_, _| pass_through()).await
+}
+
+/// Starts a recommender with this client and these flags.
+pub async fn start_with(client: Client, clock: &Clock, flags: &[&str]) -> RecommenderHandle {
+    let mut all = vec!["--address=127.0.0.1:0"];
+    all.extend(flags);
+    let config = recommender_config(&all).expect("flags that make sense");
+    recommender::start(config, client, clock.clone()).await.expect("starts")
+}
+
+/// All objects of a kind of the autoscaler in a namespace, as they are on the wire.
+pub async fn read(client: &Client, namespace: &str, plural: &str) -> Vec<Value> {
+    let path = collection("autoscaling.k8s.io/v1", namespace, plural);
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    let list: Value = client.request(request).await.expect("a list");
+    list["items"].as_array().cloned().unwrap_or_default()
+}

@@ -1,0 +1,13 @@
+//! Both live, with hundreds of workloads. `cargo xtask record recommender` has them write what upstream said.
+
+use super::{DAYS, SHORT, live};
+
+#[tokio::test]
+async fn upstreams_recommender_and_ours_say_the_same_through_days_of_random_workloads() {
+    live::run(&DAYS, 310).await;
+}
+
+#[tokio::test]
+async fn upstreams_recommender_and_ours_say_the_same_with_short_windows_and_other_percentiles() {
+    live::run(&SHORT, 120).await;
+}

@@ -1,0 +1,380 @@
+//! Histories made of single samples: what a sample counts by either weighting, what is known already, and what it
+//! takes in memory.
+
+use std::{sync::Arc, time::Duration};
+
+use plimsoll_core::{
+    history::{Measurement, Sample, SampleBatch, Snapshot, UsageMetric},
+    types::{ContainerKey, ObjectKey, Time},
+};
+use plimsoll_core::{
+    recommender::{
+        ContainerHistory, HistoryBootstrap, HistoryWeighting, OomKill, SampleResult, Settings,
+        VpaRegistry, VpaSettings, registry::UsageSample,
+    },
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+use super::{HOUR, MIB, MINUTE, START, minute};
+
+const WEIGHTINGS: [HistoryWeighting; 2] = [HistoryWeighting::Duration, HistoryWeighting::Upstream];
+
+fn vpa() -> ObjectKey {
+    ObjectKey::new("team", "web")
+}
+
+fn app() -> ContainerKey {
+    ContainerKey::new(vpa(), "app")
+}
+
+fn cpu(pod: &str, at: Time, covers: Option<Duration>, cores: f64) -> Sample {
+    Sample { replica: pod.into(), at, covers, measurement: Measurement::CpuCores(cores) }
+}
+
+fn memory(pod: &str, at: Time, covers: Option<Duration>, mebibytes: i64) -> Sample {
+    let measurement = Measurement::MemoryBytes((mebibytes * MIB) as f64);
+    Sample { replica: pod.into(), at, covers, measurement }
+}
+
+fn out_of_memory(pod: &str, at: Time, request: i64) -> Sample {
+    let measurement = Measurement::OutOfMemory { request_bytes: request * MIB, limit_bytes: None };
+    Sample { replica: pod.into(), at, covers: None, measurement }
+}
+
+/// A fleet of one VPA that waits for its history.
+fn pending_samples(weighting: HistoryWeighting) -> VpaRegistry {
+    let settings = Settings { history_weighting: weighting, ..Settings::default() };
+    let mut fleet = VpaRegistry::new(settings, Compat::Plimsoll);
+    fleet.track(&vpa(), VpaSettings::default(), START);
+    fleet
+}
+
+fn live(fleet: &mut VpaRegistry, pod: &str, at: Time, cores: f64, mebibytes: i64) {
+    let (cpu, memory) = (Some(MilliCpu::from_cores(cores)), Some(Bytes(mebibytes * MIB)));
+    fleet.add_usage(&vpa(), UsageSample { pod, container: "app", at, cpu, memory }, at);
+}
+
+/// Reads these samples into the fleet, and answers what became of each.
+fn load(fleet: &mut VpaRegistry, samples: &[Sample], now: Time) -> Vec<SampleResult> {
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), now);
+    let take = |sample| bootstrap.add_sample(&app(), sample, |vpa| fleet.start_history(vpa));
+    let folded = samples.iter().map(take).collect();
+    for (key, folding) in bootstrap.finish() {
+        fleet.merge_history(&key, folding, now);
+    }
+    let sighting = fleet.load_generation(&vpa()).expect("is tracked");
+    fleet.mark_loaded(&vpa(), sighting);
+    folded
+}
+
+fn history(fleet: &VpaRegistry) -> &ContainerHistory {
+    fleet.get(&vpa()).and_then(|it| it.history().get("app")).expect("has a history")
+}
+
+fn snapshot(fleet: &VpaRegistry, now: Time) -> Snapshot {
+    let rules = fleet.rules(&vpa(), "app").expect("is tracked");
+    history(fleet).to_snapshot(now, &rules)
+}
+
+#[test]
+fn a_span_counts_as_the_samples_that_were_lived_in_it() {
+    let (mut lived, mut read) = (pending_samples(WEIGHTINGS[0]), pending_samples(WEIGHTINGS[0]));
+    let mut samples = Vec::new();
+    for span in 1..=24_u32 {
+        let cores = f64::from(span) / 10.0;
+        for sample in (span - 1) * 5 + 1..=span * 5 {
+            live(&mut lived, "pod-0", minute(sample), cores, 100);
+        }
+        samples.push(cpu("pod-0", minute(span * 5), Some(MINUTE * 5), cores));
+    }
+    assert!(load(&mut read, &samples, minute(120)).iter().all(|it| *it == SampleResult::Accepted));
+    let (lived, read) = (snapshot(&lived, minute(120)), snapshot(&read, minute(120)));
+    assert_eq!(read.cpu, lived.cpu);
+    assert_eq!(read.cpu_seen, lived.cpu_seen);
+    assert_eq!(read.sample_rank() >> 32, lived.sample_rank() >> 32);
+}
+
+#[test]
+fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
+    let mut fleet = pending_samples(HistoryWeighting::Upstream);
+    let hour = |hours: u32| START.later(HOUR * hours);
+    let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
+    let rules = fleet.settings().rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+    let mut fed = ContainerHistory::new(START, &rules);
+    for hours in 2..=192 {
+        let (cores, mebibytes) = (f64::from(hours % 7) / 7.0, i64::from(hours % 11) * 50);
+        samples.push(cpu("pod-0", hour(hours), Some(HOUR), cores));
+        samples.push(memory("pod-0", hour(hours), Some(HOUR), mebibytes));
+        let (millis, bytes) = (MilliCpu::from_cores(cores), Bytes(mebibytes * MIB));
+        fed.add_cpu("pod-0", hour(hours), millis, &rules).expect("in order");
+        fed.add_memory("pod-0", hour(hours), bytes, &rules).expect("in order");
+    }
+    let folded = load(&mut fleet, &samples, hour(192));
+    assert_eq!(folded[0], SampleResult::Ignored);
+    let (read, fed) = (snapshot(&fleet, hour(192)), fed.to_snapshot(hour(192), &rules));
+    assert_eq!((read.cpu, read.memory, read.cpu_seen), (fed.cpu, fed.memory, fed.cpu_seen));
+    assert_eq!(read.cpu_seen.count, 191);
+}
+
+#[test]
+fn eight_days_of_hours_are_eight_days_of_confidence() {
+    let of = |weighting| {
+        let mut fleet = pending_samples(weighting);
+        let hour = |hours: u32| START.later(HOUR * hours);
+        let samples: Vec<_> =
+            (1..=192).map(|hours| cpu("pod-0", hour(hours), Some(HOUR), 0.5)).collect();
+        load(&mut fleet, &samples, hour(192));
+        fleet.register_container(&vpa(), "app", hour(192));
+        let said = fleet.recommend(&vpa(), hour(192)).expect("is loaded");
+        let cpu = said.containers[0].explanation.cpu.clone().expect("is explained");
+        cpu.evidence.confidence
+    };
+    let [duration, upstream] = WEIGHTINGS.map(of);
+    assert!((duration - 8.0).abs() < 0.01, "{duration}");
+    assert!((upstream - 192.0 / 1440.0).abs() < 0.01, "{upstream}");
+}
+
+#[test]
+fn what_was_read_expires_in_both_modes() {
+    for compat in [Compat::Plimsoll, Compat::Upstream] {
+        let mut fleet = VpaRegistry::new(Settings::for_compat(compat), compat);
+        fleet.track(&vpa(), VpaSettings::default(), START);
+        load(&mut fleet, &[cpu("pod-0", minute(1), None, 0.5)], minute(2));
+        assert!(fleet.forget_expired(minute(1).later(HOUR * 191)).is_empty(), "{compat:?}");
+        assert_eq!(fleet.forget_expired(minute(1).later(HOUR * 192)), [app()], "{compat:?}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_passed_over() {
+    for weighting in WEIGHTINGS {
+        let mut fleet = pending_samples(weighting);
+        let samples = [
+            cpu("pod-0", minute(1), Some(MINUTE), f64::NAN),
+            memory("pod-0", minute(1), Some(MINUTE), 100),
+            Sample {
+                measurement: Measurement::MemoryBytes(f64::NAN),
+                ..memory("pod-0", minute(2), None, 0)
+            },
+            cpu("pod-0", minute(2), None, 0.1),
+        ];
+        let folded = load(&mut fleet, &samples, minute(3));
+        let (bad, good) = (SampleResult::Invalid, SampleResult::Accepted);
+        assert_eq!(folded, [bad, good, bad, good], "{weighting}");
+    }
+}
+
+#[test]
+fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
+    for weighting in WEIGHTINGS {
+        let mut fleet = pending_samples(weighting);
+        let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(30));
+        let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
+        let pod = Arc::from("pod-0");
+        let run =
+            SampleBatch { replica: &pod, gauge: UsageMetric::Cpu, covers: None, points: &points };
+        let within =
+            |vpa: &ObjectKey| Some(fleet.start_history(vpa)?.for_gap(minute(10), minute(20)));
+        bootstrap.add_batch(&app(), run, within);
+        for (key, folding) in bootstrap.finish() {
+            fleet.merge_history(&key, folding, minute(30));
+        }
+        let seen = snapshot(&fleet, minute(30)).cpu_seen;
+        let times = (seen.count, seen.first, seen.last);
+        assert_eq!(times, (9, Some(minute(11)), Some(minute(19))), "{weighting}");
+    }
+}
+
+#[test]
+fn samples_that_come_again_do_not_count_again() {
+    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    let samples: Vec<_> = (1..=60_u32)
+        .flat_map(|at| {
+            [
+                cpu("pod-0", minute(at), Some(MINUTE), 0.2),
+                memory("pod-0", minute(at), Some(MINUTE), i64::from(at)),
+            ]
+        })
+        .chain([out_of_memory("pod-0", minute(61), 300)])
+        .collect();
+    let twice: Vec<_> = samples.iter().chain(&samples).cloned().collect();
+    load(&mut fleet, &twice, minute(62));
+    let mut once = pending_samples(WEIGHTINGS[0]);
+    load(&mut once, &samples, minute(62));
+    assert_eq!(snapshot(&fleet, minute(62)), snapshot(&once, minute(62)));
+    // The span that the kill lies in is the only one that could count for a part.
+    assert_eq!(snapshot(&once, minute(62)).cpu_seen.count, 60);
+}
+
+#[test]
+fn a_kill_counts_as_a_live_one() {
+    let samples = [
+        memory("pod-0", minute(1), Some(MINUTE), 700),
+        out_of_memory("pod-0", minute(2), 400),
+        memory("pod-0", minute(3), Some(MINUTE), 100),
+    ];
+    let mut read = pending_samples(WEIGHTINGS[0]);
+    load(&mut read, &samples, minute(4));
+    let mut lived = pending_samples(WEIGHTINGS[0]);
+    load(&mut lived, &[], minute(0));
+    let usage = |at, mebibytes: i64| UsageSample {
+        pod: "pod-0",
+        container: "app",
+        at,
+        cpu: None,
+        memory: Some(Bytes(mebibytes * MIB)),
+    };
+    let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
+    lived.add_usage(&vpa(), usage(minute(1), 700), minute(1));
+    lived.add_oom(&vpa(), ("pod-0", "app"), (minute(2), kill), false, minute(2));
+    lived.add_usage(&vpa(), usage(minute(3), 100), minute(3));
+    let (read_as, lived_as) = (snapshot(&read, minute(4)), snapshot(&lived, minute(4)));
+    assert_eq!((read_as.memory, read_as.bump), (lived_as.memory, lived_as.bump));
+    assert_eq!(read_as.replicas, lived_as.replicas);
+    // The pod shows that kill to whoever sees it first.
+    let known = read.add_oom_at_first_sight(&vpa(), ("pod-0", "app"), (minute(2), kill), minute(5));
+    assert_eq!(known, plimsoll_core::recommender::registry::OomResult::Known);
+}
+
+#[test]
+fn live_samples_go_on_where_the_history_ends() {
+    // Half an hour is read while live samples come from the twentieth minute on.
+    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    for at in 20..=32 {
+        live(&mut fleet, "pod-0", minute(at), 0.5, 200);
+    }
+    let of = |pod: &'static str| {
+        (1..=30_u32).flat_map(move |at| {
+            [cpu(pod, minute(at), Some(MINUTE), 0.5), memory(pod, minute(at), Some(MINUTE), 200)]
+        })
+    };
+    let samples: Vec<_> = of("pod-0").chain(of("pod-1")).collect();
+    load(&mut fleet, &samples, minute(32));
+    // What metrics still show of the other pod is as old as what was read of it last.
+    live(&mut fleet, "pod-1", minute(30), 0.5, 200);
+    for at in 33..=40 {
+        live(&mut fleet, "pod-0", minute(at), 0.5, 200);
+        live(&mut fleet, "pod-1", minute(at), 0.5, 200);
+    }
+    let mut lived = pending_samples(WEIGHTINGS[0]);
+    load(&mut lived, &[], START);
+    for at in 1..=40 {
+        live(&mut lived, "pod-0", minute(at), 0.5, 200);
+        if !(31..=32).contains(&at) {
+            live(&mut lived, "pod-1", minute(at), 0.5, 200);
+        }
+        if at == 30 {
+            // Live, it was shown twice too.
+            live(&mut lived, "pod-1", minute(at), 0.5, 200);
+        }
+    }
+    let (read, lived) = (snapshot(&fleet, minute(40)), snapshot(&lived, minute(40)));
+    assert_eq!(read.cpu_seen, lived.cpu_seen);
+    assert_eq!(read.memory_seen, lived.memory_seen);
+    assert_eq!(read.memory.buckets, lived.memory.buckets, "a peak for each pod");
+    let total = (read.cpu.total, lived.cpu.total);
+    assert!((total.0 / total.1 - 1.0).abs() < 1e-9, "{total:?}");
+}
+
+#[test]
+fn whole_histories_count_while_others_are_still_read() {
+    let other = ContainerKey::new(ObjectKey::new("team", "other"), "app");
+    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    fleet.track(&other.vpa, VpaSettings::default(), START);
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
+    let take = |bootstrap: &mut HistoryBootstrap, key: &ContainerKey, at| {
+        let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
+        bootstrap.add_sample(key, &sample, |vpa| fleet.start_history(vpa))
+    };
+    for at in 1..=4 {
+        take(&mut bootstrap, &app(), at);
+        take(&mut bootstrap, &other, at);
+    }
+    let whole = bootstrap.take_builder(&other.vpa).expect("it has come");
+    assert!(bootstrap.take_builder(&other.vpa).is_none(), "once");
+    assert_eq!(take(&mut bootstrap, &other, 5), SampleResult::Ignored);
+    assert_eq!(take(&mut bootstrap, &app(), 5), SampleResult::Accepted);
+    for (key, folding) in [(other.vpa, whole)].into_iter().chain(bootstrap.finish()) {
+        assert_eq!(fleet.merge_history(&key, folding, minute(9)), 1);
+    }
+    assert_eq!(snapshot(&fleet, minute(9)).cpu_seen.count, 5);
+}
+
+#[test]
+fn half_a_history_counts_as_none() {
+    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
+    let mut take = |at| {
+        let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
+        bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa))
+    };
+    assert_eq!((take(1), take(2)), (SampleResult::Accepted, SampleResult::Accepted));
+    bootstrap.abandon(&vpa());
+    let sample = cpu("pod-0", minute(3), Some(MINUTE), 0.5);
+    let late = bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
+    assert_eq!((late, bootstrap.finish().count()), (SampleResult::Ignored, 0));
+    // And none that was read for another workload.
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
+    bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
+    fleet.set_owner(&vpa(), "apps/Deployment/web");
+    fleet.set_owner(&vpa(), "apps/Deployment/other");
+    let taken: usize = bootstrap
+        .finish()
+        .map(|(key, folding)| fleet.merge_history(&key, folding, minute(9)))
+        .sum();
+    assert_eq!((taken, fleet.get(&vpa()).map(|it| it.history().len())), (0, Some(0)));
+}
+
+#[test]
+fn samples_go_on_from_a_stored_history_without_counting_twice() {
+    let mut lived = pending_samples(WEIGHTINGS[0]);
+    load(&mut lived, &[], START);
+    for at in 1..=60 {
+        live(&mut lived, "pod-0", minute(at), 0.5, 200);
+    }
+    let stored = snapshot(&lived, minute(60));
+    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(120));
+    let history = fleet.read_snapshot(&app(), &stored, minute(120)).expect("is sound");
+    let history = history.expect("is of this VPA");
+    bootstrap.resume_from(&app(), history, |vpa| fleet.start_history(vpa));
+    for (pod, at) in [("pod-0", 50), ("pod-0", 62), ("pod-1", 50), ("pod-1", 62)] {
+        let sample = cpu(pod, minute(at), Some(MINUTE * 10), 0.5);
+        bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
+    }
+    for (key, folding) in bootstrap.finish() {
+        fleet.merge_history(&key, folding, minute(120));
+    }
+    let both = snapshot(&fleet, minute(120));
+    assert_eq!(both.cpu_seen.count, 60 + 2 + 2);
+    assert!(both.sample_rank() > stored.sample_rank(), "so the stored one gives way to it");
+}
+
+#[test]
+fn a_load_holds_histories_and_no_samples() {
+    let fleet = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(20_000));
+    let name: Arc<str> = "app".into();
+    let used = allocation_counter::measure(|| {
+        let key = ContainerKey { vpa: vpa(), container: Arc::clone(&name) };
+        for at in 1..=11_520_u32 {
+            let cores = f64::from(at % 100) / 100.0;
+            let sample = cpu("web-0", minute(at), Some(MINUTE), cores);
+            bootstrap.add_sample(&key, &sample, |vpa| fleet.start_history(vpa));
+        }
+    });
+    assert!(used.bytes_current < 4096, "{} bytes of 11,520 samples", used.bytes_current);
+    // A pod a minute, each for one minute: those of long ago are forgotten while others come.
+    let used = allocation_counter::measure(|| {
+        let key = ContainerKey { vpa: vpa(), container: Arc::clone(&name) };
+        for at in 11_521..=30_000_u32 {
+            let pod = format!("web-{at}");
+            let sample = memory(&pod, minute(at), Some(MINUTE), i64::from(at % 100));
+            bootstrap.add_sample(&key, &sample, |vpa| fleet.start_history(vpa));
+        }
+    });
+    assert!(used.bytes_current < 2 << 20, "{} bytes of 18,480 pods", used.bytes_current);
+}

@@ -1,0 +1,357 @@
+//! A history that was read from a Prometheus against one that was lived: a recommender that took a sample a minute
+//! from a metrics server for eight days, and one that asks for the same days at once.
+
+use std::{ops::Range, thread, time::Duration};
+
+use plimsoll_core::{
+    history::{BucketScheme, Measurement, Sample},
+    types::{ContainerKey, ObjectKey, Time},
+};
+use plimsoll_core::{
+    recommender::{
+        HistoryBootstrap, OomKill, Recommendation, Settings, VpaRegistry, VpaSettings,
+        buckets::Buckets, registry::UsageSample,
+    },
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+use super::START;
+use crate::support::{random, tier};
+use simulated_scrape::{RateFunction, ScrapeSchedule, Series};
+use simulated_workload::{SPAN, STEADY, SimulatedPod, SimulatedWorkload, WorkloadBehaviour};
+
+pub mod simulated_scrape;
+pub mod simulated_workload;
+
+const MINUTES_A_DAY: f64 = 1_440.0;
+
+/// The workloads, each in three sizes.
+pub const BEHAVIOURS: [WorkloadBehaviour; 13] = [
+    WorkloadBehaviour { replicas: 3, ..STEADY },
+    WorkloadBehaviour { name: "diurnal", daily: 0.8, ..STEADY },
+    WorkloadBehaviour { name: "long bursts", bursts: (1.5, 180, 900, 6.0), replicas: 1, ..STEADY },
+    WorkloadBehaviour { name: "short bursts", bursts: (8.0, 60, 180, 5.0), ..STEADY },
+    WorkloadBehaviour {
+        name: "flickering",
+        bursts: (40.0, 15, 60, 3.0),
+        garbage_collection: (0.2, 4.0),
+        ..STEADY
+    },
+    WorkloadBehaviour { name: "hourly job", life: (0.3, 1.0), replicas: 1, cores: 0.8, ..STEADY },
+    WorkloadBehaviour { name: "asleep at night", active_hours: (7, 21), daily: 0.5, ..STEADY },
+    WorkloadBehaviour { name: "rolled out daily", life: (24.0, 24.0), replicas: 3, ..STEADY },
+    WorkloadBehaviour { name: "leaks and is killed", leak: 25.0, replicas: 2, ..STEADY },
+    WorkloadBehaviour { name: "unmeasured at times", dark: 7.0, daily: 0.5, ..STEADY },
+    WorkloadBehaviour { name: "restarts", restarts: 6.0, bursts: (2.0, 60, 400, 3.0), ..STEADY },
+    WorkloadBehaviour {
+        name: "unlike replicas",
+        replicas: 5,
+        replica_spread: 1.2,
+        garbage_collection: (0.4, 20.0),
+        ..STEADY
+    },
+    WorkloadBehaviour { name: "young", born: 6, bursts: (1.0, 120, 600, 4.0), ..STEADY },
+];
+
+/// The seeds of the stories, some at a time. The gate has one story of each manner; deep has three of each, three times, the
+/// last of them with seeds of this run.
+pub fn workload_seeds() -> Vec<Range<u64>> {
+    let drawn = 7 + 3 * (random::seed(0) % 1_000_000);
+    let one = std::iter::once(1..2).collect();
+    tier::cases(one, vec![1..4, 4..7, drawn..drawn + 3])
+}
+
+/// How the bootstrap asks.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryPlan {
+    scrape: i64,
+    ask: RateFunction,
+    step: i64,
+    memory_step: i64,
+}
+
+/// The three numbers of both resources, as buckets, and confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ComparedEstimate {
+    pub cpu: [i64; 3],
+    pub memory: [i64; 3],
+    pub confidence: f64,
+    pub count: u64,
+}
+
+/// A time of the story.
+pub fn time(second: i64) -> Time {
+    Time::from_nanos(START.as_nanos() + second * 1_000_000_000)
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("team", "web")
+}
+
+fn fleet() -> VpaRegistry {
+    let mut fleet = VpaRegistry::new(Settings::default(), Compat::Plimsoll);
+    fleet.track(&key(), VpaSettings::default(), START);
+    fleet
+}
+
+fn oom_kill(story: &SimulatedWorkload) -> OomKill {
+    let limit = Some(Bytes(story.request * 2));
+    OomKill { request: Bytes(story.request), limit, usage: None }
+}
+
+fn oom_times(pod: &SimulatedPod) -> impl Iterator<Item = i64> {
+    pod.runs.iter().filter(|run| run.killed).map(simulated_workload::ContainerRun::end)
+}
+
+/// A recommender that lives through it all.
+pub fn recommend_from_samples(
+    story: &SimulatedWorkload,
+    server: ScrapeSchedule,
+    offset: i64,
+) -> Recommendation {
+    let mut fleet = fleet();
+    let sighting = fleet.load_generation(&key()).expect("is tracked");
+    fleet.mark_loaded(&key(), sighting);
+    let pods: Vec<(&SimulatedPod, Vec<Series>)> =
+        story.pods.iter().map(|pod| (pod, server.scrape(pod, story, 1))).collect();
+    for (pod, runs) in &pods {
+        let (first, last) = (pod.runs[0].start, pod.runs.last().expect("ran").end());
+        let mut minute = first / 60 * 60 + offset;
+        let mut killed = oom_times(pod).peekable();
+        while minute <= (last + 60).min(SPAN) {
+            let now = time(minute);
+            let running = runs
+                .iter()
+                .zip(&pod.runs)
+                .find(|(_, run)| (run.start..=run.end()).contains(&minute));
+            let usage = running
+                .and_then(|(series, _)| simulated_scrape::usage_at(series, minute, server.every));
+            if let Some((at, cores, bytes)) = usage {
+                let usage = UsageSample {
+                    pod: &pod.name,
+                    container: "app",
+                    at: time(at),
+                    cpu: Some(MilliCpu((cores * 1000.0).ceil() as i64)),
+                    memory: Some(Bytes(bytes as i64)),
+                };
+                fleet.add_usage(&key(), usage, now);
+            }
+            while let Some(at) = killed.next_if(|at| *at <= minute) {
+                let whose = (&*pod.name, "app");
+                fleet.add_oom(&key(), whose, (time(at), oom_kill(story)), false, now);
+            }
+            minute += 60;
+        }
+    }
+    fleet.register_container(&key(), "app", time(SPAN));
+    fleet.recommend(&key(), time(SPAN)).expect("is loaded")
+}
+
+/// A recommender that asks at the end.
+fn recommend_from_history(
+    story: &SimulatedWorkload,
+    plan: QueryPlan,
+    offset: i64,
+) -> Recommendation {
+    let prometheus = ScrapeSchedule { every: plan.scrape, offset, fails: 200 };
+    let mut fleet = fleet();
+    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), time(SPAN));
+    let app = ContainerKey::new(key(), "app");
+    let mut take = |pod: &SimulatedPod, at: i64, covers: Option<i64>, measurement| {
+        let covers = covers.map(|covers| Duration::from_secs(covers.unsigned_abs()));
+        let sample = Sample { replica: (*pod.name).into(), at: time(at), covers, measurement };
+        bootstrap.add_sample(&app, &sample, |key| fleet.start_history(key));
+    };
+    for pod in &story.pods {
+        let runs = prometheus.scrape(pod, story, 2);
+        for (at, cores) in simulated_scrape::cpu(&runs, plan.ask, plan.step) {
+            take(pod, at, Some(plan.step), Measurement::CpuCores(cores));
+        }
+        let mut killed = oom_times(pod).peekable();
+        let out_of_memory = Measurement::OutOfMemory {
+            request_bytes: story.request,
+            limit_bytes: Some(story.request * 2),
+        };
+        for (at, bytes) in simulated_scrape::memory(&runs, plan.memory_step) {
+            while let Some(killed) = killed.next_if(|killed| *killed <= at) {
+                take(pod, killed, None, out_of_memory);
+            }
+            take(pod, at, Some(plan.memory_step), Measurement::MemoryBytes(bytes));
+        }
+        for killed in killed {
+            take(pod, killed, None, out_of_memory);
+        }
+    }
+    let sighting = fleet.load_generation(&key()).expect("is tracked");
+    for (key, folded) in bootstrap.finish() {
+        fleet.merge_history(&key, folded, time(SPAN));
+    }
+    fleet.mark_loaded(&key(), sighting);
+    fleet.register_container(&key(), "app", time(SPAN));
+    fleet.recommend(&key(), time(SPAN)).expect("is loaded")
+}
+
+/// What is compared of a recommendation.
+pub fn estimate_of(said: &Recommendation) -> ComparedEstimate {
+    let explanation = &said.containers[0].explanation;
+    let (cpu, memory) = (explanation.cpu.as_ref(), explanation.memory.as_ref());
+    let (cpu, memory) = (cpu.expect("CPU"), memory.expect("memory"));
+    let bucket = |buckets: &Buckets, read: f64| i64::from(buckets.find(read * 1.000_001));
+    let [cpu_buckets, memory_buckets] =
+        [Buckets::cpu(BucketScheme::Standard), Buckets::memory(BucketScheme::Standard)];
+    ComparedEstimate {
+        cpu: [cpu.lower, cpu.target, cpu.upper].map(|step| bucket(cpu_buckets, step.read)),
+        memory: [memory.lower, memory.target, memory.upper]
+            .map(|step| bucket(memory_buckets, step.read)),
+        confidence: cpu.evidence.confidence,
+        count: cpu.evidence.samples,
+    }
+}
+
+/// How many numbers were in the same bucket, how many one apart and how many farther; the largest error of confidence.
+#[derive(Clone, Debug, Default)]
+pub struct EstimateErrors {
+    pub cpu: [u32; 3],
+    pub memory: [u32; 3],
+    pub farthest: i64,
+    pub confidence: f64,
+    /// Pods, runs of their containers, and kills among these.
+    pub events: [usize; 3],
+    /// What was more than one bucket apart, or of another confidence.
+    pub outliers: Vec<String>,
+}
+
+impl EstimateErrors {
+    /// Compares a workload that was lived with the same that was read.
+    pub fn add_comparison(
+        &mut self,
+        story: &SimulatedWorkload,
+        lived: &ComparedEstimate,
+        read: &ComparedEstimate,
+    ) {
+        let runs = story.pods.iter().map(|pod| pod.runs.len()).sum();
+        let events = [story.pods.len(), runs, story.pods.iter().flat_map(oom_times).count()];
+        self.see(events);
+        let mut farthest = 0;
+        for (into, lived, read) in
+            [(&mut self.cpu, lived.cpu, read.cpu), (&mut self.memory, lived.memory, read.memory)]
+        {
+            for (lived, read) in lived.into_iter().zip(read) {
+                let apart = (lived - read).abs();
+                into[usize::try_from(apart.min(2)).expect("up to 2")] += 1;
+                farthest = farthest.max(apart);
+            }
+        }
+        // A run begins and ends between two minutes, so it may have a sample more or less; a day's worth of samples is a
+        // confidence of one.
+        let of_edges = runs as f64 / MINUTES_A_DAY;
+        let apart = ((read.confidence - lived.confidence).abs() - of_edges).max(0.0);
+        let confidence = apart / lived.confidence;
+        if farthest > 1 || confidence > 0.02 {
+            self.outliers.push(format!("{}: lived {lived:?}, read {read:?}", story.name));
+        }
+        self.farthest = self.farthest.max(farthest);
+        self.confidence = self.confidence.max(confidence);
+    }
+
+    /// Nine in ten numbers are the same, none is farther than one bucket, and confidence is the same but for two in a
+    /// hundred and a sample a run.
+    pub fn assert_good_enough(&self, workloads: u32, what: &str) {
+        let numbers: u32 = self.cpu.iter().chain(&self.memory).sum();
+        assert_eq!(numbers, workloads * 6, "three numbers of two resources of each workload");
+        let [pods, runs, kills] = self.events;
+        // Enough happens to the stories of each seed.
+        let seeds = workloads as usize / BEHAVIOURS.len();
+        let enough = pods > 100 * seeds && runs > pods + 30 * seeds && kills > 6 * seeds;
+        assert!(enough, "{:?}", self.events);
+        let equal = self.cpu[0] + self.memory[0];
+        assert!(numbers - equal <= numbers.div_ceil(10), "{what}: {self:?}");
+        assert!(self.farthest <= 1, "{what}: {self:?}");
+        assert!(self.confidence <= 0.02, "{what}: {self:?}");
+    }
+
+    fn see(&mut self, events: [usize; 3]) {
+        self.events.iter_mut().zip(events).for_each(|(seen, more)| *seen += more);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.see(other.events);
+        for (into, of) in [(&mut self.cpu, other.cpu), (&mut self.memory, other.memory)] {
+            for (into, of) in into.iter_mut().zip(of) {
+                *into += of;
+            }
+        }
+        self.farthest = self.farthest.max(other.farthest);
+        self.confidence = self.confidence.max(other.confidence);
+        self.outliers.extend_from_slice(&other.outliers);
+    }
+}
+
+/// Lives the stories of these seeds, with a metrics server that measures so often, and reads them by each plan.
+fn compare(
+    plans: &[QueryPlan],
+    manners: &[WorkloadBehaviour],
+    server: i64,
+    seeds: Range<u64>,
+) -> Vec<EstimateErrors> {
+    let of_seed = |seed: u64| {
+        let mut figures = vec![EstimateErrors::default(); plans.len()];
+        for (kind, manner) in (0..).zip(manners) {
+            let story = manner.simulate(seed * 100 + kind);
+            let offset = |scrape: i64| (seed.cast_signed() * 7 + 5) % scrape;
+            let living = ScrapeSchedule { every: server, offset: offset(server), fails: 200 };
+            let lived = estimate_of(&recommend_from_samples(
+                &story,
+                living,
+                (seed.cast_signed() * 23) % 60,
+            ));
+            for (plan, figures) in plans.iter().zip(&mut figures) {
+                let read = estimate_of(&recommend_from_history(&story, *plan, offset(plan.scrape)));
+                figures.add_comparison(&story, &lived, &read);
+            }
+        }
+        figures
+    };
+    let mut figures = vec![EstimateErrors::default(); plans.len()];
+    thread::scope(|scope| {
+        let each: Vec<_> = seeds.map(|seed| scope.spawn(move || of_seed(seed))).collect();
+        for seed in each {
+            let of_seed = seed.join().expect("no life ends in a panic");
+            figures.iter_mut().zip(&of_seed).for_each(|(figures, of_seed)| figures.add(of_seed));
+        }
+    });
+    figures
+}
+
+/// The plan of the bootstrap for this scrape interval: CPU over the last two scrapes, each minute; memory as the
+/// maximum of five minutes.
+fn plan(scrape: i64) -> QueryPlan {
+    QueryPlan { scrape, ask: RateFunction::Last(scrape * 21 / 10), step: 60, memory_step: 300 }
+}
+
+#[test]
+fn what_is_read_recommends_what_was_lived() {
+    let plans = [plan(15), plan(30)];
+    for seeds in workload_seeds() {
+        let workloads = seeds.clone().count() * BEHAVIOURS.len();
+        for (plan, figures) in plans.iter().zip(compare(&plans, &BEHAVIOURS, 15, seeds.clone())) {
+            figures.assert_good_enough(workloads as u32, &format!("{seeds:?}: {plan:?}"));
+        }
+    }
+}
+
+#[test]
+fn means_over_longer_times_would_lose_the_bursts() {
+    let mean = |step| QueryPlan { ask: RateFunction::Mean(step), step, ..plan(30) };
+    let sampled = QueryPlan { step: 300, ..plan(30) };
+    let plans = [mean(300), mean(900), sampled];
+    let [five, fifteen, sampled] = &compare(&plans, &BEHAVIOURS[2..5], 15, 1..3)[..] else {
+        panic!("three plans have three figures");
+    };
+    assert!(five.farthest > 1 && fifteen.farthest > five.farthest, "{five:?} {fifteen:?}");
+    // A step may be longer where a server is slow, as long as the window is not.
+    assert!(sampled.farthest <= 2 && sampled.cpu[0] > five.cpu[0], "{sampled:?}");
+}

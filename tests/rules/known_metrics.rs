@@ -1,0 +1,364 @@
+//! What rules may ask for: families, labels and words that somebody tells. What is misspelt is found here, and not by an
+//! alert that never fires.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll::metrics::{Definition, MetricType};
+use plimsoll_core::{
+    recommender::RecommendationReason,
+    updater::SkipReason,
+    watermark::{Restriction, conditions::ConditionType},
+};
+use promql_parser::{
+    label::{MatchOp, Matcher},
+    parser::{self, Expr, VectorSelector},
+};
+
+use super::{ROOT, alerts, rules};
+use crate::metrics;
+
+/// What a scrape adds.
+const OF_TARGETS: [&str; 5] = ["cluster", "instance", "job", "namespace", "pod"];
+/// Labels that have the same words in every family, all of which a scrape has once everything has happened.
+const ALWAYS: [&str; 7] =
+    ["charge", "controller", "harm", "is_error", "kind", "state", "transition"];
+/// Labels whose words are codes of HTTP.
+const CODES: [(&str, &str); 2] =
+    [("plimsoll_api_requests_total", "code"), ("plimsoll_writes_total", "outcome")];
+
+/// Everything that is told, by family.
+pub struct KnownMetrics {
+    labels: BTreeMap<String, BTreeSet<String>>,
+    words: BTreeMap<(String, String), BTreeSet<String>>,
+}
+
+impl KnownMetrics {
+    pub fn read() -> Self {
+        let mut known = Self { labels: BTreeMap::new(), words: BTreeMap::new() };
+        let told = metrics::own_exposition();
+        for definition in metrics::definitions() {
+            for name in names(&definition) {
+                let labels = definition.labels.iter().map(|&label| label.to_owned());
+                let bound = name.ends_with("_bucket").then(|| "le".to_owned());
+                known.labels.entry(name).or_default().extend(labels.chain(bound));
+            }
+            for pair in told.family(definition.name).series.iter().flat_map(|it| it.split("\",")) {
+                let Some((label, word)) = pair.split_once("=\"") else { continue };
+                if ALWAYS.contains(&label) {
+                    known.add(definition.name, label, [word.trim_end_matches('"')]);
+                }
+            }
+        }
+        known.read_documented();
+        let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
+        let reasons =
+            reasons.chain(SkipReason::NAMES).chain(Restriction::ALL.map(Restriction::as_str));
+        known.add("plimsoll_restricted_scaling", "reason", reasons);
+        known.add("plimsoll_updater_skipped_pods", "reason", SkipReason::NAMES);
+        let capping =
+            [Restriction::WithinBounds, Restriction::UpscaleCapping, Restriction::DownscaleCapping];
+        known.add("wpa_controller_restricted_scaling", "reason", capping.map(Restriction::as_str));
+        let facts = ConditionType::ALL.into_iter().filter_map(ConditionType::label);
+        known.add("wpa_controller_conditions", "condition", facts);
+        for (family, label) in CODES {
+            known.add(family, label, ["none"]);
+        }
+        // What is recorded is told, too, with the labels that its expression leaves.
+        for rule in rules() {
+            let Some(name) = rule.record else { continue };
+            let expr = parse(&rule.expr);
+            let mut labels = known.labels_after_aggregation(&expr);
+            labels.extend(rule.labels.keys().cloned());
+            known.labels.entry(name.clone()).or_default().extend(labels);
+            for (label, word) in &rule.labels {
+                known.add(&name, label, [word.as_str()]);
+            }
+        }
+        known
+    }
+
+    fn add<'a>(&mut self, family: &str, label: &str, words: impl IntoIterator<Item = &'a str>) {
+        let known = self.words.entry((family.to_owned(), label.to_owned())).or_default();
+        known.extend(words.into_iter().map(ToOwned::to_owned));
+    }
+
+    /// The table of words in the documentation: a family may stand for several, and a row without one goes on with the
+    /// one before.
+    fn read_documented(&mut self) {
+        let path = std::path::Path::new(ROOT).join("docs/metrics.md");
+        let page = std::fs::read_to_string(path).expect("a page");
+        let (_, table) = page.split_once("| family | label | words |\n").expect("a table");
+        let families: Vec<String> = self.labels.keys().cloned().collect();
+        let mut of: Vec<String> = Vec::new();
+        for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.trim_matches('|').splitn(3, '|').collect();
+            let [whose, labels, words] = cells[..] else { panic!("three cells: {row}") };
+            let patterns: Vec<&str> = quoted(whose).collect();
+            if !patterns.is_empty() {
+                let fits = |family: &&String| {
+                    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                        Some(start) => family.starts_with(start),
+                        None => family.as_str() == *pattern,
+                    })
+                };
+                of = families.iter().filter(fits).cloned().collect();
+                assert!(!of.is_empty(), "{whose} is no family");
+            }
+            for family in of.clone() {
+                for label in quoted(labels) {
+                    self.add(&family, label, quoted(words));
+                }
+            }
+        }
+    }
+
+    /// Whatever of an expression nobody tells, in words.
+    pub fn unknown_names(&self, text: &str) -> Vec<String> {
+        match parser::parse(text) {
+            Ok(expr) => {
+                let mut found = Vec::new();
+                self.check_expression(&expr, &mut found);
+                found
+            }
+            Err(why) => vec![format!("{text}: {why}")],
+        }
+    }
+
+    fn check_expression(&self, expr: &Expr, found: &mut Vec<String>) {
+        let mut labels: BTreeSet<&String> = BTreeSet::new();
+        match expr {
+            Expr::VectorSelector(selector) => self.check_selector(selector, found),
+            Expr::MatrixSelector(selector) => self.check_selector(&selector.vs, found),
+            Expr::Aggregate(it) => {
+                labels.extend(it.modifier.iter().flat_map(|by| &by.labels().labels));
+            }
+            Expr::Binary(it) => {
+                let modifier = it.modifier.iter();
+                for one in modifier {
+                    labels.extend(one.matching.iter().flat_map(|on| &on.labels().labels));
+                    labels.extend(one.card.labels().iter().flat_map(|more| &more.labels));
+                }
+            }
+            _ => {}
+        }
+        let known = self.all_labels(expr);
+        for label in labels {
+            if !known.contains(label) {
+                found.push(format!("nothing has the label {label}: {expr}"));
+            }
+        }
+        for inner in inside(expr) {
+            self.check_expression(inner, found);
+        }
+    }
+
+    fn check_selector(&self, selector: &VectorSelector, found: &mut Vec<String>) {
+        let Some(name) = &selector.name else {
+            found.push(format!("{selector} names no family"));
+            return;
+        };
+        let Some(labels) = self.labels.get(name) else {
+            found.push(format!("there is no {name}"));
+            return;
+        };
+        for Matcher { name: label, value, op } in &selector.matchers.matchers {
+            if !labels.contains(label) {
+                if !OF_TARGETS.contains(&label.as_str()) {
+                    found.push(format!("{name} has no label {label}"));
+                }
+                continue;
+            }
+            let key = (name.clone(), label.clone());
+            let Some(words) = self.words.get(&key) else { continue };
+            let is_pattern = matches!(op, MatchOp::Re(_) | MatchOp::NotRe(_));
+            let asked: Vec<&str> =
+                if is_pattern { value.split('|').collect() } else { vec![value.as_str()] };
+            let may_be_code = CODES.contains(&(name.as_str(), label.as_str()));
+            for word in asked {
+                let is_told = words.contains(word) || (may_be_code && is_code(word));
+                if !is_told {
+                    found.push(format!("{name} has no {label}={word:?}"));
+                }
+            }
+        }
+    }
+
+    /// Labels of whatever is asked for anywhere in it, and those that it makes.
+    fn all_labels(&self, expr: &Expr) -> BTreeSet<String> {
+        let mut labels: BTreeSet<String> = OF_TARGETS.map(ToOwned::to_owned).into();
+        match expr {
+            Expr::VectorSelector(selector) => labels.extend(self.exported_labels(selector)),
+            Expr::MatrixSelector(selector) => labels.extend(self.exported_labels(&selector.vs)),
+            Expr::Call(call) if call.func.name == "label_replace" => {
+                if let Some(Expr::StringLiteral(made)) = call.args.args.get(1).map(|it| &**it) {
+                    labels.insert(made.val.clone());
+                }
+            }
+            _ => {}
+        }
+        for inner in inside(expr) {
+            labels.extend(self.all_labels(inner));
+        }
+        labels
+    }
+
+    /// Labels that its result can have.
+    fn labels_after_aggregation(&self, expr: &Expr) -> BTreeSet<String> {
+        match expr {
+            Expr::Aggregate(it) => match &it.modifier {
+                Some(by) if by.is_include() => by.labels().labels.iter().cloned().collect(),
+                Some(_) => self.labels_after_aggregation(&it.expr),
+                None => BTreeSet::new(),
+            },
+            // The right side of a set operation decides and gives nothing.
+            Expr::Binary(it) if ["and", "unless"].contains(&it.op.to_string().as_str()) => {
+                self.labels_after_aggregation(&it.lhs)
+            }
+            Expr::VectorSelector(selector) => self.exported_labels(selector),
+            Expr::MatrixSelector(selector) => self.exported_labels(&selector.vs),
+            _ => inside(expr)
+                .into_iter()
+                .flat_map(|inner| self.labels_after_aggregation(inner))
+                .collect(),
+        }
+    }
+
+    fn exported_labels(&self, selector: &VectorSelector) -> BTreeSet<String> {
+        let name = selector.name.as_deref().unwrap_or_default();
+        self.labels.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// The names of the series of a family.
+fn names(definition: &Definition) -> Vec<String> {
+    let name = definition.name;
+    match definition.kind {
+        MetricType::Histogram => {
+            ["_bucket", "_count", "_sum"].map(|end| format!("{name}{end}")).into()
+        }
+        MetricType::Counter | MetricType::Gauge => vec![name.to_owned()],
+    }
+}
+
+/// What stands in backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// `403`, or `5..` in a pattern.
+fn is_code(word: &str) -> bool {
+    word.len() == 3
+        && word.starts_with(|first| matches!(first, '1'..='5'))
+        && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+fn parse(text: &str) -> Expr {
+    parser::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"))
+}
+
+/// The expressions that one is made of.
+fn inside(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Aggregate(it) => vec![&it.expr],
+        Expr::Unary(it) => vec![&it.expr],
+        Expr::Binary(it) => vec![&it.lhs, &it.rhs],
+        Expr::Paren(it) => vec![&it.expr],
+        Expr::Subquery(it) => vec![&it.expr],
+        Expr::Call(it) => it.args.args.iter().map(|argument| &**argument).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The labels by which what an expression finds is told apart.
+pub fn labels_of(text: &str) -> BTreeSet<String> {
+    KnownMetrics::read().labels_after_aggregation(&parse(text))
+}
+
+/// Whether an alert may fire where only controllers of others are scraped.
+pub fn holds_for_others(text: &str) -> bool {
+    let recorded = rules().into_iter().filter_map(|rule| Some((rule.record?, rule.expr)));
+    holds_by(&parse(text), &recorded.collect())
+}
+
+fn holds_by(expr: &Expr, recorded: &BTreeMap<String, String>) -> bool {
+    let is_theirs = |selector: &VectorSelector| {
+        let name = selector.name.as_deref().unwrap_or_default();
+        match recorded.get(name) {
+            Some(expr) => holds_by(&parse(expr), recorded),
+            None => !name.starts_with("plimsoll_"),
+        }
+    };
+    match expr {
+        Expr::VectorSelector(selector) => is_theirs(selector),
+        Expr::MatrixSelector(selector) => is_theirs(&selector.vs),
+        Expr::Binary(it) => match it.op.to_string().as_str() {
+            "or" => holds_by(&it.lhs, recorded) || holds_by(&it.rhs, recorded),
+            "unless" => holds_by(&it.lhs, recorded),
+            _ => holds_by(&it.lhs, recorded) && holds_by(&it.rhs, recorded),
+        },
+        _ => inside(expr).into_iter().all(|inner| holds_by(inner, recorded)),
+    }
+}
+
+#[test]
+fn every_family_label_and_word_that_a_rule_asks_for_is_told_by_somebody() {
+    let known = KnownMetrics::read();
+    let found: Vec<String> = rules()
+        .into_iter()
+        .flat_map(|rule| {
+            let name = rule.alert.or(rule.record).unwrap_or_default();
+            let strangers = known.unknown_names(&rule.expr);
+            strangers.into_iter().map(move |stranger| format!("{name}: {stranger}"))
+        })
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_nobody_tells_is_found() {
+    let known = KnownMetrics::read();
+    for (expr, wanted) in [
+        ("plimsoll_targets", "there is no plimsoll_targets"),
+        ("plimsoll:targets:sum", "there is no plimsoll:targets:sum"),
+        ("plimsoll_watermark_lateness_seconds", "there is no plimsoll_watermark_lateness_seconds"),
+        ("plimsoll_target{target=\"web\"}", "plimsoll_target has no label target"),
+        ("plimsoll_target{kind=\"vpas\"}", "plimsoll_target has no kind=\"vpas\""),
+        (
+            "rate(plimsoll_restricted_scaling{reason=~\"infeasible|unfeasible\"}[5m])",
+            "plimsoll_restricted_scaling has no reason=\"unfeasible\"",
+        ),
+        (
+            "plimsoll_writes_total{outcome=~\"4.|none\"}",
+            "plimsoll_writes_total has no outcome=\"4.\"",
+        ),
+        (
+            "sum by (wpa_name) (plimsoll_effective)",
+            "nothing has the label wpa_name: sum by (wpa_name) (plimsoll_effective)",
+        ),
+        (
+            "plimsoll_effective == on (wpa_name) plimsoll_max_replicas",
+            "nothing has the label wpa_name: plimsoll_effective == on (wpa_name) plimsoll_max_replicas",
+        ),
+    ] {
+        assert_eq!(known.unknown_names(expr), [wanted], "{expr}");
+    }
+    let fine = "sum by (cluster, kind) (plimsoll_watermark_lateness_seconds_count)";
+    assert_eq!(known.unknown_names(fine).len(), 1, "{:?}", known.unknown_names(fine));
+    assert!(known.unknown_names("plimsoll_writes_total{outcome=~\"5..|none|409\"}").is_empty());
+}
+
+#[test]
+fn alerts_of_upstreams_names_are_told_from_those_that_need_ours() {
+    for (name, wanted) in [
+        ("WpaUpscaleCapped", true),
+        ("WpaAtMax", true),
+        ("WpaNotActive", true),
+        ("WpaMetricStale", false),
+        ("VpaEvictionStorm", true),
+        ("VpaAdmissionDown", true),
+        ("VpaBreakerOpen", false),
+        ("PlimsollRoleAbsent", true),
+    ] {
+        assert_eq!(holds_for_others(&alerts()[name].expr), wanted, "{name}");
+    }
+}

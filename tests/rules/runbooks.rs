@@ -1,0 +1,137 @@
+//! The pages about alerts: a list that is made from the rules, and a runbook for each that says what to do.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use plimsoll::cli::flags;
+
+use super::{alerts, known_metrics, known_metrics::KnownMetrics, rules, stems};
+use crate::docs::{generated, page};
+
+/// Where runbooks are.
+const RUNBOOKS: &str = "docs/runbooks";
+/// What each of them tells, in this order.
+const CHAPTERS: [&str; 4] = ["What it means", "How to look", "What to do", "When to silence it"];
+/// What runbooks ask for that others tell: kube-state-metrics, cAdvisor, the API server, Prometheus itself.
+const OF_OTHERS: [&str; 5] = ["ALERTS", "apiserver_", "container_", "kube_", "up"];
+/// Flags of Prometheus that runbooks name.
+const OF_SERVERS: [&str; 1] = ["query.max-samples"];
+
+#[test]
+fn the_alerts_in_the_documentation_are_those_of_the_rules() {
+    let mut table = String::from(
+        "| alert | severity | for | what it means | with upstream's |\n|---|---|---|---|---|\n",
+    );
+    for rule in rules() {
+        let Some(name) = &rule.alert else { continue };
+        let (severity, lasts) =
+            (&rule.labels["severity"], rule.lasts.as_deref().unwrap_or_default());
+        let summary = &rule.annotations["summary"];
+        let others = if known_metrics::holds_for_others(&rule.expr) { "yes" } else { "" };
+        writeln!(
+            table,
+            "| [{name}](runbooks/{name}.md) | {severity} | {lasts} | {summary} | {others} |"
+        )
+        .expect("fits");
+    }
+    generated("docs/alerts.md", "alerts", &table);
+}
+
+#[test]
+fn every_recorded_series_is_documented_and_no_other() {
+    let page = page("docs/alerts.md");
+    let (_, chapter) = page.split_once("\n## What is recorded\n").expect("a chapter");
+    let documented: BTreeSet<&str> = chapter
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.starts_with("plimsoll:"))
+        .collect();
+    let recorded: Vec<String> = rules().into_iter().filter_map(|rule| rule.record).collect();
+    let recorded: BTreeSet<&str> = recorded.iter().map(String::as_str).collect();
+    assert_eq!(documented, recorded);
+}
+
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+    let alerts = alerts();
+    let runbooks = stems(RUNBOOKS, "md");
+    assert!(runbooks.iter().eq(alerts.keys()), "{runbooks:?} are not {:?}", alerts.keys());
+}
+
+#[test]
+fn a_runbook_begins_as_its_alert_does_and_says_what_it_means_how_to_look_and_what_to_do() {
+    for (name, alert) in alerts() {
+        let text = page(&format!("{RUNBOOKS}/{name}.md"));
+        let (severity, lasts) = (&alert.labels["severity"], alert.lasts.unwrap_or_default());
+        let summary = &alert.annotations["summary"];
+        let begin = format!("# {name}\n\n{summary} ({severity}, after {lasts})\n\n## ");
+        assert!(text.starts_with(&begin), "{name} does not begin with:\n{begin}");
+        let chapters: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(chapters, CHAPTERS, "{name}");
+        let short = text.split("\n## ").skip(1).find(|chapter| chapter.lines().count() < 3);
+        assert_eq!(short, None, "{name}: a chapter says nothing");
+    }
+}
+
+#[test]
+fn the_queries_of_a_runbook_ask_for_what_is_told() {
+    let known = KnownMetrics::read();
+    for name in alerts().keys() {
+        let text = page(&format!("{RUNBOOKS}/{name}.md"));
+        let blocks = text.split("\n```promql\n").skip(1);
+        let blocks: Vec<&str> = blocks.filter_map(|rest| rest.split("\n```").next()).collect();
+        assert!(!blocks.is_empty(), "{name} shows no query");
+        for query in blocks.iter().flat_map(|block| block.split("\n\n")) {
+            let strangers = known.unknown_names(query);
+            let is_of_others = strangers.iter().any(|stranger| {
+                let family = stranger.strip_prefix("there is no ").unwrap_or_default();
+                OF_OTHERS.iter().any(|start| family.starts_with(start))
+            });
+            // Whoever tells of nodes has labels that nobody here knows.
+            assert!(strangers.is_empty() || is_of_others, "{name}: {strangers:?}");
+        }
+    }
+}
+
+/// Command lines are tried where those of all pages are; these are the flags in between.
+#[test]
+fn every_flag_that_a_runbook_names_is_one() {
+    let roles = [flags::recommender(), flags::admission(), flags::updater(), flags::watermark()];
+    let known: BTreeSet<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
+    let mut named = 0;
+    for name in alerts().keys() {
+        let text = page(&format!("{RUNBOOKS}/{name}.md"));
+        for code in text.split('`').skip(1).step_by(2) {
+            let Some(flag) = code.strip_prefix("--") else { continue };
+            let flag = flag.split('=').next().unwrap_or_default();
+            assert!(known.contains(flag) || OF_SERVERS.contains(&flag), "{name}: --{flag}");
+            named += 1;
+        }
+    }
+    assert!(named > 20, "only {named} flags are named");
+}
+
+#[test]
+fn what_the_page_about_metrics_would_have_dropped_is_in_no_rule() {
+    let page = page("docs/metrics.md");
+    let dropped =
+        page.split("    regex: plimsoll_(").nth(1).and_then(|rest| rest.split(')').next());
+    let dropped: Vec<&str> = dropped.expect("an example").split('|').collect();
+    assert!(dropped.contains(&"confidence"), "{dropped:?}");
+    for rule in rules() {
+        for word in &dropped {
+            let family = format!("plimsoll_{word}");
+            let name = rule.alert.as_ref().or(rule.record.as_ref());
+            assert!(!rule.expr.contains(&family), "{name:?} asks for {family}");
+        }
+    }
+    // And what the page says of those that are asked for is so.
+    for (alert, families) in [
+        ("VpaUnderRequested", ["plimsoll_low", "plimsoll_request_min"]),
+        ("VpaCappedByMaxAllowed", ["plimsoll_proposal", "plimsoll_target"]),
+    ] {
+        let expr = &alerts()[alert].expr;
+        assert!(families.iter().all(|family| expr.contains(family)), "{alert}: {expr}");
+    }
+}

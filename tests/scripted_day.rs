@@ -1,0 +1,204 @@
+//! A scripted day of one cluster, lived by the real roles on a stepped clock: what they export on the way becomes the data
+//! of a real Prometheus, for every board and every alert. In deep it is lived in full, and recorded; the gate looks at the
+//! recording, and lives its first hour.
+
+mod alerts;
+pub mod creation_timestamps;
+mod deep;
+mod fixture;
+mod panel_values;
+mod recording;
+mod scrape_record;
+mod script;
+
+use std::{path::Path, time::Duration};
+
+use xtask::{
+    pictures::{self, Options, Picture},
+    test_programs::PrometheusRelease,
+};
+
+use self::{
+    alerts::Expected,
+    panel_values::Boards,
+    script::{ScriptedDay, run_first_hour},
+};
+use crate::support::prometheus_server::PrometheusServer;
+
+/// All boards, drawn with what this server knows of the whole day.
+async fn drawn(server: &PrometheusServer, day: &ScriptedDay) -> Vec<Picture> {
+    let url = server.url();
+    let at = day.record.end().to_string();
+    let length = format!("{}m", day.record.length().as_mins());
+    let draw = move || -> anyhow::Result<Vec<Picture>> {
+        let server = pictures::Prometheus::at(&url)?;
+        // A board of one object shows the one to which most happened.
+        let shown = |board: &str| match board {
+            "vertical" => vec![("name".to_owned(), "leaks".to_owned())],
+            "watermark" => vec![("name".to_owned(), "flaps".to_owned())],
+            _ => Vec::new(),
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let boards = pictures::boards(root, &[])?;
+        let drawn = boards.iter().map(|(name, board)| {
+            let (at, range) = (Some(at.clone()), Some(length.clone()));
+            pictures::draw(name, board, &server, &Options { at, range, set: shown(name) })
+        });
+        drawn.collect()
+    };
+    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
+}
+
+/// Every panel has data, and those whose values the script decides show them.
+async fn boards_show_it(day: &ScriptedDay) {
+    let Some(server) =
+        PrometheusServer::with_history(PrometheusRelease::V3, day.record.history()).await
+    else {
+        return;
+    };
+    let pictures = drawn(&server, day).await;
+    if let Some(folder) = std::env::var_os("PLIMSOLL_PICTURES") {
+        for picture in &pictures {
+            picture.write(Path::new(&folder)).expect("it is written");
+        }
+    }
+    let mut empty = Vec::new();
+    for picture in &pictures {
+        empty.extend(
+            picture.empty().map(|(panel, letter)| format!("{}: {panel} {letter}", picture.board)),
+        );
+    }
+    assert!(empty.is_empty(), "{empty:#?}");
+    assert!(pictures.len() >= 5, "only {} boards", pictures.len());
+    let boards = Boards(&pictures);
+    panel_values::overview(&boards);
+    panel_values::vertical(&boards);
+    panel_values::watermark(&boards);
+    panel_values::controller(&boards);
+    panel_values::history(&boards);
+}
+
+/// How many pods were evicted within an hour, of two that may be.
+const CHANGES: &str = r#"plimsoll_updater_changes_within_hour{charge="disruption"}"#;
+
+/// When as much was evicted within an hour as may be.
+fn spent(day: &ScriptedDay) -> Vec<(Duration, Duration)> {
+    let minute = |scrape: usize| Duration::from_mins(u64::try_from(scrape).expect("few"));
+    let times = day.record.intervals_where(CHANGES, |changes| changes >= 2.0).into_iter();
+    times.map(|(from, to)| (minute(from), minute(to))).collect()
+}
+
+/// Those that should, when they should, and no others.
+async fn alerts_wait_and_fire(day: &ScriptedDay) {
+    let mins = Duration::from_mins;
+    let (growth, flapping) = (day.since(day.growth), day.since(day.flapping));
+    let (outage, back) = (day.since(day.outage), day.since(day.back));
+    let mut expected = vec![
+        // Pods begin with less than the least that is ever recommended, and those of capped are never changed.
+        Expected::pending("VpaUnderRequested", (mins(4), Duration::MAX)),
+        Expected::pending("WpaDryRunForgotten", (mins(4), Duration::MAX)).of("queried"),
+        // A tenth of what was seen has to lie above its maximum, before the target would.
+        Expected::pending("VpaCappedByMaxAllowed", (growth + mins(10), Duration::MAX)).of("capped"),
+    ];
+    // Four pods need more, again and again, and two evictions an hour are allowed. Whichever pass makes them, there are never
+    // more, the first two are made before anything grows, and the limit holds others back for more than two hours in all.
+    let more = day.record.intervals_where(CHANGES, |changes| changes > 2.0);
+    assert!(more.is_empty(), "more than the limit of an hour: {more:?}");
+    let spent = spent(day);
+    assert!(spent.first().is_some_and(|(from, _)| *from < growth), "{spent:?}");
+    let lasted = spent.iter().map(|(from, to)| to.saturating_sub(*from));
+    assert!(lasted.sum::<Duration>() > mins(120), "{spent:?}");
+    // When the alert waits and fires follows from what was scraped.
+    for (from, to) in spent {
+        let alert = "VpaUpdateBudgetSpent";
+        // Two hours are what it waits for: targets that grow again and again take the evictions of two hours in a row.
+        if to.saturating_sub(from) > mins(120) {
+            expected.extend(Expected::fires(alert, (from, to), mins(120)));
+        } else {
+            expected.push(Expected::pending_while(alert, (from, to)));
+        }
+    }
+    // Eight minutes each way: the limits of a step, then the most there may be.
+    for turn in 0..10 {
+        let up = flapping + mins(16) * turn;
+        let down = up + mins(8);
+        expected.extend([
+            Expected::pending("WpaUpscaleCapped", (up, up + mins(4))).of("flaps"),
+            Expected::pending("WpaAtMax", (up, down)).of("flaps"),
+            Expected::pending("WpaDownscaleCapped", (down, down + mins(8))).of("flaps"),
+        ]);
+    }
+    // More than twelve changes within an hour, and until so many are an hour ago.
+    let flaps = (flapping + mins(48), day.since(day.calm) + mins(8));
+    let fires = |alert, object: &'static str, time, waits| {
+        Expected::fires(alert, time, waits).map(|one| one.of(object))
+    };
+    expected.extend(fires("WpaFlapping", "flaps", flaps, mins(16)));
+    expected.extend(fires("WpaMetricStale", "queried", (outage, back), mins(10)));
+    expected.extend(fires("WpaNotActive", "queried", (outage, back), mins(10)));
+    // It counts errors of the last quarter of an hour. The recommender asks no Prometheus, whatever others do in its process.
+    let errors = (outage, back + mins(12));
+    expected.extend(Expected::fires("WpaPrometheusQueryErrors", errors, mins(16)));
+    alerts::check(day, &expected).await;
+}
+
+/// Pods that are replaced are seen to be, so one eviction after the other has its effect, as far as the limit of an hour lets
+/// them.
+fn all_pods_get_what_they_need(day: &ScriptedDay) {
+    let record = &day.record;
+    let object = "name=\"grows\"";
+    let unproven =
+        record.single_series("plimsoll_restricted_scaling", &[object, "reason=\"unproven\""]);
+    let held = record.intervals_where(unproven, |holds| holds == 1.0);
+    // After the first of an hour, the next waits for one step: until a pod is there in place of the one that went.
+    assert!(!held.is_empty() && held.iter().all(|(from, end)| end - from <= 2), "{held:?}");
+    assert!(held.iter().all(|(_, end)| *end + 60 < record.scrapes()), "{held:?}");
+    for resource in ["resource=\"cpu\"", "resource=\"memory\""] {
+        let last = |family| record.last_value(record.single_series(family, &[object, resource]));
+        let target = last("plimsoll_target");
+        for request in [last("plimsoll_request_min"), last("plimsoll_request")] {
+            assert!((request / target - 1.0).abs() < 0.02, "{resource}: {request}, {target}");
+        }
+        let all = last("plimsoll_request_all_pods");
+        assert!((all / (4.0 * target) - 1.0).abs() < 0.02, "{resource}: {all}, {target}");
+    }
+    // On the way pods differ: what the largest of them has is not what all have.
+    let one = |family| record.single_series(family, &[object, "resource=\"cpu\""]);
+    let (largest, smallest) = (one("plimsoll_request"), one("plimsoll_request_min"));
+    let raised = record.intervals_where(largest, |cores| cores > 0.15);
+    let all_raised = record.intervals_where(smallest, |cores| cores > 0.15);
+    assert!(raised[0].0 + 30 < all_raised[0].0, "{raised:?}, {all_raised:?}");
+}
+
+#[test]
+fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_without_effect() {
+    all_pods_get_what_they_need(&recording::read());
+}
+
+#[tokio::test]
+async fn alerts_wait_and_fire_on_the_recorded_day_as_they_should_and_no_others_do() {
+    alerts_wait_and_fire(&recording::read()).await;
+}
+
+#[tokio::test]
+async fn every_panel_of_every_board_has_data_of_the_recorded_day_and_shows_what_happened() {
+    boards_show_it(&recording::read()).await;
+}
+
+/// What boards and rules ask for is exported with the same labels as on the recorded day, so the recording is not stale.
+#[tokio::test]
+async fn what_the_real_roles_export_in_the_first_hour_of_the_day_is_what_was_recorded() {
+    let Some(record) = run_first_hour().await else { return };
+    let asked = |series: &&str| recording::is_queried(recording::family(series));
+    let lived = recording::shapes(record.all().map(|(series, _)| series).filter(asked));
+    let recorded = recording::read().record;
+    let all = recording::shapes(recorded.all().map(|(series, _)| series));
+    let new: Vec<_> = lived.difference(&all).collect();
+    assert!(new.is_empty(), "not recorded: {new:#?}\nrun `cargo xtask record day`");
+    // Half of the hour later all of it is there, but for what a slow machine may have been spared.
+    let half = record.scrapes() / 2;
+    let early = recorded.all().filter(|(_, values)| values.contains_key(&half));
+    let early = recording::shapes(early.map(|(series, _)| series));
+    let gone: Vec<_> = early.difference(&lived).collect();
+    assert!(gone.is_empty(), "not exported any more: {gone:#?}\nrun `cargo xtask record day`");
+}

@@ -1,0 +1,150 @@
+//! What promtool says of the rules, fed with what was scraped on the day.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use serde_json::{Value, json};
+use xtask::test_programs::{self, PrometheusRelease};
+
+use super::{fixture::SCRAPE, script::ScriptedDay};
+use crate::support::skipped::report_skipped;
+use crate::support::tier;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
+/// In the order in which they are evaluated.
+const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
+
+/// An alert within a time of the day, and whether it fires then or only waits.
+pub struct Expected {
+    alert: &'static str,
+    /// The object that it is about, and no other; `None` where it may be about several.
+    object: Option<&'static str>,
+    is_firing: bool,
+    /// After the day began.
+    from: Duration,
+    to: Duration,
+    /// Nearer than this to its ends nobody looks.
+    leeway: Duration,
+}
+
+impl Expected {
+    /// It waits exactly while a series has been told to be so: evictions come when pods are there.
+    pub fn pending_while(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
+        Self { leeway: Duration::ZERO, ..Self::pending(alert, (from, to)) }
+    }
+
+    /// It waits from the first of these scrapes to the one before the other. One later or earlier is as good: each object
+    /// has a place of its own within a period.
+    pub fn pending(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
+        let scrape = Duration::try_from(SCRAPE).expect("forward");
+        Self { alert, object: None, is_firing: false, from, to, leeway: 2 * scrape }
+    }
+
+    /// It is about this object.
+    pub fn of(self, object: &'static str) -> Self {
+        Self { object: Some(object), ..self }
+    }
+
+    /// It waits so long, and then fires.
+    pub fn fires(
+        alert: &'static str,
+        (from, to): (Duration, Duration),
+        waits: Duration,
+    ) -> [Self; 2] {
+        let firing = Self { is_firing: true, ..Self::pending(alert, (from + waits, to)) };
+        [Self::pending(alert, (from, from + waits)), firing]
+    }
+
+    fn is_near(&self, at: Duration) -> bool {
+        let near = |end: Duration| at.abs_diff(end) < self.leeway;
+        near(self.from) || near(self.to)
+    }
+}
+
+/// The groups of a file of rules, in order.
+fn groups(text: &str) -> Vec<String> {
+    let file: Value = serde_saphyr::from_str(text).expect("YAML");
+    let groups = file["groups"].as_array().expect("groups");
+    groups.iter().map(|group| group["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// What there is to be at each scrape: alerts that wait or fire, how many of each. promtool's words for it.
+fn promtool_test(day: &ScriptedDay, expected: &[Expected]) -> Value {
+    let texts = FILES
+        .map(|file| fs::read_to_string(Path::new(FOLDER).join(file)).expect("the file is there"));
+    let is_wanted = |name: &str| texts.iter().any(|text| text.contains(name));
+    let step = Duration::try_from(SCRAPE).expect("forward");
+    let scrapes = u32::try_from(day.record.scrapes()).expect("few");
+    let mut alerts: Vec<&str> = expected.iter().map(|one| one.alert).collect();
+    alerts.sort_unstable();
+    alerts.dedup();
+    let others = format!("alertname!~{:?}", alerts.join("|"));
+    let mut queries = Vec::new();
+    // Each question costs promtool as much as the whole day: the gate asks at every seventh scrape, which is at another place
+    // of every period and window.
+    for at in (1..scrapes).step_by(tier::cases(7, 1)).map(|scrape| step * scrape) {
+        for alert in &alerts {
+            let own: Vec<&Expected> = expected.iter().filter(|one| one.alert == *alert).collect();
+            if own.iter().any(|one| one.is_near(at)) {
+                continue;
+            }
+            let now = own.iter().filter(|one| (one.from..one.to).contains(&at));
+            let samples: Vec<Value> = now
+                .map(|one| {
+                    let state = if one.is_firing { "firing" } else { "pending" };
+                    let object = one.object.map(|name| format!(", name={name:?}"));
+                    let object = object.unwrap_or_default();
+                    let labels = format!("{{alertname={alert:?}, alertstate={state:?}{object}}}");
+                    json!({"labels": labels, "value": 1})
+                })
+                .collect();
+            // Who else has it is seen where all are known.
+            let is_known = own.iter().all(|one| one.object.is_some());
+            let by = if is_known { "alertname, alertstate, name" } else { "alertname, alertstate" };
+            queries.push(query(&format!("alertname={alert:?}"), by, at, &samples));
+        }
+        queries.push(query(&others, "alertname, alertstate", at, &[]));
+    }
+    json!({
+        "rule_files": FILES.map(|file| format!("{FOLDER}/{file}")),
+        "evaluation_interval": "1m",
+        "group_eval_order": texts.iter().flat_map(|text| groups(text)).collect::<Vec<_>>(),
+        "tests": [{
+            "name": "a day",
+            "start_timestamp": day.record.start().to_string(),
+            "interval": format!("{}s", SCRAPE.as_secs()),
+            "input_series": day.record.promtool_input(is_wanted),
+            "promql_expr_test": queries,
+        }],
+    })
+}
+
+/// In which states alerts are at that time.
+fn query(which: &str, by: &str, at: Duration, samples: &[Value]) -> Value {
+    json!({
+        "expr": format!("count by ({by}) (ALERTS{{{which}}}) > bool 0"),
+        "eval_time": format!("{}s", at.as_secs()),
+        "exp_samples": samples,
+    })
+}
+
+/// Has promtool compare the alerts of the whole day with those that are expected.
+pub async fn check(day: &ScriptedDay, expected: &[Expected]) {
+    let tool = match test_programs::prometheus(PrometheusRelease::V3) {
+        Ok(programs) => programs.tool,
+        Err(why) => return report_skipped(why),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("day.yaml");
+    // JSON is YAML.
+    fs::write(&file, promtool_test(day, expected).to_string()).expect("writable");
+    let run = move || {
+        let output = Command::new(tool).args(["test", "rules"]).arg(&file).output();
+        drop(folder);
+        output.expect("promtool starts")
+    };
+    let output = tokio::task::spawn_blocking(run).await.expect("no panic");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    // There is a message for each scrape that is wrong: the first few suffice.
+    let said: String = said.trim().chars().take(4_000).collect();
+    assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
+}

@@ -1,0 +1,183 @@
+//! Owns what the roles are told otherwise than by the API server, because on the day two minutes take less than a second.
+//!
+//! - Creation times of pods are the wall's, whose clock cannot be stepped: by the clock of the day every pod would be older
+//!   than it, and the updater would never see that a pod which it has evicted was replaced. So the roles read when a pod
+//!   was created by the clock that they go by.
+//! - Recommender and updater have their passes at the same moment. Recommendations are written when the updater has had
+//!   its own, so that pods which are created meanwhile are sized by what it knows, as is nearly always so elsewhere.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use jiff::Timestamp;
+use kube::{Client, client::Body};
+use plimsoll::clock::Clock;
+use tokio::sync::watch;
+use tower_service::Service;
+
+/// What stands before the uid of an object, and then before the time: the API server writes them in this order, and
+/// other uids, those of owners, behind both.
+const UID_MARKER: &str = "\"uid\":\"";
+/// What the recommender writes, and nobody else.
+const RECOMMENDATION_MARKER: &[u8] = b"\"recommendation\"";
+const CREATION_TIMESTAMP_MARKER: &str = "\"creationTimestamp\":\"";
+
+/// The same client, by which a pod is created when this clock sees it first. The clock stands still until all pods are
+/// there, so that is when it was.
+/// While `held` is true, recommendations wait.
+pub fn with_clock_timestamps(client: Client, clock: Clock, held: watch::Receiver<bool>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    Client::new(
+        CreationTimestampRewriter {
+            client,
+            first_seen: Arc::new(FirstSeenTimes::new(clock)),
+            held,
+        },
+        namespace,
+    )
+}
+
+#[derive(Clone)]
+struct CreationTimestampRewriter {
+    client: Client,
+    first_seen: Arc<FirstSeenTimes>,
+    held: watch::Receiver<bool>,
+}
+
+/// When each pod was seen first, by its uid.
+struct FirstSeenTimes {
+    clock: Clock,
+    seen: Mutex<HashMap<String, String>>,
+}
+
+impl FirstSeenTimes {
+    fn new(clock: Clock) -> Self {
+        Self { clock, seen: Mutex::default() }
+    }
+
+    fn first_seen(&self, uid: &str) -> String {
+        let mut seen = self.seen.lock().expect("no panic");
+        let now = || {
+            let now = Timestamp::from_second(self.clock.now().as_secs());
+            now.expect("in range").to_string()
+        };
+        seen.entry(uid.to_owned()).or_insert_with(now).clone()
+    }
+
+    /// A line of an answer, with the other times in it.
+    fn rewrite_line(&self, line: &str) -> String {
+        let mut told = String::with_capacity(line.len());
+        let mut rest = line;
+        while let Some((uid, created)) = next_timestamp(rest) {
+            told.push_str(&rest[..created]);
+            told.push_str(&self.first_seen(uid));
+            rest = &rest[created..];
+            rest = &rest[rest.find('"').expect("a text ends")..];
+        }
+        told + rest
+    }
+}
+
+/// The next object's uid, and where its time of creation is.
+fn next_timestamp(text: &str) -> Option<(&str, usize)> {
+    let created = text.find(CREATION_TIMESTAMP_MARKER)? + CREATION_TIMESTAMP_MARKER.len();
+    let uid = &text[text[..created].rfind(UID_MARKER)? + UID_MARKER.len()..];
+    Some((&uid[..uid.find('"')?], created))
+}
+
+impl Service<Request<Body>> for CreationTimestampRewriter {
+    type Response = Response<UnsyncBoxBody<Bytes, kube::Error>>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, kube::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        // The client inside waits for its own turn.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { client, first_seen: births, mut held } = self.clone();
+        let has = |what: &str| request.uri().path().split('/').any(|part| part == what);
+        let is_of_pods = has("pods");
+        let is_of_a_vpa = has("verticalpodautoscalers") && request.method() != Method::GET;
+        async move {
+            let request = if is_of_a_vpa {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await?;
+                if body
+                    .windows(RECOMMENDATION_MARKER.len())
+                    .any(|part| part == RECOMMENDATION_MARKER)
+                {
+                    held.wait_for(|held| !held).await.expect("the day goes on");
+                }
+                Request::from_parts(parts, Body::from(body.to_vec()))
+            } else {
+                request
+            };
+            let (mut parts, body) = client.send(request).await?.into_parts();
+            if !is_of_pods {
+                return Ok(Response::from_parts(parts, body.boxed_unsync()));
+            }
+            // A time of another length is another number of bytes.
+            parts.headers.remove(header::CONTENT_LENGTH);
+            let lines = lines(body).map(move |line| {
+                let line = line?;
+                let line = std::str::from_utf8(&line).expect("JSON is UTF-8");
+                Ok(Frame::data(Bytes::from(births.rewrite_line(line))))
+            });
+            Ok(Response::from_parts(parts, BodyExt::boxed_unsync(StreamBody::new(lines))))
+        }
+        .boxed()
+    }
+}
+
+/// A body line by line, as a watch has its events, and then whatever is left, as a list is in one line.
+fn lines(body: Body) -> impl futures::Stream<Item = Result<Vec<u8>, kube::Error>> + Send {
+    let begun = (body.into_data_stream(), Vec::new(), false);
+    stream::unfold(begun, |(mut body, mut kept, mut is_over)| async move {
+        loop {
+            if let Some(end) = kept.iter().position(|byte| *byte == b'\n') {
+                let more = kept.split_off(end + 1);
+                return Some((Ok(kept), (body, more, is_over)));
+            }
+            if is_over {
+                return (!kept.is_empty()).then(|| (Ok(kept), (body, Vec::new(), true)));
+            }
+            match body.next().await {
+                Some(Ok(data)) => kept.extend_from_slice(&data),
+                Some(Err(why)) => return Some((Err(why), (body, Vec::new(), true))),
+                None => is_over = true,
+            }
+        }
+    })
+}
+
+#[test]
+fn a_pod_is_created_when_the_clock_sees_it_first_and_owners_and_others_keep_what_they_have() {
+    let clock = Clock::fake(plimsoll_core::types::Time::from_secs(1_800_000_000));
+    let births = FirstSeenTimes::new(clock.clone());
+    let pod = |name: &str, created: &str| {
+        format!(
+            "{{\"metadata\":{{\"name\":\"{name}\",\"uid\":\"{name}-1\",\"creationTimestamp\":\"{created}\",\
+             \"ownerReferences\":[{{\"uid\":\"web-9\"}}]}}}}"
+        )
+    };
+    let (first, second) = ("2027-01-15T08:00:00Z", "2027-01-15T08:02:00Z");
+    assert_eq!(births.rewrite_line(&pod("one", "2026-01-01T00:00:00Z")), pod("one", first));
+    clock.step(std::time::Duration::from_mins(2));
+    let list = |one: &str, two: &str| format!("[{},{}]", pod("one", one), pod("two", two));
+    let wall = "2026-01-01T00:00:00Z";
+    assert_eq!(births.rewrite_line(&list(wall, wall)), list(first, second));
+    assert_eq!(
+        births.rewrite_line("{\"metadata\":{\"resourceVersion\":\"7\"}}\n"),
+        "{\"metadata\":{\"resourceVersion\":\"7\"}}\n"
+    );
+}

@@ -1,0 +1,299 @@
+//! Owns the cluster of the day: all roles in one process, a metrics API, a Prometheus that is asked, and one clock.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{Api, api::ListParams};
+use plimsoll::{
+    cli::all_in_one_config,
+    clock::Clock,
+    run::all_in_one::{self, AllInOneHandle},
+};
+use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
+use plimsoll_core::types::Time;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use xtask::test_programs::PrometheusRelease;
+
+use super::{creation_timestamps::with_clock_timestamps, scrape_record::ScrapeRecord};
+use crate::{
+    storage::checkpoint_objects::create_definitions,
+    support::{
+        MetricsServer, Testbed,
+        clock::{Clock as Standing, wall_now},
+        hollow_nodes::is_ready,
+        http_get::http_get,
+        manifests,
+        metrics_server::UsageValue,
+        ports::Port,
+        prometheus_server::{History, PrometheusServer},
+        upstream_process::write_certificates,
+        wait,
+    },
+    watermark_controller::fixture::METRIC,
+};
+
+/// Between two passes.
+pub const STEP: SignedDuration = SignedDuration::from_mins(2);
+/// Between two scrapes: no more than what the boards count on.
+pub const SCRAPE: SignedDuration = SignedDuration::from_mins(1);
+
+/// The cluster.
+pub struct Fixture {
+    pub bed: Testbed,
+    pub usage: MetricsServer,
+    pub namespace: String,
+    pub prometheus: PrometheusServer,
+    clock: Clock,
+    running: AllInOneHandle,
+    hold_recommendations: watch::Sender<bool>,
+    day: ScrapeRecord,
+    nodes: Standing,
+    _port: Port,
+}
+
+impl Fixture {
+    /// With all roles, and nothing to look after.
+    pub async fn new() -> Option<Self> {
+        // Ahead of the wall's: whatever the API server stamps, but for the creation of pods, is of the past.
+        let start = Timestamp::from_second(wall_now().as_second() + 3_600).expect("in range");
+        let nodes = Standing::frozen_at(start);
+        let bed =
+            Testbed::private_with(&[], nodes.clone()).await.filter(Testbed::has_controllers)?;
+        create_definitions(&bed).await;
+        bed.nodes().add("node", "64", "256Gi").await;
+        let namespace = bed.namespace("shop").await;
+        let usage = MetricsServer::serve(&bed).await;
+        let day = SignedDuration::from_hours(26);
+        let history = History::new(start - STEP, start + day, STEP).series(
+            "queue_length",
+            &[("app", "queried")],
+            |_| Some(150.0),
+        );
+        let prometheus = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
+        let port = Port::claim();
+        // The API server goes by the wall's time, in which a certificate of this clock's would not yet be good.
+        let certificate = write_certificates(&bed, "webhook");
+        let flags = [
+            "--roles=recommender,updater,admission-controller,watermark".to_owned(),
+            "--address=127.0.0.1:0".to_owned(),
+            "--leader-elect-resource-namespace=kube-system".to_owned(),
+            "--recommender-interval=2m".to_owned(),
+            "--updater-interval=2m".to_owned(),
+            "--watermark.period=2m".to_owned(),
+            "--updater.use-admission-controller-status=false".to_owned(),
+            "--updater.max-disruptions-per-hour=2".to_owned(),
+            "--updater.canary-watch=0s".to_owned(),
+            format!("--port={port}"),
+            format!("--webhook-port={port}"),
+            "--register-by-url".to_owned(),
+            "--webhook-address=https://127.0.0.1".to_owned(),
+            format!("--admission-controller.client-ca-file={}", certificate("ca.crt")),
+            format!("--admission-controller.tls-cert-file={}", certificate("tls.crt")),
+            format!("--admission-controller.tls-private-key={}", certificate("tls.key")),
+            format!("--watermark.prometheus-address={}", prometheus.url()),
+            // The history was there before the namespace of the day.
+            "--watermark.prometheus-unrestricted-namespaces=*".to_owned(),
+        ];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let config = all_in_one_config(&flags, |_| String::new()).expect("flags that make sense");
+        let clock = Clock::fake(Time::from_secs(start.as_second()));
+        usage.at(start);
+        let (advice_waits, held) = watch::channel(false);
+        let client = with_clock_timestamps(bed.client(), clock.clone(), held);
+        let running = all_in_one::start(config, client, clock.clone()).await.expect("it starts");
+        let day = ScrapeRecord::new(start + SCRAPE, SCRAPE);
+        Some(Self {
+            bed,
+            usage,
+            namespace,
+            prometheus,
+            clock,
+            running,
+            hold_recommendations: advice_waits,
+            day,
+            nodes,
+            _port: port,
+        })
+    }
+
+    /// What the clock says.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanosecond(self.clock.now().as_nanos().into()).expect("in range")
+    }
+
+    /// A Deployment whose pods are ready.
+    pub async fn deployment(&self, name: &str, replicas: u32) {
+        let yaml = manifests::deployment(name, replicas, "100m", "64Mi");
+        manifests::create::<Deployment>(self.bed.client(), &self.namespace, &yaml).await;
+        self.bed
+            .nodes()
+            .pods(&self.namespace, name, replicas as usize, "are ready", is_ready)
+            .await;
+    }
+
+    /// A VPA of the Deployment of that name.
+    pub async fn vpa(&self, name: &str, mode: &str, policy: Value) {
+        let object = json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": name},
+            "spec": {
+                "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "updatePolicy": {"updateMode": mode},
+                "resourcePolicy": {"containerPolicies": [policy]},
+            },
+        });
+        let client = self.bed.client();
+        manifests::create::<VerticalPodAutoscaler>(client, &self.namespace, &object.to_string())
+            .await;
+    }
+
+    /// A WatermarkPodAutoscaler.
+    pub async fn wpa(&self, object: &Value) {
+        let client = self.bed.client();
+        manifests::create::<WatermarkPodAutoscaler>(client, &self.namespace, &object.to_string())
+            .await;
+    }
+
+    /// What each container of a workload uses from now on.
+    pub fn uses(&self, name: &str, cpu: f64, memory: u64) {
+        self.usage.set_all(&self.namespace, name, "main", UsageValue { cpu, memory });
+    }
+
+    /// What the metric of a workload is from now on.
+    pub fn metric(&self, name: &str, value: f64) {
+        self.usage.set_external(&self.namespace, METRIC, &[("app", name)], value);
+    }
+
+    /// Lets some scrapes go by.
+    pub async fn steps(&mut self, count: u32) {
+        for _ in 0..count {
+            self.step().await;
+        }
+    }
+
+    /// Until the updater has seen that the recommender lives: it lists Leases every ten seconds of the machine's own clock,
+    /// and has to see a change.
+    pub async fn wait_for_recommender_lease(&mut self) {
+        // Certificates are made, and watches begin, in the machine's own time.
+        wait::until("the webhook is registered, and watches have told of everything", || async {
+            let page = self.page().await;
+            let is_registered = page.contains("\nplimsoll_webhook_registered 1\n");
+            let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
+            (is_registered && feeds.all(|line| line.ends_with(" 1"))).then_some(())
+        })
+        .await;
+        for _ in 0..2 {
+            self.step().await;
+            // Between passes nobody else lists anything.
+            let before = self.lists().await;
+            wait::until("the Leases are listed", || async {
+                (self.lists().await > before).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Everybody does what is due, and is scraped.
+    async fn step(&mut self) {
+        let recommender = self.running.recommender().expect("it runs");
+        let updater = self.running.updater().expect("it runs");
+        let (mut advice, mut evictions) = (recommender.passes(), updater.passes());
+        let before = (advice.borrow_and_update().0, evictions.borrow_and_update().0);
+        // In between nobody has a pass, and replicas are looked at all the same.
+        self.advance_clocks(SCRAPE);
+        self.scrape().await;
+        self.hold_recommendations.send_replace(true);
+        self.advance_clocks(STEP - SCRAPE);
+        let done = async {
+            evictions.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
+            self.hold_recommendations.send_replace(false);
+            advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
+        };
+        tokio::time::timeout(wait::PATIENCE, done).await.expect("passes in time");
+        self.scrape().await;
+    }
+
+    fn advance_clocks(&self, time: SignedDuration) {
+        self.usage.at(self.now() + time);
+        self.nodes.step(time);
+        self.clock.step(Duration::try_from(time).expect("forward"));
+    }
+
+    /// Until what was begun has come about: all pods that there are to be are ready, no other is there, and watches have told
+    /// of it. Who has a pass next finds the same, however busy the machine is.
+    async fn wait_until_quiescent(&self) {
+        let deployments = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
+        let pods = Api::<Pod>::all(self.bed.client());
+        let all = ListParams::default();
+        wait::often(Duration::from_millis(20), wait::PATIENCE, "all pods are there", || async {
+            let found = deployments.list(&all).await.map_err(|why| why.to_string())?;
+            let mut wanted = 0;
+            for one in found {
+                let (spec, status) = (one.spec.unwrap_or_default(), one.status.unwrap_or_default());
+                let replicas = spec.replicas;
+                let is_seen = status.observed_generation == one.metadata.generation;
+                if !is_seen
+                    || status.replicas.or(Some(0)) != replicas
+                    || status.ready_replicas != replicas
+                {
+                    return Err(format!("{:?} of {replicas:?} are ready", status.ready_replicas));
+                }
+                wanted += replicas.unwrap_or_default();
+            }
+            let found = pods.list(&all).await.map_err(|why| why.to_string())?.items.len();
+            let page = self.page().await;
+            let told = page
+                .lines()
+                .filter(|line| line.starts_with("plimsoll_feed_objects{feed=\"pods\""))
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<i32>().ok());
+            let told: Vec<i32> = told.collect();
+            let is_told = !told.is_empty() && told.iter().all(|told| *told == wanted);
+            let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
+            let is_synced = feeds.all(|line| line.ends_with(" 1"));
+            if usize::try_from(wanted) == Ok(found) && is_told && is_synced {
+                return Ok(());
+            }
+            Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))
+        })
+        .await;
+    }
+
+    /// How often something was listed.
+    async fn lists(&self) -> f64 {
+        let page = self.page().await;
+        let lists = page.lines().filter(|line| {
+            line.starts_with("plimsoll_api_requests_total{") && line.contains("verb=\"list\"")
+        });
+        lists.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// What there is to scrape.
+    async fn page(&self) -> String {
+        let address = self.running.addresses()[0];
+        let page = http_get(&format!("http://{address}/metrics")).await.expect("it is served");
+        String::from_utf8_lossy(&page).into_owned()
+    }
+
+    /// When nobody has anything to do any more.
+    async fn scrape(&mut self) {
+        let recommender = self.running.recommender().expect("it runs");
+        let watermark = self.running.watermark().expect("it runs");
+        let patience = Duration::from_mins(1);
+        wait::often(Duration::from_millis(3), patience, "all is done", || async {
+            let is_done = watermark.is_idle() && recommender.pending_statuses() == 0;
+            if is_done { Ok(()) } else { Err("somebody waits".to_owned()) }
+        })
+        .await;
+        self.wait_until_quiescent().await;
+        let page = self.page().await;
+        self.day.add_scrape(&page);
+    }
+
+    /// Ends the day.
+    pub async fn end(self) -> ScrapeRecord {
+        self.running.stop().await;
+        self.day
+    }
+}

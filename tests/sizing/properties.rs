@@ -1,0 +1,293 @@
+//! What holds for every pod, recommendation, policy and LimitRange.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::{
+    admission::{AdmissionSettings, patch_pod},
+    api::{ResourceList, ResourceName, VerticalPodAutoscaler},
+    sizing::{
+        LimitPolicy, NamespaceLimitRanges, Operation, Pod, SizingError, SizingRules, SizingSpec,
+        api_validation, cap_recommendation, json_patch::Op, pod_totals::PodTotals, qos_with,
+        size_containers,
+    },
+    types::{
+        compat::Compat,
+        quantity::{Format, Quantity},
+    },
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{pod, ranges, vpa};
+use crate::support::tier;
+
+/// An amount of CPU and one of memory, or not; mostly of a size that matters.
+fn amounts() -> impl Strategy<Value = ResourceList> {
+    let cpu = prop_oneof![1_i64..20, 1_i64..5000, Just(0), Just(i64::MAX)];
+    let memory = prop_oneof![
+        1_i64..20,
+        1_i64..(8 << 30),
+        (1_i64..4096).prop_map(|it| it << 20),
+        Just(i64::MAX)
+    ];
+    let format = prop_oneof![Just(Format::DecimalSi), Just(Format::BinarySi)];
+    let memory = (memory, format).prop_map(|(amount, format)| Quantity::from_units(amount, format));
+    let cpu = cpu.prop_map(|amount| Quantity::from_milli(amount, Format::DecimalSi));
+    (proptest::option::weighted(0.8, cpu), proptest::option::weighted(0.8, memory))
+        .prop_map(|(cpu, memory)| ResourceList::cpu_and_memory(cpu, memory))
+}
+
+/// Requests and limits that the API server would accept: no request above its limit.
+fn container() -> impl Strategy<Value = (ResourceList, ResourceList)> {
+    (amounts(), amounts()).prop_map(|(requests, limits)| {
+        let limits = limits.iter().map(|(name, limit)| {
+            let request = requests.get(name).unwrap_or_default();
+            (name.clone(), if limit < request { request } else { limit })
+        });
+        let limits: ResourceList = limits.filter(|(_, limit)| !limit.is_zero()).collect();
+        (requests, limits)
+    })
+}
+
+fn value(list: &ResourceList) -> Value {
+    serde_json::to_value(list).expect("is written")
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    pod: Pod,
+    vpa: VerticalPodAutoscaler,
+    ranges: NamespaceLimitRanges,
+    limits: LimitPolicy,
+}
+
+prop_compose! {
+    fn ordered(most: usize)(
+        lists in proptest::collection::vec((amounts(), amounts(), amounts(), any::<bool>()), 1..=most)
+    ) -> Vec<Option<[ResourceList; 3]>> {
+        lists.into_iter().map(|(lower, target, upper, is_said)| is_said.then_some([target, lower, upper])).collect()
+    }
+}
+
+prop_compose! {
+    fn cases()(
+        containers in proptest::collection::vec(container(), 1..4),
+        said in ordered(4),
+        (min, max, only, off) in (amounts(), amounts(), any::<bool>(), any::<bool>()),
+        (pod_min, pod_max, low, high, default) in (amounts(), amounts(), amounts(), amounts(), amounts()),
+        (has_policy, has_pod, has_container) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        ratio in proptest::option::of(1_i64..5),
+        limits in prop_oneof![
+            4 => Just("ratio"), 1 => Just("requestsOnly"), 1 => Just("fixed:1.5"), 1 => Just("max")
+        ],
+    ) -> Case {
+        let mut pod = pod(&vec![""; containers.len()]);
+        for (container, (requests, limits)) in pod.containers.iter_mut().zip(containers) {
+            container.spec.requests = Some(requests).filter(|list| !list.is_empty());
+            container.spec.limits = Some(limits).filter(|list| !list.is_empty());
+        }
+        let policy = json!([{
+            "containerName": "*",
+            "mode": if off { "Off" } else { "Auto" },
+            "minAllowed": value(&min),
+            "maxAllowed": value(&max),
+            "controlledValues": if only { "RequestsOnly" } else { "RequestsAndLimits" },
+        }]);
+        let mut vpa = vpa(if has_policy { policy } else { Value::Null }, &[]);
+        let status = vpa.status.get_or_insert_default();
+        let recommendation = status.recommendation.get_or_insert_default();
+        for (index, lists) in said.into_iter().enumerate() {
+            let Some([target, lower_bound, upper_bound]) = lists else { continue };
+            recommendation.container_recommendations.push(plimsoll_core::api::vpa::ContainerRecommendation {
+                container_name: format!("c{}", index + 1),
+                target,
+                lower_bound,
+                upper_bound,
+                uncapped_target: ResourceList::EMPTY,
+            });
+        }
+        let mut items = Vec::new();
+        if has_pod {
+            items.push(json!({"type": "Pod", "min": value(&pod_min), "max": value(&pod_max)}));
+        }
+        if has_container {
+            let mut item = json!({
+                "type": "Container", "min": value(&low), "max": value(&high), "default": value(&default),
+            });
+            if let Some(ratio) = ratio {
+                item["maxLimitRequestRatio"] = json!({"cpu": ratio, "memory": ratio});
+            }
+            items.push(item);
+        }
+        Case { pod, vpa, ranges: ranges(json!(items)), limits: limits.parse().expect("a policy") }
+    }
+}
+
+impl Case {
+    fn plan(&self) -> SizingSpec<'_> {
+        SizingSpec::from_vpa(&self.vpa).with_limit_policy(self.limits)
+    }
+
+    fn sizes(&self) -> Result<Vec<plimsoll_core::sizing::SizedContainer>, SizingError> {
+        size_containers(
+            &self.pod,
+            &self.plan(),
+            Some(&self.ranges),
+            SizingRules::for_compat(Compat::Plimsoll),
+        )
+    }
+}
+
+/// What a patch makes of a document.
+fn apply(document: &mut Value, operations: &[Operation]) {
+    for operation in operations {
+        assert_eq!(operation.op, Op::Add);
+        let (parent, name) = operation.path.rsplit_once('/').expect("a path");
+        let name = name.replace("~1", "/").replace("~0", "~");
+        let parent = document.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"));
+        match parent {
+            Value::Object(map) => drop(map.insert(name, operation.value.clone())),
+            Value::Array(list) => {
+                list[name.parse::<usize>().expect("an index")] = operation.value.clone();
+            }
+            other => panic!("{other} cannot be added to"),
+        }
+    }
+}
+
+fn document(pod: &Pod) -> Value {
+    let container = |one: &plimsoll_core::sizing::Container| json!({"name": &*one.name, "resources": serde_json::to_value(&one.spec).expect("is written")});
+    let containers: Vec<Value> = pod.containers.iter().map(container).collect();
+    json!({"metadata": {"name": &*pod.name}, "spec": {"containers": containers}})
+}
+
+proptest! {
+    #![proptest_config(tier::properties(64, 5_000))]
+
+    #[test]
+    fn nothing_is_ever_negative_and_no_limit_is_below_its_request(case in cases()) {
+        let sizes = case.sizes().expect("ours refuses nothing here");
+        for size in &sizes {
+            for (resource, amount) in size.requests.iter().chain(size.limits.iter()) {
+                prop_assert!(!amount.is_negative(), "{resource} {amount}: {size:?}");
+            }
+            for (resource, limit) in size.limits.iter() {
+                let request = size.requests.get(resource).unwrap_or_default();
+                prop_assert!(limit >= request, "{resource}: {size:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn upstreams_rules_never_panic_and_refuse_only_what_crashes_upstream(case in cases()) {
+        let rules = SizingRules::for_compat(Compat::Upstream);
+        if let Err(refusal) = cap_recommendation(&case.pod, &case.plan(), &case.ranges, rules) {
+            prop_assert!(matches!(refusal, SizingError::CrashesUpstream { .. }), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_recommended_is_written(case in cases()) {
+        let said = &case.vpa.status.as_ref().and_then(|it| it.recommendation.as_ref()).expect("is there");
+        for (size, container) in case.sizes().expect("ours").iter().zip(&case.pod.containers) {
+            let said = said.container_recommendations.iter().find(|it| it.container_name == *container.name);
+            for (resource, _) in size.requests.iter().chain(size.limits.iter()) {
+                prop_assert!(said.is_some_and(|it| it.target.get(resource).is_some()), "{size:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_is_inside_the_sums_wherever_its_smallest_sizes_are(case in cases()) {
+        let Some(range) = &case.ranges.pod else { return Ok(()) };
+        let sizes = case.sizes().expect("ours");
+        let demand = PodTotals::new(&case.pod, &sizes);
+        // The limit of a container that is told to request nothing is left as it is.
+        let said = case.vpa.status.iter().filter_map(|it| it.recommendation.as_ref());
+        let mut said = said.flat_map(|it| &it.container_recommendations);
+        if said.any(|one| one.target.iter().any(|(_, amount)| amount.is_zero())) {
+            return Ok(());
+        }
+        // The least that policies and ranges leave of everything that moves.
+        let mut least = case.clone();
+        let tiny = ResourceList::cpu_and_memory(
+            Some(Quantity::from_milli(1, Format::DecimalSi)),
+            Some(Quantity::from_units(1, Format::DecimalSi)),
+        );
+        let status = least.vpa.status.as_mut().and_then(|it| it.recommendation.as_mut()).expect("is there");
+        for one in &mut status.container_recommendations {
+            one.target = one.target.iter().filter_map(|(name, _)| Some((name.clone(), tiny.get(name)?))).collect();
+        }
+        least.ranges.pod = None;
+        let floor = PodTotals::new(&least.pod, &least.sizes().expect("ours"));
+        for resource in [ResourceName::Cpu, ResourceName::Memory] {
+            let Some(max) = range.max(&resource) else { continue };
+            let of = |list: &ResourceList| list.get(&resource).unwrap_or_default();
+            let fits = |demand: &PodTotals| of(&demand.requests) <= max && of(&demand.limits) <= max;
+            prop_assert!(
+                fits(&demand) || !fits(&floor),
+                "{resource}: {demand:?} though {floor:?} was possible, max {max}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pod_that_would_be_accepted_stays_one(case in cases()) {
+        let admission = AdmissionSettings { rules: SizingRules::for_compat(Compat::Plimsoll), ..AdmissionSettings::default() };
+        match patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) {
+            Ok(admitted) => {
+                let now = api_validation::violations(&case.pod, &[], &case.ranges);
+                let then = api_validation::violations(&case.pod, &admitted.sized_containers, &case.ranges);
+                prop_assert!(!now.is_empty() || then.is_empty(), "{then:?}");
+            }
+            Err(refusal) => {
+                let is_known = matches!(refusal, SizingError::WouldBeRejected { .. });
+                prop_assert!(is_known, "{refusal}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_resize_never_changes_the_class(case in cases()) {
+        let sizes = case.sizes().expect("ours");
+        if api_validation::ensure_same_qos_class(&case.pod, &sizes).is_ok() {
+            prop_assert_eq!(qos_with(&case.pod, &sizes), case.pod.qos());
+        }
+    }
+
+    #[test]
+    fn a_patch_that_is_applied_twice_is_applied_once(case in cases()) {
+        for compat in [Compat::Upstream, Compat::Plimsoll] {
+            let admission = AdmissionSettings { rules: SizingRules::for_compat(compat), ..AdmissionSettings::default() };
+            let Ok(admitted) = patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) else { continue };
+            let mut once = document(&case.pod);
+            apply(&mut once, &admitted.operations);
+            let mut twice = once.clone();
+            apply(&mut twice, &admitted.operations);
+            prop_assert_eq!(&once, &twice);
+            let patched: Pod = serde_json::from_value(once).expect("is still a pod");
+            for (size, container) in admitted.sized_containers.iter().zip(&patched.containers) {
+                prop_assert!(!size.changes(&container.spec), "{size:?} {container:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_is_called_again_changes_nothing(mut case in cases()) {
+        // Limits in proportion are cut to whole units, and the next proportion is taken from what was cut: with a
+        // LimitRange, whose bounds follow that proportion, a unit may be won back.
+        case.ranges = NamespaceLimitRanges::default();
+        let admission = AdmissionSettings { rules: SizingRules::for_compat(Compat::Plimsoll), ..AdmissionSettings::default() };
+        let Ok(first) = patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) else { return Ok(()) };
+        let mut pod = case.pod.clone();
+        for (size, container) in first.sized_containers.iter().zip(&mut pod.containers) {
+            container.spec = size.apply_to(&container.spec);
+        }
+        let seen = pod.containers.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
+        pod.annotations = Some(BTreeMap::from([("vpaObservedContainers".to_owned(), seen)]));
+        let second = patch_pod(&pod, &case.plan(), Some(&case.ranges), &admission).expect("once more");
+        for (size, container) in second.sized_containers.iter().zip(&pod.containers) {
+            prop_assert!(!size.changes(&container.spec), "{size:?} of {container:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Proof that the suite of backends that only read has teeth: one defect fails exactly the cases that are about it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use plimsoll_core::{
+    history::{Measurement, Sample, Sink, SkippedRecord},
+    types::{ContainerKey, Time},
+};
+use plimsoll_storage::{
+    Error, LoadReport, LoadRequest, Storage, Writer,
+    conformance::{
+        Case, ContainerLifetime, ReadOnlyFixture, failed_cases, format_table, not_applicable_cases,
+        run_read_only_suite,
+    },
+};
+
+const STEP: Duration = Duration::from_mins(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Defect {
+    None,
+    /// Loses an hour in the middle.
+    LosesAnHour,
+    /// Hands the last two samples on in the wrong order.
+    Disorders,
+    /// Hands each sample on twice.
+    Doubles,
+    /// Tells pods by how their names begin.
+    TakesOthers,
+    /// Does not say of what it has come to the end.
+    NeverCompletes,
+    /// Says so before the end.
+    CompletesTooEarly,
+    /// Passes over what it cannot tell without a word.
+    SkipsSilently,
+    /// Brings less the second time.
+    LosesSamplesOnReload,
+}
+
+/// A backend that does everything right but for its defect.
+struct DefectiveReader {
+    defect: Defect,
+    lives: Vec<ContainerLifetime>,
+    loads: AtomicUsize,
+}
+
+impl DefectiveReader {
+    fn has_defect(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn owns(&self, owner: &str, life: &ContainerLifetime) -> bool {
+        let name = owner.rsplit('/').next().expect("a name");
+        if self.has_defect(Defect::TakesOthers) {
+            life.pod.starts_with(name)
+        } else {
+            life.owner == owner
+        }
+    }
+
+    fn send_samples(
+        &self,
+        key: &ContainerKey,
+        life: &ContainerLifetime,
+        sink: &mut dyn Sink,
+    ) -> usize {
+        let mut samples = Vec::new();
+        let mut at = life.start.later(STEP);
+        let (mut left, mut steps) = (self.loads.load(SeqCst), 0);
+        while at <= life.end {
+            for measurement in
+                [Measurement::CpuCores(life.cores), Measurement::MemoryBytes(life.bytes)]
+            {
+                let is_lost = self.has_defect(Defect::LosesAnHour) && (30..42).contains(&steps);
+                let is_forgotten = self.has_defect(Defect::LosesSamplesOnReload) && left > 0;
+                left = left.saturating_sub(usize::from(is_forgotten));
+                if is_lost || is_forgotten {
+                    continue;
+                }
+                let replica = life.pod.into();
+                let sample = Sample { replica, at, covers: Some(STEP), measurement };
+                if self.has_defect(Defect::Doubles) {
+                    samples.push(sample.clone());
+                }
+                samples.push(sample);
+            }
+            at = at.later(STEP);
+            steps += 1;
+        }
+        if self.has_defect(Defect::Disorders) {
+            let end = samples.len();
+            samples.swap(end - 1, end - 3);
+        }
+        let count = samples.len();
+        for (index, sample) in samples.into_iter().enumerate() {
+            if self.has_defect(Defect::CompletesTooEarly) && index + 1 == count {
+                sink.complete(&key.vpa);
+            }
+            sink.sample(key, sample);
+        }
+        count
+    }
+}
+
+#[async_trait]
+impl Storage for DefectiveReader {
+    fn name(&self) -> &'static str {
+        "archive"
+    }
+
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
+        let LoadRequest::Vpas(wanted) = wanted else { return Ok(LoadReport::default()) };
+        let mut report = LoadReport::default();
+        for (vpa, owner) in wanted {
+            let Some(owner) = owner else {
+                if !self.has_defect(Defect::SkipsSilently) {
+                    let why = "its target is not known".to_owned();
+                    report.skipped.push(SkippedRecord { record: vpa.to_string(), reason: why });
+                }
+                continue;
+            };
+            for life in self.lives.iter().filter(|life| *life.namespace == *vpa.namespace) {
+                if self.owns(owner, life) {
+                    let key = ContainerKey::new(vpa.clone(), life.container);
+                    report.samples += self.send_samples(&key, life, sink);
+                }
+            }
+            if !matches!(self.defect, Defect::NeverCompletes | Defect::CompletesTooEarly) {
+                sink.complete(vpa);
+            }
+        }
+        self.loads.fetch_add(1, SeqCst);
+        Ok(report)
+    }
+
+    fn writer(&self) -> Option<&dyn Writer> {
+        None
+    }
+}
+
+struct DefectiveReaderSource(Defect);
+
+#[async_trait]
+impl ReadOnlyFixture for DefectiveReaderSource {
+    async fn backend_with(&self, lives: &[ContainerLifetime]) -> Result<Arc<dyn Storage>, String> {
+        let loads = AtomicUsize::new(0);
+        Ok(Arc::new(DefectiveReader { defect: self.0, lives: lives.to_vec(), loads }))
+    }
+
+    fn now(&self) -> Time {
+        Time::from_secs(1_790_000_000)
+    }
+}
+
+#[tokio::test]
+async fn a_reader_with_a_defect_fails_what_is_about_it_and_nothing_else() {
+    let all = Case::READ_ONLY;
+    for (defect, expected) in [
+        (Defect::None, &[][..]),
+        (Defect::LosesAnHour, &all),
+        (Defect::Disorders, &all),
+        (Defect::Doubles, &all),
+        (Defect::TakesOthers, &[Case::OthersStayOut]),
+        (Defect::NeverCompletes, &all),
+        (Defect::CompletesTooEarly, &all),
+        (Defect::SkipsSilently, &[Case::OthersStayOut]),
+        (Defect::LosesSamplesOnReload, &[Case::SamplesComeAgain]),
+    ] {
+        let outcomes = run_read_only_suite(&DefectiveReaderSource(defect)).await;
+        assert_eq!(failed_cases(&outcomes), expected, "{defect:?}:\n{}", format_table(&outcomes));
+        assert_eq!(not_applicable_cases(&outcomes), []);
+    }
+}

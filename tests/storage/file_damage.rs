@@ -1,0 +1,302 @@
+//! `local` with its file cut or a bit flipped: all data, or one line that says what is lost. Never a panic,
+//! never a state that nobody saved.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+    ops::Range,
+    path::Path,
+};
+
+use plimsoll_core::{history::Snapshot, types::ContainerKey};
+use plimsoll_storage::{LocalStorage, Writer};
+use proptest::{collection::vec, prelude::*};
+
+use super::temp_store::{
+    AlwaysPermitted, SeededRandom, assert_same, by_key, load, memory_directory, open, record,
+    records, run, save, temp_directory,
+};
+use crate::support::{random, tier};
+
+const HISTORY: &str = "history.plimsoll";
+/// Bytes before the first entry.
+const HEADER: usize = 1024;
+/// A record of these tests has more bytes than that; removals and ends of saves have fewer.
+const SHORTEST_RECORD: usize = 100;
+
+/// A history of several saves and a removal, and everything that was ever saved into it.
+struct UndamagedFile {
+    bytes: Vec<u8>,
+    last: BTreeMap<ContainerKey, Snapshot>,
+    ever: HashMap<ContainerKey, Vec<Snapshot>>,
+}
+
+fn original(keys: usize, saves: u64) -> UndamagedFile {
+    let directory = memory_directory();
+    let local = open(directory.path());
+    let mut ever = Vec::new();
+    for generation in 1..=saves {
+        let batch = records(keys - generation as usize % 3, generation);
+        save(&local, &batch);
+        ever.extend(batch);
+    }
+    let gone = record(0, 1).key.vpa;
+    let living: HashSet<_> =
+        ever.iter().map(|r| r.key.vpa.clone()).filter(|v| *v != gone).collect();
+    run(local.collect_garbage(&|key| !living.contains(&key.vpa), &AlwaysPermitted))
+        .expect("local collects");
+    let batch = [record(1, saves + 1)];
+    save(&local, &batch);
+    ever.extend(batch);
+    let (last, _) = load(&local);
+    assert!(!last.contains_key(&record(0, 1).key), "the removed record is gone");
+    drop(local);
+    let bytes = fs::read(directory.path().join(HISTORY)).expect("the history is there");
+    let mut states: HashMap<ContainerKey, Vec<Snapshot>> = HashMap::new();
+    for record in ever {
+        states.entry(record.key).or_default().push(record.snapshot);
+    }
+    UndamagedFile { bytes, last, ever: states }
+}
+
+impl UndamagedFile {
+    /// Opens these bytes and checks everything that must hold of what comes out. Answers how many keys
+    /// are lost or set back.
+    fn check(&self, directory: &Path, damaged: &[u8], how: &str) -> usize {
+        fs::write(directory.join(HISTORY), damaged).expect("the directory is writable");
+        let (local, report) =
+            LocalStorage::open(directory).unwrap_or_else(|e| panic!("{how}: {e}"));
+        let (loaded, loading) = load(&local);
+        assert_eq!(report.records, loaded.len(), "{how}: the report counts what is there");
+        for (key, snapshot) in &loaded {
+            let saved = self.ever.get(key).is_some_and(|states| states.contains(snapshot));
+            assert!(saved, "{how}: {key} is in a state that nobody saved");
+        }
+        let differs = |key: &&ContainerKey| loaded.get(*key) != self.last.get(*key);
+        let keys: HashSet<&ContainerKey> = self.last.keys().chain(loaded.keys()).collect();
+        let lost = keys.into_iter().filter(|key| differs(key)).count();
+
+        let Some(damage) = report.damage else {
+            assert_eq!(lost, 0, "{how}: {lost} records are lost and not a word is said");
+            return 0;
+        };
+        let line = damage.to_string();
+        assert!(!line.contains('\n'), "{how}: not one line: {line}");
+        assert!(line.starts_with(&directory.display().to_string()), "{how}: where? {line}");
+        assert_eq!(loading.skipped, damage.lost, "{how}: a load names what opening named");
+        if lost > 0 {
+            assert!(!damage.lost.is_empty(), "{how}: {lost} lost, but it says: {line}");
+        }
+        match damage.damaged_copy {
+            Some(name) => {
+                let aside = directory.join(name);
+                assert_eq!(fs::read(&aside).expect("it is kept"), damaged, "{how}: kept as it was");
+                fs::remove_file(aside).expect("it can be removed");
+            }
+            None => assert_eq!(damage.lost, [], "{how}: what is lost is kept aside"),
+        }
+        drop(local);
+        let (again, loading) = load(&open(directory));
+        assert_same(&again, &loaded);
+        assert_eq!(loading.skipped, [], "{how}: repaired once and for all");
+        lost
+    }
+
+    /// Where the entries of the file are. Its format is written down in storage/src/local/frame.rs.
+    fn entries(&self) -> Vec<Range<usize>> {
+        let number = |at: usize| {
+            let bytes = self.bytes[at..at + 4].try_into().expect("four bytes");
+            u32::from_le_bytes(bytes) as usize
+        };
+        let mut entries = Vec::new();
+        let mut at = HEADER;
+        while at < self.bytes.len() {
+            let end = at + 38 + number(at + 6) + 8 + number(at + 10);
+            entries.push(at..end);
+            at = end;
+        }
+        assert_eq!(at, self.bytes.len(), "the entries fill the file");
+        entries
+    }
+
+    /// The bytes that a tier damages. Deep: all. The gate: those of the header, of the first record, and of the last entries
+    /// from the last record on; of the others every seventh, and which ones depends on the seed.
+    fn cut_positions(&self) -> Vec<usize> {
+        let entries = self.entries();
+        let last_record = entries.iter().rposition(|entry| entry.len() > SHORTEST_RECORD);
+        let last_record = &entries[last_record.expect("the history has records")];
+        let offset = random::seed(0) as usize % 7;
+        let is_chosen = |place: &usize| {
+            tier::is_deep()
+                || *place < entries[0].end
+                || *place >= last_record.start
+                || place % 7 == offset
+        };
+        (0..self.bytes.len()).filter(is_chosen).collect()
+    }
+
+    fn flipped(&self, place: usize, bit: u64) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        bytes[place] ^= 1 << bit;
+        bytes
+    }
+}
+
+#[test]
+fn a_small_history_cut_at_any_byte_opens_or_says_what_is_lost() {
+    let (original, directory) = (original(4, 2), memory_directory());
+    for length in original.cut_positions() {
+        let how = format!("cut at {length} of {}", original.bytes.len());
+        let lost = original.check(directory.path(), &original.bytes[..length], &how);
+        if length < HEADER {
+            assert_eq!(lost, original.last.len(), "{how}: history starts anew");
+        }
+    }
+}
+
+#[test]
+fn a_small_history_with_any_byte_flipped_loses_one_record_at_most() {
+    let (original, directory) = (original(4, 2), memory_directory());
+    for place in original.cut_positions() {
+        for bit in (0..8).filter(|bit| tier::is_deep() || *bit == place as u64 % 8) {
+            let how = format!("bit {bit} of byte {place} flipped");
+            let bytes = original.flipped(place, bit);
+            let lost = original.check(directory.path(), &bytes, &how);
+            assert!(lost <= 1, "{how}: {lost} records are lost");
+        }
+    }
+}
+
+#[test]
+fn a_larger_history_withstands_cuts_and_flips_at_random_places() {
+    let (original, directory) = (original(40, 4), memory_directory());
+    for seed in random::seeds("storage-damage", 20_261_121) {
+        let mut seeded = SeededRandom(seed);
+        for n in 0..tier::cases(300, 20_000) {
+            let place = seeded.below(original.bytes.len() as u64) as usize;
+            if n % 2 == 0 {
+                let bytes = original.flipped(place, seeded.below(8));
+                let how = format!("byte {place} flipped");
+                let lost = original.check(directory.path(), &bytes, &how);
+                assert!(lost <= 1, "{how}: {lost} records are lost");
+            } else {
+                let how = format!("cut at {place}");
+                original.check(directory.path(), &original.bytes[..place], &how);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_record_is_named_and_the_state_before_it_is_used() {
+    let directory = temp_directory();
+    let local = open(directory.path());
+    let (first, second) = (records(3, 1), records(3, 2));
+    save(&local, &first);
+    save(&local, &second);
+    drop(local);
+    let damaged = &second[1].key;
+    let flipped = plimsoll_storage::local::corruption::flip_bit(directory.path(), damaged);
+    assert!(flipped.expect("the history can be written"), "the record is there");
+
+    let (local, report) = LocalStorage::open(directory.path()).expect("it opens");
+    let line = report.damage.expect("the damage is found").to_string();
+    let at = directory.path().display();
+    assert_eq!(
+        line,
+        format!(
+            "{at}: history was damaged; 3 records are whole; lost: shop/web-1/app (it fails its \
+             check; the state before it is used); the damaged file is kept as \
+             history.plimsoll.damaged-1"
+        )
+    );
+    let expected = [second[0].clone(), first[1].clone(), second[2].clone()];
+    assert_same(&load(&local).0, &by_key(&expected));
+}
+
+#[test]
+fn a_record_that_goes_bad_while_the_process_runs_is_skipped_and_named() {
+    let directory = temp_directory();
+    let local = open(directory.path());
+    let batch = records(3, 1);
+    save(&local, &batch);
+    let flipped = plimsoll_storage::local::corruption::flip_bit(directory.path(), &batch[1].key);
+    assert!(flipped.expect("the history can be written"), "the record is there");
+    let (loaded, report) = load(&local);
+    assert_same(&loaded, &by_key(&[batch[0].clone(), batch[2].clone()]));
+    assert_eq!(report.skipped.len(), 1);
+    assert_eq!(report.skipped[0].record, "shop/web-1/app");
+    assert_eq!(report.skipped[0].reason, "it fails its check");
+}
+
+#[test]
+fn what_an_unfinished_save_left_behind_is_dropped_without_a_word() {
+    let directory = memory_directory();
+    let local = open(directory.path());
+    save(&local, &records(4, 1));
+    let path = directory.path().join(HISTORY);
+    let before = fs::read(&path).expect("the history is there");
+    save(&local, &records(4, 2));
+    drop(local);
+    let after = fs::read(&path).expect("the history is there");
+
+    // The marks as they were before, and some of what the second save appended.
+    let (all, offset) = (after.len() - before.len(), random::seed(0) as usize % 7);
+    let is_chosen = |appended: &usize| {
+        let is_near_an_end = *appended < 200 || all - *appended < 200;
+        tier::is_deep() || is_near_an_end || *appended % 7 == offset
+    };
+    for appended in (0..=all).filter(is_chosen) {
+        let mut bytes = before.clone();
+        bytes.extend_from_slice(&after[before.len()..before.len() + appended]);
+        fs::write(&path, &bytes).expect("the history can be written");
+        let complete = before.len() + appended == after.len();
+        let expected = by_key(&records(4, if complete { 2 } else { 1 }));
+        assert_same(&load(&open(directory.path())).0, &expected);
+    }
+}
+
+#[test]
+fn a_save_after_an_unfinished_one_is_not_mixed_with_what_that_left_behind() {
+    let directory = temp_directory();
+    let local = open(directory.path());
+    save(&local, &records(2, 1));
+    let path = directory.path().join(HISTORY);
+    let before = fs::metadata(&path).expect("the history is there").len() as usize;
+    save(&local, &records(6, 2));
+    drop(local);
+    let mut bytes = fs::read(&path).expect("the history is there");
+    bytes.truncate(bytes.len() - 10);
+    let committed = {
+        let fresh = temp_directory();
+        let local = open(fresh.path());
+        save(&local, &records(2, 1));
+        drop(local);
+        fs::read(fresh.path().join(HISTORY)).expect("the history is there")
+    };
+    assert_eq!(committed.len(), before, "the same save makes the same bytes");
+    bytes[..1024].copy_from_slice(&committed[..1024]);
+    fs::write(&path, &bytes).expect("the history can be written");
+
+    let local = open(directory.path());
+    save(&local, &[record(0, 3)]);
+    drop(local);
+    let expected = by_key(&[record(0, 3), record(1, 1)]);
+    assert_same(&load(&open(directory.path())).0, &expected);
+}
+
+proptest! {
+    #![proptest_config(tier::properties(64, 4_000))]
+    #[test]
+    fn any_bytes_in_place_of_a_history_are_kept_aside_and_history_starts_anew(bytes in vec(any::<u8>(), 0..4_000)) {
+        let directory = memory_directory();
+        fs::write(directory.path().join(HISTORY), &bytes).expect("the directory is writable");
+        let (local, report) = LocalStorage::open(directory.path()).expect("it opens");
+        let damage = report.damage.expect("the damage is found");
+        prop_assert!(!damage.lost.is_empty());
+        let aside = damage.damaged_copy.expect("it is kept");
+        prop_assert_eq!(fs::read(directory.path().join(aside)).expect("it is kept"), bytes);
+        save(&local, &records(2, 1));
+        assert_same(&load(&local).0, &by_key(&records(2, 1)));
+    }
+}

@@ -1,0 +1,156 @@
+//! kill -9 during saves: what is loaded afterwards is the last completed save, or one that had completed
+//! without being able to say so. Never a mixture.
+//!
+//! The child is the same test, started again with a variable that tells it where to save; what it saves
+//! is up to whoever uses [`kill_during_saves`] and [`save_until_killed`].
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use plimsoll_core::{
+    history::{Record, Snapshot},
+    types::ContainerKey,
+};
+use plimsoll_storage::LocalStorage;
+
+use super::temp_store::{SeededRandom, assert_same, by_key, load, records, save, temp_directory};
+use crate::support::{random, tier};
+
+/// Tells a child where to save.
+const DIRECTORY: &str = "PLIMSOLL_TEST_SAVES_IN";
+
+/// A child that does not outlive the test.
+struct ChildGuard(Child);
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where to save until killed, in a process that [`kill_during_saves`] started.
+pub fn child_directory() -> Option<PathBuf> {
+    env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+/// The child's part: saves one generation after another, and says so after each.
+pub fn save_until_killed(
+    directory: &Path,
+    latest: impl Fn(&BTreeMap<ContainerKey, Snapshot>) -> u64,
+    generate: impl Fn(u64) -> Vec<Record>,
+) {
+    let mut out = std::io::stdout();
+    // A parent that is gone makes these writes fail, and that ends the child.
+    writeln!(out, "opening").expect("the parent listens");
+    let (local, report) =
+        LocalStorage::open(directory).expect("the lock of a killed process is free");
+    assert_eq!(report.damage, None, "a kill is not damage");
+    for generation in latest(&load(&local).0) + 1.. {
+        save(&local, &generate(generation));
+        writeln!(out, "saved {generation}").expect("the parent listens");
+    }
+}
+
+/// The parent's part: starts its own `test` over and over as a child, kills it at random moments, and hands what
+/// is then stored to `check`, with the number of the last save that is known to be complete. `check`
+/// answers the number of the save that it found. Answers the last of them.
+pub fn kill_during_saves(
+    directory: &Path,
+    test: &str,
+    kills: u32,
+    mut check: impl FnMut(BTreeMap<ContainerKey, Snapshot>, u64) -> u64,
+) -> u64 {
+    let mut seeded = SeededRandom(random::seed(9));
+    let mut completed = 0;
+    for kill in 0..kills {
+        let mut child = ChildGuard(
+            Command::new(env::current_exe().expect("this binary has a path"))
+                .args([test, "--exact", "--nocapture"])
+                .env(DIRECTORY, directory)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("this binary can be started again"),
+        );
+        let out = BufReader::new(child.0.stdout.take().expect("its output is piped"));
+        let (say, heard) = mpsc::channel();
+        let listening = thread::spawn(move || {
+            for line in out.lines() {
+                let Ok(line) = line else { break };
+                if say.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let opening = heard.iter().any(|line| line.ends_with("opening"));
+        assert!(opening, "the child of kill {kill} starts");
+        // After some saves, and then at any moment of opening or of the next one.
+        for line in heard.iter().take(seeded.below(8) as usize) {
+            completed = saved(&line).unwrap_or(completed);
+        }
+        thread::sleep(Duration::from_micros(seeded.below(3_000)));
+        drop(child);
+        listening.join().expect("listening does not panic");
+        for line in &heard {
+            completed = saved(&line).unwrap_or(completed);
+        }
+        let (local, report) =
+            LocalStorage::open(directory).expect("the lock of a killed process is free");
+        assert_eq!(report.damage, None, "kill {kill} is not damage");
+        // A save that completed and could not say so is one of those that must not get lost from now on.
+        completed = completed.max(check(load(&local).0, completed));
+    }
+    completed
+}
+
+fn saved(line: &str) -> Option<u64> {
+    let generation = line.strip_prefix("saved ")?;
+    Some(generation.parse().expect("a line is written whole"))
+}
+
+const RECORDS: usize = 40;
+
+fn generation(loaded: &BTreeMap<ContainerKey, Snapshot>) -> u64 {
+    loaded.values().next().map_or(0, |snapshot| snapshot.cpu_seen.count)
+}
+
+#[test]
+fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
+    if let Some(directory) = child_directory() {
+        return save_until_killed(&directory, generation, |generation| {
+            records(RECORDS, generation)
+        });
+    }
+    let directory = temp_directory();
+    let kills = tier::cases(25, 500);
+    let completed = kill_during_saves(
+        directory.path(),
+        "storage::process_kill::kills_during_saves_never_cost_a_completed_save_nor_mix_two",
+        kills,
+        |loaded, completed| {
+            let found = generation(&loaded);
+            assert!(found >= completed, "save {completed} had completed, {found} is there");
+            assert!(found <= completed + 1, "save {found} is there, {completed} was the last");
+            if found > 0 {
+                assert_same(&loaded, &by_key(&records(RECORDS, found)));
+            }
+            found
+        },
+    );
+    assert!(
+        completed > 2 * u64::from(kills),
+        "{completed} saves in {kills} lives: the kills came too early to tell"
+    );
+    let files = fs::read_dir(directory.path()).expect("the directory can be read").count();
+    assert!(files <= 3, "nothing was kept aside as damaged");
+}

@@ -1,0 +1,176 @@
+//! Owns a cluster's network, as far as an API server needs one: the way from it to what is behind a Service. On one machine
+//! nothing has the addresses of Services, so the server is told to go through here, as it does where the nodes of a cluster
+//! are out of its reach.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::{Container, Pod, Service};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt as _};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, copy_bidirectional};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::hollow_nodes::{NodeView, is_ready};
+use super::testbed::{self, Testbed};
+
+/// Which variable a process was told the port by that its container says it has; see [`Variable`](super::nodes::Variable).
+pub type PortVariableLookup = fn(i32) -> Option<&'static str>;
+
+/// The network of one bed.
+pub struct ServiceNetwork {
+    folder: TempDir,
+    known: Arc<OnceLock<NetworkView>>,
+    serving: JoinHandle<()>,
+}
+
+struct NetworkView {
+    client: Client,
+    nodes: NodeView,
+    variable: PortVariableLookup,
+}
+
+// === impl Network ===
+
+impl ServiceNetwork {
+    /// A network that knows nobody yet. It is there before its bed is, because the API server is started with it.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let known = Arc::new(OnceLock::new());
+        let place = socket(folder.path());
+        let selection = format!(
+            "apiVersion: apiserver.k8s.io/v1beta1\n\
+             kind: EgressSelectorConfiguration\n\
+             egressSelections:\n\
+             - name: cluster\n  \
+               connection:\n    \
+                 proxyProtocol: HTTPConnect\n    \
+                 transport: {{uds: {{udsName: '{}'}}}}\n",
+            place.display()
+        );
+        std::fs::write(folder.path().join("egress.yaml"), selection).expect("writable");
+        let leads = Arc::clone(&known);
+        let serving = testbed::spawn(async move {
+            let listener = UnixListener::bind(place).expect("a socket in a new folder");
+            while let Ok((caller, _)) = listener.accept().await {
+                let known = Arc::clone(&leads);
+                tokio::spawn(async move {
+                    // Whoever called hears of it: the connection ends.
+                    let _ = forward(caller, known.get()).await;
+                });
+            }
+        });
+        Self { folder, known, serving }
+    }
+
+    /// The flag by which an API server goes through here.
+    pub fn egress_selector_flag(&self) -> String {
+        format!(
+            "--egress-selector-config-file={}",
+            self.folder.path().join("egress.yaml").display()
+        )
+    }
+
+    /// Leads to the Services of this bed from now on. `variable` says how processes are told their ports.
+    pub async fn route_to(&self, bed: &Testbed, variable: PortVariableLookup) {
+        // Of the runtime that serves: a client belongs to one.
+        let path = bed.kubeconfig_path();
+        let client = testbed::on_runtime(async move {
+            let text = std::fs::read_to_string(path).expect("the bed has one");
+            super::control_plane::client(&text).await
+        })
+        .await;
+        let known = NetworkView { client, nodes: bed.nodes().view(), variable };
+        assert!(self.known.set(known).is_ok(), "a network is of one bed");
+    }
+}
+
+impl Drop for ServiceNetwork {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("network")
+}
+
+/// Takes a caller where it wants to go.
+async fn forward(caller: UnixStream, known: Option<&NetworkView>) -> Result<()> {
+    let mut caller = BufReader::new(caller);
+    let mut request = String::new();
+    caller.read_line(&mut request).await?;
+    loop {
+        let mut header = String::new();
+        if caller.read_line(&mut header).await? == 0 || header.trim().is_empty() {
+            break;
+        }
+    }
+    let wanted = request.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next());
+    let found = match wanted {
+        Some(wanted) => resolve(wanted, known).await,
+        None => bail!("not a CONNECT: {request}"),
+    };
+    let mut there = match found {
+        Ok(address) => TcpStream::connect(address).await?,
+        Err(why) => {
+            let answer = format!("HTTP/1.1 502 {why:#}\r\n\r\n");
+            caller.get_mut().write_all(answer.as_bytes()).await?;
+            return Ok(());
+        }
+    };
+    caller.get_mut().write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    copy_bidirectional(&mut caller, &mut there).await?;
+    Ok(())
+}
+
+/// Where `HOST:PORT` leads: this machine by its own names, and a Service's address to one of its pods.
+async fn resolve(wanted: &str, known: Option<&NetworkView>) -> Result<SocketAddr> {
+    let (host, port) = wanted.rsplit_once(':').context("no port")?;
+    let port: u16 = port.parse()?;
+    if matches!(host, "localhost" | "127.0.0.1") {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let known = known.context("the bed is not known yet")?;
+    let services = Api::<Service>::all(known.client.clone());
+    let services = services.list(&ListParams::default()).await?;
+    let is_it = |service: &&Service| {
+        service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some(host)
+    };
+    let service = services.items.iter().find(is_it).context("no Service has that address")?;
+    let spec = service.spec.clone().unwrap_or_default();
+    let ports = spec.ports.unwrap_or_default();
+    let one = ports.iter().find(|one| one.port == i32::from(port)).context("not its port")?;
+    let target = one.target_port.clone().unwrap_or(IntOrString::Int(one.port));
+    let selector = spec.selector.context("it selects nothing")?;
+    let words: Vec<String> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pods =
+        Api::<Pod>::namespaced(known.client.clone(), &service.namespace().unwrap_or_default());
+    let pods = pods.list(&ListParams::default().labels(&words.join(","))).await?;
+    for pod in pods.items.iter().filter(|pod| is_ready(pod)) {
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+            let Some(number) = container_port(container, &target) else { continue };
+            let variable = (known.variable)(number).unwrap_or_default();
+            if let Some(port) = known.nodes.port(pod, &container.name, variable) {
+                return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+            }
+        }
+    }
+    bail!("no pod of the Service is ready")
+}
+
+/// The port that a container has under that name.
+fn container_port(container: &Container, target: &IntOrString) -> Option<i32> {
+    match target {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => {
+            let mut ports = container.ports.iter().flatten();
+            ports.find(|port| port.name.as_ref() == Some(name)).map(|port| port.container_port)
+        }
+    }
+}

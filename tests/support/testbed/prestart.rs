@@ -1,0 +1,130 @@
+//! Owns the start of a bed's control plane: in a slot, and one ahead of the test that will want it.
+//!
+//! etcd and the API server are the same for most beds, so those are what is started ahead; controllers, flags and the
+//! clock of the nodes are what a test chooses.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use xtask::test_programs;
+
+use super::super::clock::Clock;
+use super::super::control_plane::{self, ControlPlane};
+use super::super::hollow_nodes::HollowNodes;
+use super::super::testbed_lock::TestbedSlot;
+use super::{Inner, on_runtime, spawn};
+use crate::support::testbed_events;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a test wants of a bed.
+#[derive(Debug)]
+pub struct TestbedSpec<'a> {
+    /// What it is counted as.
+    pub kind: &'static str,
+    /// Flags of the API server beside the usual ones.
+    pub flags: &'a [&'a str],
+    /// The clock of the nodes.
+    pub clock: Clock,
+    /// Whether controller manager and scheduler run.
+    pub controllers: bool,
+    /// Whether it counts against the beds that a machine may have. One that a process keeps to its end does not: its
+    /// tests would wait for a slot that is never released.
+    pub takes_slot: bool,
+}
+
+/// A control plane without controllers, and its right to run.
+struct StartedControlPlane {
+    plane: ControlPlane,
+    slot: Option<TestbedSlot>,
+}
+
+/// The control plane that is started ahead of the next test that wants one.
+struct Prestart {
+    requests: usize,
+    next: Option<JoinHandle<Option<StartedControlPlane>>>,
+}
+
+static PRESTART: Mutex<Prestart> = Mutex::new(Prestart { requests: 0, next: None });
+
+// === impl Wanted ===
+
+impl TestbedSpec<'_> {
+    /// Starts one, or says why it cannot.
+    pub async fn start(self) -> Result<Arc<Inner>, String> {
+        let found =
+            tokio::task::spawn_blocking(test_programs::control_plane).await.expect("no panic");
+        let programs = found.map_err(|reason| format!("{reason:#}"))?;
+        let (StartedControlPlane { mut plane, slot }, begun) = self.plane(&programs).await;
+        if self.controllers {
+            plane.start_controllers(&programs);
+        }
+        let (plane, clock) = (Arc::new(plane), self.clock);
+        let nodes = on_runtime({
+            let plane = Arc::clone(&plane);
+            async move {
+                let client =
+                    control_plane::client(&plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
+                HollowNodes::start(&plane, client, clock)
+            }
+        })
+        .await;
+        testbed_events::record("bed", &[self.kind], begun.elapsed());
+        Ok(Arc::new(Inner::new(nodes, plane, slot)))
+    }
+
+    /// A control plane, and since when it is what the test waits for rather than a slot.
+    async fn plane(
+        &self,
+        programs: &test_programs::ControlPlane,
+    ) -> (StartedControlPlane, Instant) {
+        let begun = Instant::now();
+        if !self.takes_slot {
+            let plane = ControlPlane::start(programs, self.flags).await;
+            return (StartedControlPlane { plane, slot: None }, begun);
+        }
+        loop {
+            if self.flags.is_empty()
+                && let Some(next) = with_prestart(|ahead| ahead.next.take())
+                // It may have found no slot, or have failed to start: then this one finds out why.
+                && let Ok(Some(started)) = next.await
+            {
+                prestart_next(programs);
+                return (started, begun);
+            }
+            if let Some(slot) = TestbedSlot::try_take() {
+                let waited = begun.elapsed();
+                testbed_events::record("slot-wait", &[], waited);
+                let plane = ControlPlane::start(programs, self.flags).await;
+                prestart_next(programs);
+                return (StartedControlPlane { plane, slot: Some(slot) }, begun + waited);
+            }
+            // What was started ahead may be what has the last slot.
+            drop(with_prestart(|ahead| ahead.next.take()));
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+fn with_prestart<T>(of: impl FnOnce(&mut Prestart) -> T) -> T {
+    of(&mut PRESTART.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Starts another one if there is a slot for it. Not after the first of a process, which is often one test alone.
+fn prestart_next(programs: &test_programs::ControlPlane) {
+    with_prestart(|ahead| {
+        ahead.requests += 1;
+        if ahead.requests < 2 || ahead.next.is_some() {
+            return;
+        }
+        let programs = programs.clone();
+        ahead.next = Some(spawn(async move {
+            let slot = TestbedSlot::try_take()?;
+            let begun = Instant::now();
+            let plane = ControlPlane::start(&programs, &[]).await;
+            testbed_events::record("bed-ahead", &[], begun.elapsed());
+            Some(StartedControlPlane { plane, slot: Some(slot) })
+        }));
+    });
+}

@@ -1,0 +1,153 @@
+//! Proof that the control plane of the beds is real, and that it goes away.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use xtask::test_programs;
+
+use crate::support::process_guard::ProcessState;
+use crate::support::skipped::report_skipped;
+use crate::support::{Testbed, wait};
+
+/// Set for a process that is to hold a bed until it is killed.
+const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
+/// How long another process may wait for the beds of others to end, and then start one.
+const STARTUP_TIMEOUT: Duration = Duration::from_mins(3);
+
+#[tokio::test]
+async fn a_bed_starts_and_answers() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let version = bed.client().apiserver_version().await.expect("the server answers");
+    assert_eq!(version.major, "1", "{}", version.git_version);
+    if let Some(built) = test_programs::control_plane().expect("it runs").version {
+        assert_eq!(version.git_version, built);
+    }
+}
+
+#[tokio::test]
+async fn tests_on_the_shared_bed_have_namespaces_of_their_own() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let (one, two) = (bed.namespace("twin").await, bed.namespace("twin").await);
+    assert_ne!(one, two);
+}
+
+#[tokio::test]
+async fn a_service_account_may_do_only_what_rbac_gives_it() {
+    let Some(bed) = Testbed::shared().await else { return };
+    let namespace = bed.namespace("rbac").await;
+    let account = bed.service_account(&namespace, "nobody").await;
+    let maps = Api::<ConfigMap>::namespaced(account.client, &namespace);
+    let refusal = maps.create(&PostParams::default(), &ConfigMap::default()).await;
+    let Err(kube::Error::Api(status)) = refusal else { panic!("not refused: {refusal:?}") };
+    assert_eq!(status.code, 403, "{}", status.message);
+}
+
+#[tokio::test]
+async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
+    let Some(bed) = Testbed::api_server_only().await else { return };
+    let namespace = bed.namespace("outage").await;
+    bed.control_plane().kill_api_server().await;
+    bed.client().apiserver_version().await.expect_err("nobody answers");
+    bed.control_plane().restart_api_server().await;
+    let maps = Api::<ConfigMap>::namespaced(bed.client(), &namespace);
+    let map = ConfigMap { metadata: named("kept"), ..ConfigMap::default() };
+    maps.create(&PostParams::default(), &map).await.expect("the namespace is still there");
+}
+
+#[tokio::test]
+async fn nothing_of_a_dropped_bed_is_left() {
+    let Some(bed) = Testbed::private().await else { return };
+    let folder = bed.process_guard().folder().to_owned();
+    let processes = processes(&bed);
+    drop(bed);
+    assert!(!folder.exists());
+    assert!(processes.iter().all(|id| !runs(*id)));
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted() {
+    if std::env::var_os(HOLD).is_some() {
+        return hold_until_killed().await;
+    }
+    if let Err(reason) = test_programs::control_plane() {
+        return report_skipped(format!("{reason:#}"));
+    }
+    for signal in ["KILL", "INT"] {
+        // What runs the tests may ignore interrupts, and that would be inherited.
+        let mut holder = Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(std::env::current_exe().expect("this program"))
+            .args(["--exact", "--nocapture", "--test-threads=1"])
+            .arg("testbed::deep::control_plane::nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted")
+            .env(HOLD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("this program starts again");
+        let mut lines = BufReader::new(holder.stdout.take().expect("piped")).lines();
+        let held = async {
+            while let Some(line) = lines.next_line().await.expect("text") {
+                if let Some((_, held)) = line.split_once("holds ") {
+                    return held.to_owned();
+                }
+            }
+            panic!("the other process ended without a bed");
+        };
+        let held = tokio::time::timeout(STARTUP_TIMEOUT, held).await.expect("it holds a bed soon");
+        let (folder, ids) = held.split_once(' ').expect("a folder and processes");
+        let ids: Vec<u32> = ids.split(' ').map(|id| id.parse().expect("a number")).collect();
+        assert!(Path::new(folder).exists() && ids.iter().all(|id| runs(*id)));
+
+        let id = holder.id().expect("nobody has waited for it").to_string();
+        let killed = Command::new("kill").args(["-s", signal, &id]).status().await;
+        assert!(killed.expect("kill starts").success());
+        wait::until(&format!("all is gone after {signal}"), || {
+            let ended = holder.try_wait().expect("it can be asked").is_some();
+            let gone = ended && !Path::new(folder).exists() && ids.iter().all(|id| !runs(*id));
+            std::future::ready(gone.then_some(()))
+        })
+        .await;
+    }
+}
+
+/// Holds a bed until it is killed, or until the test that started it is gone.
+async fn hold_until_killed() {
+    let bed = Testbed::private().await.expect("the parts are there");
+    let ids: Vec<_> = processes(&bed).iter().map(ToString::to_string).collect();
+    let held = format!("{} {}", bed.process_guard().folder().display(), ids.join(" "));
+    std::mem::forget(bed);
+    writeln!(std::io::stdout(), "holds {held}").expect("the other process listens");
+    // The other end is closed by the kernel, whatever becomes of the other process.
+    tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await.expect("readable");
+}
+
+/// The processes of a bed.
+fn processes(bed: &Testbed) -> Vec<u32> {
+    let mut names = vec!["etcd", "kube-apiserver"];
+    if bed.control_plane().has_controllers {
+        names.extend(["kube-controller-manager", "kube-scheduler"]);
+    }
+    let id = |name: &&str| match bed.process_guard().state(name) {
+        Some(ProcessState::Running(id)) => id,
+        state => panic!("{name} does not run: {state:?}"),
+    };
+    names.iter().map(id).collect()
+}
+
+/// Whether a process runs. One that has ended and that nobody asked after does not.
+fn runs(id: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+fn named(name: &str) -> kube::api::ObjectMeta {
+    kube::api::ObjectMeta { name: Some(name.to_owned()), ..Default::default() }
+}

@@ -1,0 +1,166 @@
+//! Two replicas, of which one leads: it dies in the middle of a rollout, or freezes there and thaws.
+
+use plimsoll_core::updater::guard::BudgetKind;
+
+use crate::support::{Testbed, wait};
+use crate::updater::{
+    availability_watch::AvailabilityWatch,
+    fixture::{self, deployment, recorded_disruptions, vpa},
+    proxy::{HoldPoint, HoldingProxy, RoleWrite},
+    role_process::{FAST_FLAGS, LONG_LEASE_FLAGS, RoleProcess, SHORT_LEASE_FLAGS, expire_lease},
+    sizing_webhook::SizingWebhook,
+};
+
+async fn holder(bed: &Testbed, namespace: &str) -> String {
+    wait::until("somebody leads", || async {
+        let holder = fixture::lease(bed, namespace).await.spec?.holder_identity?;
+        (!holder.is_empty()).then_some(holder)
+    })
+    .await
+}
+
+async fn wait_for_other_holder(bed: &Testbed, namespace: &str, before: &str) -> String {
+    wait::until("another one leads", || async {
+        let now = holder(bed, namespace).await;
+        (now != before).then_some(now)
+    })
+    .await
+}
+
+/// Two replicas, the first of which leads and waits at this moment of its first eviction.
+struct Fixture {
+    bed: Testbed,
+    namespace: String,
+    _webhook: SizingWebhook,
+    availability: AvailabilityWatch,
+    proxy: HoldingProxy,
+    _other: HoldingProxy,
+    first: RoleProcess,
+    second: RoleProcess,
+    leader: String,
+}
+
+impl Fixture {
+    /// The first one has this Lease; that of the second one outlives the test, so that it leads to the end of it.
+    async fn new(name: &str, side: HoldPoint, lease: &[&str]) -> Option<Self> {
+        let (bed, namespace) = fixture::testbed_and_namespace(name).await?;
+        deployment(&bed, &namespace, "web", 8).await;
+        let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+        let (way, other) = (
+            HoldingProxy::start(&bed, &namespace).await,
+            HoldingProxy::start(&bed, &format!("{namespace}-other")).await,
+        );
+        vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+        let webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
+        fixture::wait_for_age(&bed, &namespace, "web", 6).await;
+        way.hold((RoleWrite::Eviction, side));
+        let first = RoleProcess::start(
+            &bed,
+            "first",
+            &namespace,
+            way.kubeconfig(),
+            &[FAST_FLAGS, lease].concat(),
+        );
+        way.wait_until_held().await;
+        let leader = holder(&bed, &namespace).await;
+        let flags = [FAST_FLAGS, LONG_LEASE_FLAGS].concat();
+        let second = RoleProcess::start(&bed, "second", &namespace, other.kubeconfig(), &flags);
+        second.wait_until_ready().await;
+        let writes = other.attempted_writes();
+        // Where the machine stood still for longer than the Lease, it leads already, and rightly.
+        if holder(&bed, &namespace).await == leader {
+            assert_eq!(writes, [""; 0], "a standby writes nothing");
+        }
+        Some(Self {
+            bed,
+            namespace,
+            _webhook: webhook,
+            availability: referee,
+            proxy: way,
+            _other: other,
+            first,
+            second,
+            leader,
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_dies_in_the_middle_of_a_rollout_is_followed_by_one_that_goes_on_from_there()
+{
+    let Some(scene) = Fixture::new("failover", HoldPoint::Answer, LONG_LEASE_FLAGS).await else {
+        return;
+    };
+    let Fixture { bed, namespace, _webhook, availability, _other, first, second, leader, .. } =
+        scene;
+    assert_eq!(first.end("KILL").await, 137);
+    expire_lease(&bed, &namespace, "vpa-updater").await;
+    wait_for_other_holder(&bed, &namespace, &leader).await;
+    availability.wait_for_cpu(8, "250m").await;
+    second.wait_for_passes(3).await;
+    availability.wait_until_available(8).await;
+    assert_eq!(
+        availability.total_pods(),
+        16,
+        "each went once: {:?}",
+        availability.requests_over_time()
+    );
+    assert!(availability.min_available() >= 4, "{} of 8 were up", availability.min_available());
+    assert_eq!(
+        recorded_disruptions(&bed, &namespace, BudgetKind::Disruption).await,
+        8,
+        "both booked in one ledger"
+    );
+    assert_eq!(second.end("TERM").await, 0);
+}
+
+#[tokio::test]
+async fn a_leader_that_freezes_in_the_middle_of_a_rollout_and_thaws_does_nothing_any_more() {
+    let Some(scene) = Fixture::new("frozen", HoldPoint::Request, SHORT_LEASE_FLAGS).await else {
+        return;
+    };
+    let Fixture { bed, namespace, _webhook, availability, proxy, _other, first, second, leader } =
+        scene;
+    first.signal("STOP");
+    let next = wait_for_other_holder(&bed, &namespace, &leader).await;
+    wait::until("the next one goes on", || async {
+        (availability.count_with_cpu("250m") > 0).then_some(())
+    })
+    .await;
+    let writes = proxy.attempted_writes();
+
+    first.signal("CONT");
+    proxy.release();
+    // The eviction that was under way is answered, and the next step is not begun.
+    first.wait_for_log(&["new leader elected", &next]).await;
+    availability.wait_for_cpu(8, "250m").await;
+    second.wait_for_passes(3).await;
+    availability.wait_until_available(8).await;
+    assert_eq!(proxy.attempted_writes(), writes, "who was frozen begins nothing");
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction).len(), 1);
+    assert_eq!(
+        availability.total_pods(),
+        16,
+        "each went once: {:?}",
+        availability.requests_over_time()
+    );
+    assert!(availability.min_available() >= 4, "{} of 8 were up", availability.min_available());
+    assert_eq!(holder(&bed, &namespace).await, next);
+    assert_eq!(recorded_disruptions(&bed, &namespace, BudgetKind::Disruption).await, 8);
+    let controlled = "vpa_updater_controlled_pods_total";
+    assert_eq!(second.metric(controlled, &[]).await, Some(8.0));
+    wait::until("it tells nothing any more of what it saw when it led", || async {
+        (first.metric(controlled, &[]).await? == 0.0).then_some(())
+    })
+    .await;
+
+    // It is a standby, and takes over when the other one goes.
+    assert_eq!(second.end("TERM").await, 0);
+    assert_eq!(
+        wait_for_other_holder(&bed, &namespace, &next).await,
+        leader,
+        "by the name that it had"
+    );
+    first.wait_for_passes(2).await;
+    assert_eq!(availability.total_pods(), 16);
+}

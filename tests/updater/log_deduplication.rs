@@ -1,0 +1,74 @@
+//! What an updater logs of what lasts, and of what holds for each of its connections: once.
+
+use std::{fs, time::Duration};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams};
+use plimsoll::{clock::Clock, run::updater::config::AdmissionCheck};
+use serde_json::{Value, json};
+
+use super::{
+    fixture::{start_with, testbed_and_namespace, wait_for_passes},
+    role_process::RoleProcess,
+};
+use crate::support::{captured_log, clock::wall_now, manifests, wait};
+
+const NOT_READY: &[&str] = &["admission controller is not ready"];
+
+#[tokio::test]
+async fn an_admission_controller_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
+    let Some((bed, namespace)) = testbed_and_namespace("away").await else { return };
+    let (log, _guard) = captured_log::capture();
+    let check = AdmissionCheck {
+        name: "vpa-admission-controller".to_owned(),
+        namespace: namespace.clone(),
+        timeout: Duration::from_hours(1),
+    };
+    let running = start_with(bed.client(), &namespace, &[], Clock::wall(), |config| {
+        config.admission_check = Some(check);
+    })
+    .await;
+    wait::until("its absence is logged", || async {
+        (!log.lines(NOT_READY).is_empty()).then_some(())
+    })
+    .await;
+    wait_for_passes(&running, 3).await;
+    assert_eq!(log.lines(NOT_READY).len(), 1, "{}", log.tail());
+
+    let spec = json!({"holderIdentity": "a", "renewTime": format!("{:.6}", wall_now())});
+    let lease = json!({"metadata": {"name": "vpa-admission-controller"}, "spec": spec});
+    manifests::create::<Lease>(bed.client(), &namespace, &lease.to_string()).await;
+    wait::until("its return is logged", || async {
+        (!log.lines(&["admission controller is ready again"]).is_empty()).then_some(())
+    })
+    .await;
+    let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
+    let plain = DeleteParams::default();
+    leases.delete("vpa-admission-controller", &plain).await.expect("it is there");
+    wait::until("its absence is logged again", || async {
+        (log.lines(NOT_READY).len() == 2).then_some(())
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_api_server_whose_certificate_is_not_verified_is_warned_of_once() {
+    let Some((bed, namespace)) = testbed_and_namespace("unverified").await else { return };
+    let text = fs::read_to_string(bed.kubeconfig_path()).expect("a kubeconfig");
+    let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let cluster = config["clusters"][0]["cluster"].as_object_mut().expect("a cluster");
+    cluster.retain(|key, _| !key.starts_with("certificate-authority"));
+    cluster.insert("insecure-skip-tls-verify".to_owned(), true.into());
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, config.to_string()).expect("can be written");
+    let process = RoleProcess::start(&bed, "unverified", &namespace, &kubeconfig, &[]);
+    process.wait_for_passes(1).await;
+    let text = process.log();
+    let lines = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(lines("certificate of the API server is not verified"), 1, "{text}");
+    assert_eq!(lines("bypassed"), 0, "{text}");
+    assert_eq!(lines("became leader"), 1, "{text}");
+    assert_eq!(lines("new leader elected"), 0, "it is this process: {text}");
+}

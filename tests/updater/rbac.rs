@@ -1,0 +1,71 @@
+//! The updater with the rights that upstream's manifests give it, and with those of ours.
+
+use kube::{Client, ResourceExt as _};
+use plimsoll::{cli::updater_config, clock::Clock, run::updater};
+
+use super::fixture::{cpu, deployment, pods, read, uids, vpa};
+use crate::{
+    deploy::shipped,
+    recommender::upstream_rbac::grant,
+    storage::checkpoint_objects::create_definitions,
+    support::{Testbed, captured_log, skipped::report_skipped, wait},
+};
+
+/// Runs an updater with these rights until all pods of a workload were resized; answers what it logged.
+async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
+    let namespace = bed.namespace("web").await;
+    bed.nodes().add("node", "8", "16Gi").await;
+    deployment(bed, &namespace, "web", 3).await;
+    let before = uids(&pods(&bed.client(), &namespace, "web").await);
+    vpa(bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
+    let flags = [
+        "--address=127.0.0.1:0",
+        "--updater-interval=500ms",
+        "--use-admission-controller-status=false",
+        "--canary-watch=1s",
+        "--cool-down=1s",
+        "--cool-down-urgent=1s",
+    ];
+    let (words, _guard) = captured_log::capture();
+    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let running = updater::start(config, client, Clock::wall()).await.expect("starts");
+    wait::until("all have more, and say so", || async {
+        let now = pods(&bed.client(), &namespace, "web").await;
+        let done =
+            |pod| cpu(pod) == Some("250m") && pod.annotations().contains_key("vpaInPlaceUpdated");
+        (now.iter().all(done) && uids(&now) == before).then_some(())
+    })
+    .await;
+    running.stop().await;
+    let noted = read(bed, &namespace, "web").await.metadata.annotations.unwrap_or_default();
+    let is_noted = noted.contains_key("plimsoll.dev/updates");
+    let named = words.lines(&["not allowed", "verticalpodautoscalers"]);
+    assert_eq!(is_noted, named.is_empty(), "what is not allowed is named: {named:?}");
+    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
+    words
+}
+
+#[tokio::test]
+async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
+    let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
+    let found =
+        tokio::task::spawn_blocking(xtask::test_programs::autoscaler_crds).await.expect("no panic");
+    let Ok(definitions) = found.map_err(|why| report_skipped(format!("{why:#}"))) else { return };
+    create_definitions(&bed).await;
+    let text = std::fs::read_to_string(definitions.with_file_name("vpa-rbac.yaml"));
+    grant(&bed.client(), &text.expect("upstream ships it")).await;
+    let account = bed.service_account("kube-system", "vpa-updater").await;
+    let words = resizes(&bed, account.client).await;
+    let said = words.lines(&["not allowed"]);
+    assert_eq!(said.len(), 2, "notes on VPAs, and conditions: {said:?}");
+}
+
+#[tokio::test]
+async fn our_rights_are_enough_for_everything() {
+    let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
+    create_definitions(&bed).await;
+    grant(&bed.client(), &shipped("updater")).await;
+    let account = bed.service_account("kube-system", "plimsoll-updater").await;
+    let words = resizes(&bed, account.client).await;
+    assert_eq!(words.lines(&["not allowed"]), [""; 0]);
+}

@@ -1,0 +1,92 @@
+//! Storms of evictions that upstream's users lived through, replayed.
+
+use plimsoll_core::{types::compat::Compat, updater::guard::RecommenderHeartbeat};
+
+use super::simulated_cluster::{SimulatedWorkload, run};
+
+const HOUR: u64 = 60;
+
+/// What is recommended of a long history, and of none; each out of the bounds of the other.
+const RICH: &str = "cpu 1, memory 100M; cpu 800m, memory 80M; cpu 2, memory 200M";
+/// What pods have is far out of these bounds, so that they need not be old to be evicted.
+const WANTED: &str = "cpu 2, memory 200M; cpu 1500m, memory 150M; cpu 3, memory 300M";
+const POOR: &str = "cpu 25m, memory 250M; cpu 25m, memory 250M; cpu 100m, memory 500M";
+
+fn evictions(workloads: &[SimulatedWorkload]) -> usize {
+    workloads.iter().map(|workload| workload.evictions).sum()
+}
+
+/// A cluster whose pods have what is recommended.
+fn settled(compat: Compat, workloads: usize, pods: usize) -> Vec<SimulatedWorkload> {
+    let one = || {
+        let mut workload = SimulatedWorkload::new(compat, "Recreate", pods);
+        workload.target = RICH;
+        workload
+    };
+    (0..workloads).map(|_| one()).collect()
+}
+
+/// autoscaler issue 2180: the recommender is deployed anew and recommends next to nothing until it knows better, so that
+/// two to three thousand pods are evicted within twenty minutes, and once more when it does.
+fn redeployed(compat: Compat) -> usize {
+    let mut workloads = settled(compat, 30, 5);
+    run(&mut workloads, HOUR, |minute, workloads| {
+        let is_loading = (10..30).contains(&minute);
+        for workload in workloads {
+            workload.case.heartbeat = RecommenderHeartbeat::Fresh { history_loaded: !is_loading };
+            workload.target = if is_loading { POOR } else { RICH };
+        }
+    });
+    evictions(&workloads)
+}
+
+#[test]
+fn a_recommender_that_has_just_started_evicts_nobody() {
+    assert!(redeployed(Compat::Upstream) > 250, "two for each pod");
+    assert_eq!(redeployed(Compat::Plimsoll), 0);
+}
+
+/// autoscaler issue 6884: the webhook is slowed down by its own client until the API server gives up on it. Its Lease is
+/// fresh, new pods are as the old ones were, and all are evicted again and again.
+fn unsized_pods(compat: Compat, count: usize, hours: u64) -> Vec<SimulatedWorkload> {
+    let mut workloads: Vec<SimulatedWorkload> =
+        (0..count).map(|_| SimulatedWorkload::new(compat, "Recreate", 5)).collect();
+    for workload in &mut workloads {
+        workload.is_webhook_up = false;
+        for pod in &mut workload.case.pods {
+            pod.status.started = Some(pod.status.created);
+        }
+    }
+    run(&mut workloads, hours * HOUR, |_, workloads| {
+        for workload in workloads {
+            workload.target = WANTED;
+        }
+    });
+    workloads
+}
+
+#[test]
+fn a_webhook_that_sizes_no_pods_is_found_out_by_one_eviction_and_is_tried_ever_more_rarely() {
+    assert!(evictions(&unsized_pods(Compat::Upstream, 40, 1)) > 2000, "for 200 pods in one hour");
+    for (hours, tried) in [(1, 3), (24, 10)] {
+        let workloads = unsized_pods(Compat::Plimsoll, 40, hours);
+        assert_eq!(evictions(&workloads), tried, "of 200 pods within {hours} hours");
+        let of_one = workloads.iter().map(|workload| workload.evictions).max();
+        assert!(of_one < Some(5), "the same workload is not tried again and again: {of_one:?}");
+        assert!(hours > 1 || of_one == Some(1), "in one hour each of them is another one's");
+    }
+}
+
+#[test]
+fn when_the_webhook_is_back_all_pods_get_what_is_recommended_and_each_goes_once() {
+    let mut workloads = unsized_pods(Compat::Plimsoll, 12, 2);
+    let before = evictions(&workloads);
+    run(&mut workloads, 8 * HOUR, |_, workloads| {
+        for workload in workloads {
+            workload.is_webhook_up = true;
+            workload.target = WANTED;
+        }
+    });
+    let updated: usize = workloads.iter().map(SimulatedWorkload::updated).sum();
+    assert_eq!((updated, evictions(&workloads) - before), (60, 60));
+}

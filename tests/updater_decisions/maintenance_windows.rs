@@ -1,0 +1,33 @@
+//! What change windows cost: they are evaluated once for a workload, and a long line of skipped pods pauses.
+
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{NextStep, SkipReason, UpdatePass, guard::WindowState},
+};
+
+use super::{NOW, PassCase};
+
+#[test]
+fn a_pass_pauses_after_so_many_skipped_pods_and_finds_the_same_reasons() {
+    let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 100);
+    case.settings.guards.maintenance_windows = "0 0 31 2 * for 1h".parse().expect("a window");
+    assert_eq!(
+        case.settings.guards.maintenance_windows.state_at(NOW),
+        WindowState::Closed { next: None }
+    );
+    let settings = case.settings.clone();
+    let (pauses, verdicts) = case.with_subject(|subject, world| {
+        let mut pass = UpdatePass::new(subject, world, &settings, case.recall.clone());
+        let mut pauses = 0;
+        while pass.next_within(16) == NextStep::More {
+            pauses += 1;
+        }
+        (pauses, pass.finish().pod_outcomes)
+    });
+    assert_eq!(pauses, 6);
+    assert_eq!(verdicts, case.decide().pod_outcomes);
+    let skip = SkipReason::OutsideWindow { until: None };
+    assert!(
+        verdicts.iter().all(|it| *it == plimsoll_core::updater::PodOutcome::Skipped(skip.clone()))
+    );
+}

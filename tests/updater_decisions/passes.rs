@@ -1,0 +1,428 @@
+//! Golden vectors 234 to 243, and what ours does in whole passes: refusals, dead pods, guards, boosts, surges.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
+        Action, DesiredReplicas, GuardSettings, PersistedState, Phase, PodOutcome, Readiness,
+        Settings, SkipReason, StepResult, UpdatePass,
+        guard::{
+            ChangeKind, PodChange, RecommenderHeartbeat, WorkloadState,
+            workload_state::ExternalOverwrite,
+        },
+        pod_status::ResizeCondition,
+    },
+};
+use serde_json::json;
+
+use super::{NOW, PassCase, ago, pod, recommended, steps};
+
+/// With as much tolerance as the stubs of upstream's tests.
+fn case_with_full_tolerance(mode: &str) -> PassCase {
+    let mut case = PassCase::new(Compat::Upstream, mode, 5);
+    case.settings.eviction_tolerance = 1.0;
+    case
+}
+
+#[test]
+fn each_mode_evicts_or_resizes_or_leaves_alone() {
+    for (mode, resizes, evictions) in [
+        ("Auto", 0, 5),
+        ("Recreate", 0, 5),
+        ("Initial", 0, 0),
+        ("Off", 0, 0),
+        ("InPlaceOrRecreate", 5, 0),
+        ("InPlace", 0, 0),
+    ] {
+        let decision = case_with_full_tolerance(mode).decide();
+        let found = (steps(&decision, "resize"), steps(&decision, "evict"));
+        assert_eq!(found, (resizes, evictions), "{mode}: {decision:?}");
+    }
+    let mut case = case_with_full_tolerance("InPlace");
+    case.settings.in_place = true;
+    assert_eq!(steps(&case.decide(), "resize"), 5, "behind its gate");
+    let mut case = case_with_full_tolerance("Recreate");
+    case.is_admission_ready = false;
+    assert_eq!(steps(&case.decide(), "evict"), 0, "row 242");
+}
+
+#[test]
+fn what_must_be_evicted_or_waited_for_is_not_resized() {
+    let with = |reason: &str| {
+        let mut case = case_with_full_tolerance("InPlaceOrRecreate");
+        for pod in &mut case.pods {
+            pod.status.resize_pending =
+                Some(ResizeCondition { reason: reason.into(), ..ResizeCondition::default() });
+        }
+        let decision = case.decide();
+        (steps(&decision, "resize"), steps(&decision, "evict"))
+    };
+    assert_eq!(with("Infeasible"), (0, 5), "row 237");
+    assert_eq!(with("Deferred"), (0, 0), "row 238");
+}
+
+/// Makes a pass in which each step of a word comes to this.
+fn run_pass(case: &PassCase, word: &str, outcome: StepResult) -> plimsoll_core::updater::Decision {
+    case.with_subject(|subject, world| {
+        let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
+        while let Some(step) = pass.next() {
+            let is_it = step.action.as_str() == word;
+            pass.record_result(if is_it { outcome } else { StepResult::Done });
+        }
+        pass.finish()
+    })
+}
+
+#[test]
+fn a_resize_that_fails_becomes_an_eviction_where_the_mode_allows_it() {
+    let decision =
+        run_pass(&case_with_full_tolerance("InPlaceOrRecreate"), "resize", StepResult::Failed);
+    assert_eq!((steps(&decision, "resize"), steps(&decision, "evict")), (5, 5), "row 239");
+    let mut case = case_with_full_tolerance("InPlace");
+    case.settings.in_place = true;
+    let decision = run_pass(&case, "resize", StepResult::InsufficientCapacity);
+    assert_eq!((steps(&decision, "resize"), steps(&decision, "evict")), (5, 0));
+    case.recall = decision.state;
+    assert_eq!(steps(&case.decide(), "resize"), 0, "it is remembered");
+}
+
+/// Row 240 as it is in 1.8.1: the loop leaves boosted pods to those who end boosts.
+#[test]
+fn boosted_pods_are_left_out_until_their_boost_is_over() {
+    for compat in [Compat::Upstream, Compat::Plimsoll] {
+        for mode in ["InPlaceOrRecreate", "Recreate", "Auto", "Off"] {
+            let mut case = PassCase::new(compat, mode, 5);
+            case.settings.startup_boost = true;
+            case.spec.startup_boost = serde_json::from_value(json!({
+                "cpu": {"type": "Factor", "factor": 2, "durationSeconds": 60}
+            }))
+            .expect("a boost");
+            for pod in &mut case.pods {
+                let before = r#"{"requests":{"cpu":"1"},"limits":{}}"#;
+                pod.spec.annotations =
+                    Some([("vpaCpuStartupBoost/c1".into(), before.into())].into());
+            }
+            let decision = case.decide();
+            assert_eq!(steps(&decision, "unboost"), 5, "{compat:?} {mode}");
+            assert_eq!(decision.steps.len(), 5, "{compat:?} {mode}: nothing else");
+            for pod in &mut case.pods {
+                let since = NOW.earlier(Duration::from_mins(1));
+                pod.status.readiness = Readiness::Ready(since);
+                pod.spec.ready_since = Some(since);
+            }
+            let decision = case.decide();
+            assert_eq!(decision.steps.len(), 0, "{compat:?} {mode}: not over yet");
+        }
+    }
+}
+
+/// A case of ours, without the guards that take their time.
+fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
+    let mut case = PassCase::new(Compat::Plimsoll, mode, pods);
+    case.settings.guards.canary = None;
+    case
+}
+
+#[test]
+fn one_pod_goes_first() {
+    let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 10);
+    let decision = case.decide();
+    assert_eq!(steps(&decision, "evict"), 1, "{:?}", decision.pod_outcomes);
+    assert_eq!(decision.candidates, 10);
+    let until = NOW.later(Duration::from_mins(2));
+    assert!(decision.pod_outcomes.contains(&PodOutcome::Skipped(SkipReason::Canary { until })));
+    case.settings.guards.canary = None;
+    assert_eq!(steps(&case.decide(), "evict"), 5, "as many as the tolerance says");
+}
+
+#[test]
+fn nothing_is_changed_on_numbers_that_are_not_fresh() {
+    for (heartbeat, why) in [
+        (RecommenderHeartbeat::Stale, Some(SkipReason::RecommendationsStale)),
+        (RecommenderHeartbeat::Unknown, Some(SkipReason::HeartbeatUnknown)),
+        (RecommenderHeartbeat::Fresh { history_loaded: false }, Some(SkipReason::HistoryNotLoaded)),
+        (RecommenderHeartbeat::Absent, None),
+    ] {
+        for mode in ["Recreate", "InPlaceOrRecreate"] {
+            let mut case = plimsoll_case(mode, 4);
+            case.heartbeat = heartbeat;
+            assert_eq!(case.skip_reasons(), why, "{mode} {heartbeat:?}");
+        }
+    }
+}
+
+#[test]
+fn without_an_admission_controller_pods_are_resized_but_not_evicted() {
+    let mut case = plimsoll_case("Recreate", 4);
+    case.is_admission_ready = false;
+    assert_eq!(case.skip_reasons(), Some(SkipReason::AdmissionUnready));
+    case.spec = super::spec("InPlaceOrRecreate");
+    assert_eq!(case.skip_reasons(), None);
+}
+
+#[test]
+fn a_dead_pod_does_not_hold_a_rollout_and_a_starting_one_is_let_start() {
+    let mut case = plimsoll_case("Recreate", 4);
+    case.pods[0].status.readiness = Readiness::Unready(ago(60));
+    case.pods[1].status.readiness = Readiness::Unready(ago(60));
+    let decision = case.decide();
+    assert_eq!(steps(&decision, "evict"), 2, "only those that do not serve");
+    assert_eq!(decision.pod_outcomes[0], PodOutcome::Changed("evict"));
+    assert_eq!(
+        decision.pod_outcomes[2],
+        PodOutcome::Skipped(SkipReason::Budget { alive: 2, wanted: 4 })
+    );
+    case.pods[0].status.readiness = Readiness::Unready(ago(1));
+    assert_eq!(case.skip_reasons(), Some(SkipReason::Budget { alive: 2, wanted: 4 }));
+    case.pods[1].status.readiness = Readiness::Ready(ago(1));
+    assert_eq!(case.skip_reasons(), Some(SkipReason::Starting));
+}
+
+#[test]
+fn a_disruption_budget_is_asked_once_a_group_and_costs_nothing() {
+    let case = plimsoll_case("Recreate", 10);
+    let decision = run_pass(&case, "evict", StepResult::BlockedByBudget);
+    assert_eq!(decision.steps.len(), 1);
+    assert!(
+        decision
+            .pod_outcomes
+            .iter()
+            .all(|verdict| *verdict == PodOutcome::Skipped(SkipReason::DisruptionBudget))
+    );
+    let PersistedState { workload: memory, budget: ledger, .. } = &decision.state;
+    assert_eq!((memory, ledger), (&case.recall.workload, &case.recall.budget), "nothing is booked");
+    let mut upstream = case_with_full_tolerance("Recreate");
+    upstream.recall = case.recall;
+    assert_eq!(run_pass(&upstream, "evict", StepResult::BlockedByBudget).steps.len(), 5);
+}
+
+#[test]
+fn what_may_have_been_done_is_not_given_back() {
+    let case = plimsoll_case("Recreate", 4);
+    let of = |outcome| steps(&run_pass(&case, "evict", outcome), "evict");
+    assert_eq!(
+        (of(StepResult::Failed), of(StepResult::Indeterminate)),
+        (4, 2),
+        "half of them may be down"
+    );
+    let decision =
+        run_pass(&plimsoll_case("InPlaceOrRecreate", 4), "resize", StepResult::Indeterminate);
+    assert_eq!(steps(&decision, "evict"), 0, "what may be resized is not evicted");
+}
+
+#[test]
+fn what_cannot_be_booked_is_not_done() {
+    let case = plimsoll_case("InPlaceOrRecreate", 4);
+    let decision = run_pass(&case, "resize", StepResult::PersistFailed);
+    assert_eq!(steps(&decision, "evict"), 0, "nor is it evicted instead");
+    assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::PersistFailed));
+    case.with_subject(|subject, world| {
+        let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
+        let step = pass.next().expect("a step");
+        assert!(step.needs_persisting);
+        let touch =
+            pass.state().workload.pod_change("uid-0").cloned().expect("stands there before");
+        assert_eq!((touch.at, touch.what), (NOW, ChangeKind::Resized));
+    });
+}
+
+#[test]
+fn budgets_of_an_hour_end_a_pass() {
+    let mut case = plimsoll_case("Recreate", 200);
+    case.settings.eviction_tolerance = 1.0;
+    case.settings.guards.max_unproven_evictions = None;
+    let decision = case.decide();
+    assert_eq!(steps(&decision, "evict"), 40, "a fifth of the namespace");
+    assert!(decision.pod_outcomes.contains(&PodOutcome::Skipped(SkipReason::NamespaceBudget)));
+    case.settings.guards.max_unproven_evictions = Some(10);
+    assert_eq!(steps(&case.decide(), "evict"), 10, "none is known to have helped since");
+    case.recall = PersistedState::default();
+    assert_eq!(steps(&case.decide(), "evict"), 1, "none is known to have helped, ever");
+}
+
+#[test]
+fn change_windows_hold_changes() {
+    let mut case = plimsoll_case("Recreate", 4);
+    case.settings.guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("a window");
+    let until = case.settings.guards.maintenance_windows.next_opening(NOW);
+    assert_eq!(case.skip_reasons(), Some(SkipReason::OutsideWindow { until }));
+    case.now = until.expect("opens");
+    assert_eq!(case.skip_reasons(), None);
+}
+
+#[test]
+fn a_server_without_resizes_gets_evictions_or_nothing() {
+    let mut case = plimsoll_case("InPlaceOrRecreate", 4);
+    case.can_resize = false;
+    assert_eq!(case.decide().steps[0].0.action.as_str(), "evict");
+    case.spec = super::spec("InPlace");
+    case.settings.in_place = true;
+    assert_eq!(case.skip_reasons(), Some(SkipReason::NoResize));
+}
+
+#[test]
+fn somebody_who_writes_other_values_stops_changes_until_the_vpa_is_changed() {
+    let mut case = plimsoll_case("InPlaceOrRecreate", 4);
+    case.recall = case.decide().state;
+    for pod in &mut case.pods {
+        pod.status.generation = Some(2);
+    }
+    case.now = NOW.later(Duration::from_mins(1));
+    let decision = case.decide();
+    assert!(
+        decision.externally_overwritten,
+        "the spec is as it was, and newer than what was written"
+    );
+    assert_eq!(decision.pod_outcomes[3], PodOutcome::Skipped(SkipReason::ExternallyOverwritten));
+    case.recall = decision.state;
+    assert!(!case.decide().externally_overwritten, "it is told once");
+    assert_eq!(
+        case.decide().pod_outcomes[3],
+        PodOutcome::Skipped(SkipReason::ExternallyOverwritten)
+    );
+    case.recall.workload.rewritten = Some(ExternalOverwrite { at: NOW, generation: Some(0) });
+    assert_ne!(
+        case.decide().pod_outcomes[3],
+        PodOutcome::Skipped(SkipReason::ExternallyOverwritten),
+        "the VPA is another"
+    );
+}
+
+#[test]
+fn a_resize_that_came_through_is_not_taken_for_somebody_elses() {
+    let mut case = plimsoll_case("InPlaceOrRecreate", 4);
+    let decision = case.decide();
+    for (step, _) in &decision.steps {
+        let Action::Resize { sized_containers: sizes, .. } = &step.action else {
+            panic!("{step:?}")
+        };
+        let pod = &mut case.pods[step.pod];
+        pod.status.generation = Some(2);
+        for (container, size) in pod.spec.containers.iter_mut().zip(sizes) {
+            container.spec = size.apply_to(&container.spec);
+        }
+    }
+    case.recall = decision.state;
+    case.now = NOW.later(Duration::from_mins(1));
+    let decision = case.decide();
+    assert!(!decision.externally_overwritten);
+    assert!(matches!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::NearTarget { .. })));
+}
+
+#[test]
+fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
+    let one_at_a_time = || {
+        let mut case = plimsoll_case("Recreate", 4);
+        case.settings.eviction_tolerance = 0.25;
+        case
+    };
+    let mut case = one_at_a_time();
+    // Admission gives each pod that takes the place of another what is recommended at that time.
+    let replace = |case: &mut PassCase, minutes: u64, request: &str| {
+        case.now = NOW.later(Duration::from_mins(minutes));
+        let decision = case.decide();
+        assert_eq!(steps(&decision, "evict"), 1, "{minutes}: {:?}", decision.pod_outcomes);
+        let place = decision.steps[0].0.pod;
+        case.recall = decision.state;
+        let mut new = pod(10 + place, &[request]);
+        new.spec.annotations = Some(BTreeMap::from([("vpaUpdates".into(), "c1".into())]));
+        let made = case.now.later(Duration::from_secs(1));
+        new.status.created = made;
+        new.status.readiness = Readiness::Ready(made);
+        new.spec.ready_since = Some(made);
+        case.pods[place] = new;
+        decision.externally_overwritten
+    };
+    assert!(!replace(&mut case, 0, "cpu 2, memory 200M"));
+    case.recommendation = Some(recommended(&["cpu 4, memory 400M"]));
+    assert!(!replace(&mut case, 5, "cpu 4, memory 400M"));
+    case.now = NOW.later(Duration::from_mins(10));
+    let decision = case.decide();
+    assert!(
+        !decision.externally_overwritten,
+        "the first one has what was recommended when it was made"
+    );
+    // Of a wave that wants the same all the time, it is seen who writes something else.
+    let mut case = one_at_a_time();
+    assert!(!replace(&mut case, 0, "cpu 2, memory 200M"));
+    assert!(!replace(&mut case, 5, "cpu 8, memory 800M"));
+    case.now = NOW.later(Duration::from_mins(10));
+    assert!(case.decide().externally_overwritten);
+}
+
+#[test]
+fn a_pod_that_was_evicted_and_is_still_seen_is_neither_evicted_again_nor_alive() {
+    let mut case = plimsoll_case("Recreate", 4);
+    let touch = |number: usize, at| PodChange {
+        uid: format!("uid-{number}").into(),
+        at,
+        what: ChangeKind::Evicted,
+        wrote: None,
+        generation: None,
+        restarts: 0,
+    };
+    case.recall.workload = WorkloadState {
+        touches: vec![touch(0, ago(1)), touch(1, ago(1))],
+        ..WorkloadState::default()
+    };
+    let decision = case.decide();
+    assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::Terminating));
+    assert_eq!(
+        decision.pod_outcomes[2],
+        PodOutcome::Skipped(SkipReason::Budget { alive: 2, wanted: 4 })
+    );
+    case.recall.workload.touches = vec![touch(0, ago(11)), touch(1, ago(11))];
+    assert_eq!(case.skip_reasons(), None, "that eviction was never made");
+}
+
+#[test]
+fn a_single_replica_gets_a_second_one_before_it_goes() {
+    let mut case = plimsoll_case("Recreate", 1);
+    assert_eq!(case.skip_reasons(), Some(SkipReason::BelowMinReplicas { live: 1 }));
+    case.settings.guards = GuardSettings { surge: true, ..case.settings.guards };
+    let decision = case.decide();
+    assert_eq!(decision.steps.len(), 1);
+    assert_eq!(decision.steps[0].0.action, Action::Surge);
+    assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::Surging));
+    // The second one starts.
+    case.recall = decision.state;
+    case.wanted = DesiredReplicas::Known(2);
+    let mut second = super::pod(1, &["cpu 2, memory 200M"]);
+    second.status.created = NOW;
+    second.status.readiness = Readiness::Unready(NOW);
+    case.pods.push(second);
+    case.now = NOW.later(Duration::from_mins(1));
+    assert_eq!(case.skip_reasons(), Some(SkipReason::Surging));
+    case.pods[1].status.readiness = Readiness::Ready(case.now);
+    let mut late = case.clone();
+    late.pods[1].status.readiness = Readiness::Unready(NOW);
+    late.now = NOW.later(Duration::from_mins(15));
+    let given_up = late.decide();
+    assert_eq!(given_up.steps[0].0.action, Action::EndSurge);
+    assert_eq!(given_up.regression, Some(plimsoll_core::updater::guard::Regression::Unready));
+    assert_eq!(given_up.state.workload.surge, None);
+    late.pods.clear();
+    assert!(late.decide().steps.is_empty(), "nobody is there to be sized");
+    let words: Vec<&str> =
+        case.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
+    assert_eq!(words, ["evict", "end_surge"]);
+}
+
+#[test]
+fn no_pod_at_all_and_pods_of_nobody_are_no_reason_to_panic() {
+    for compat in [Compat::Upstream, Compat::Plimsoll] {
+        for mode in ["Off", "Recreate", "InPlace", "InPlaceOrRecreate"] {
+            let mut case = PassCase::new(compat, mode, 0);
+            assert!(case.decide().steps.is_empty());
+            case = PassCase::new(compat, mode, 2);
+            case.pods[0].status.owner = None;
+            case.pods[1].status.phase = Phase::Pending;
+            case.recommendation = Some(recommended(&[]));
+            assert!(case.decide().steps.is_empty(), "{compat:?} {mode}");
+            case.recommendation = None;
+            assert!(case.decide().steps.is_empty(), "{compat:?} {mode}");
+        }
+    }
+    assert_eq!(Settings::default(), Settings::for_compat(Compat::Plimsoll));
+}

@@ -1,0 +1,114 @@
+//! Golden vectors 144 to 154, and row 22 of the changes in 1.8.1: which pods are worth a change.
+
+use std::time::Duration;
+
+use plimsoll_core::types::Time;
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::{
+        ObservedContainers, Priority, Settings, SkipReason, UpdateReason,
+        pod_status::{ContainerStatus, PodStatus, Termination},
+        update_reason::{had_quick_oom, update_reason},
+    },
+};
+use serde_json::json;
+
+use super::{NOW, ago, pod, spec};
+
+fn life(hours: u64, oom: Option<(u64, Time)>) -> PodStatus {
+    let mut life = pod(0, &["cpu 1"]).status;
+    life.started = Some(ago(hours * 60));
+    life.containers = vec![ContainerStatus {
+        name: "c1".into(),
+        last_termination: oom.map(|(minutes, finished)| Termination {
+            out_of_memory: true,
+            started: finished.earlier(Duration::from_mins(minutes)),
+            finished,
+        }),
+        ..ContainerStatus::default()
+    }];
+    life
+}
+
+#[test]
+fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
+    let (oom, long) = (Some((2, ago(3))), Some((57, ago(3))));
+    for compat in [Compat::Upstream, Compat::Plimsoll] {
+        for (row, age, outside_range, difference, threshold, oom, accepted) in [
+            (144, 24, false, 0.0, 0.1, None, false),
+            (145, 13, false, 0.25, 0.5, None, false),
+            (146, 13, false, 4.0, 0.5, None, true),
+            (147, 13, true, 0.25, 0.5, None, true),
+            (148, 11, false, 0.25, 0.5, None, false),
+            (149, 11, true, 0.9, 0.5, None, true),
+            (150, 11, false, 0.25, 0.5, oom, true),
+            (151, 11, false, 0.0, 0.1, oom, false),
+            (152, 11, false, 0.0, 0.5, long, false),
+            // Of the changes in 1.8.1: a kill of ten days ago.
+            (22, 11, false, 0.25, 0.5, Some((2, ago(14_400))), false),
+        ] {
+            let settings = Settings { update_threshold: threshold, ..Settings::for_compat(compat) };
+            let priority = Priority {
+                outside_recommended_range: outside_range,
+                scale_up: true,
+                resource_diff: difference,
+            };
+            let life = life(age, oom);
+            let quick =
+                had_quick_oom(&life, &ObservedContainers::All, &spec("Auto"), &settings, NOW);
+            let found = update_reason(&priority, quick, &life, None, &settings, NOW);
+            assert_eq!(found.is_ok(), accepted, "row {row}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kill_counts_only_in_containers_that_are_observed_and_sized() {
+    let settings = Settings::for_compat(Compat::Upstream);
+    let life = life(11, Some((2, ago(3))));
+    let quick = |observed: &ObservedContainers, policy: Option<&str>| {
+        let mut spec = spec("Auto");
+        let policies = policy
+            .map(|name| json!({"containerPolicies": [{"containerName": name, "mode": "Off"}]}));
+        spec.resource_policy =
+            policies.map(|policies| serde_json::from_value(policies).expect("a policy"));
+        had_quick_oom(&life, observed, &spec, &settings, NOW)
+    };
+    assert!(quick(&ObservedContainers::All, None));
+    assert!(!quick(&ObservedContainers::Only(vec!["other".into()]), None), "row 153");
+    assert!(!quick(&ObservedContainers::All, Some("c1")), "row 154");
+    assert!(!quick(&ObservedContainers::All, Some("*")), "row 154");
+    assert!(quick(&ObservedContainers::All, Some("other")));
+}
+
+#[test]
+fn a_vpa_sets_its_own_time_for_quick_kills_behind_its_gate() {
+    let life = life(11, Some((15, ago(3))));
+    let mut spec = spec("Auto");
+    spec.update_policy.as_mut().expect("is set").evict_after_oom_seconds = Some(1200);
+    let mut settings = Settings::for_compat(Compat::Upstream);
+    assert!(!had_quick_oom(&life, &ObservedContainers::All, &spec, &settings, NOW));
+    settings.per_vpa_config = true;
+    assert!(had_quick_oom(&life, &ObservedContainers::All, &spec, &settings, NOW));
+}
+
+#[test]
+fn the_edges_are_upstreams() {
+    let settings = Settings::for_compat(Compat::Upstream);
+    let priority = |difference| Priority { resource_diff: difference, ..Priority::default() };
+    let at = |hours| update_reason(&priority(0.1), false, &life(hours, None), None, &settings, NOW);
+    assert_eq!(at(12), Ok(UpdateReason::Drift), "both thresholds are met by what equals them");
+    let young = update_reason(&priority(0.1), false, &life(11, None), None, &settings, NOW);
+    assert_eq!(young, Err(SkipReason::TooYoung { until: NOW.later(Duration::from_hours(1)) }));
+    let ageless = PodStatus { started: None, ..life(12, None) };
+    assert_eq!(
+        update_reason(&priority(0.1), false, &ageless, None, &settings, NOW),
+        Err(SkipReason::AgeUnknown)
+    );
+    // Upstream's process crashes here (defect 5).
+    let none = Settings { update_threshold: 0.0, ..settings };
+    assert_eq!(
+        update_reason(&priority(0.0), false, &life(13, None), None, &none, NOW),
+        Ok(UpdateReason::Drift)
+    );
+}

@@ -1,0 +1,416 @@
+//! What objects can ask for beyond upstream's fields, each beside what happens without it.
+
+use std::time::Duration;
+
+use plimsoll_core::{
+    api::scale_decision::ScaleDecision,
+    scaling::{
+        MetricError, MetricValue, PodsNotReady,
+        metric_history::{MetricRecord, MetricState},
+        pod_readiness::Phase,
+    },
+    types::compat::{Compat, Fixes},
+    watermark::{
+        Decision, EffectiveSpec, HoldReason, MetricHistory, MetricInput, Position, Restriction,
+        WpaOptions, cooldown::CooldownResult, options::Fallback, scale_decision::scale_decision,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{DecisionCase, NOW, ago, cpu_metric, external_metric, pending_pod, pods, source, spec};
+
+fn plimsoll_fixes() -> Fixes {
+    Fixes::for_compat(Compat::Plimsoll)
+}
+
+fn failing_metric(name: &str) -> MetricInput {
+    source(name, Err(MetricError::Failed("away".into())), (1000, 2000))
+}
+
+fn metric_with_sum(name: &str, sum: i64) -> MetricInput {
+    source(name, Ok(MetricValue::Sum { sum, at: None }), (1000, 2000))
+}
+
+fn fields_without_limits(more: &Value) -> Value {
+    let mut fields = json!({
+        "algorithm": "average", "maxReplicas": 100, "minReplicas": 1, "tolerance": "1m",
+        "scaleUpLimitFactor": "100", "scaleDownLimitFactor": "90",
+    });
+    for (key, value) in more.as_object().expect("an object") {
+        fields[key] = value.clone();
+    }
+    fields
+}
+
+fn new_replicas(decision: &Decision) -> Option<i32> {
+    decision.change.as_ref().map(|change| change.to)
+}
+
+#[test]
+fn one_metric_that_answers_adds_replicas_alone_only_where_that_is_asked_for() {
+    let partial = WpaOptions { partial_metrics: true, ..WpaOptions::default() };
+    for (sum, options, expected) in [
+        (30_000, WpaOptions::default(), None),
+        (30_000, partial, Some(15)),
+        // None are removed while somebody says nothing, who might need them.
+        (3_000, partial, None),
+        (15_000, partial, None),
+    ] {
+        for sources in [
+            vec![metric_with_sum("a", sum), failing_metric("b")],
+            vec![failing_metric("b"), metric_with_sum("a", sum)],
+        ] {
+            let case =
+                DecisionCase::new(plimsoll_fixes(), fields_without_limits(&json!({})), 10, sources)
+                    .with_options(options);
+            assert_eq!(new_replicas(&case.decide()), expected, "{sum} {options:?}");
+        }
+    }
+    let both = vec![failing_metric("a"), failing_metric("b")];
+    assert_eq!(
+        new_replicas(
+            &DecisionCase::new(plimsoll_fixes(), fields_without_limits(&json!({})), 10, both)
+                .with_options(partial)
+                .decide()
+        ),
+        None
+    );
+}
+
+#[test]
+fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
+    let fallback = Fallback { replicas: 8, after: Duration::from_mins(5) };
+    let with = WpaOptions { fallback: Some(fallback), ..WpaOptions::default() };
+    let decide = |wanted: i32, silent_for: u64, options: WpaOptions, scaled: u64| {
+        let case = DecisionCase::new(
+            plimsoll_fixes(),
+            fields_without_limits(&json!({})),
+            wanted,
+            vec![failing_metric("a")],
+        );
+        let mut case = case.with_options(options).scaled_ago(scaled);
+        case.memory.unknown_since = Some(ago(silent_for));
+        case.decide()
+    };
+    for (wanted, silent_for, options, scaled, expected) in [
+        (5, 300, WpaOptions::default(), 3600, None),
+        (5, 299, with, 3600, None),
+        (5, 300, with, 3600, Some(8)),
+        (8, 300, with, 3600, None),
+        // At most as many more at once as otherwise, not within a window, and never outside of the bounds.
+        (2, 300, with, 3600, Some(4)),
+        (5, 300, with, 30, None),
+        (20, 300, with, 3600, Some(8)),
+        (20, 300, with, 200, None),
+    ] {
+        let decision = decide(wanted, silent_for, options, scaled);
+        assert_eq!(new_replicas(&decision), expected, "from {wanted} after {silent_for} s");
+        let restrictions = decision
+            .restrictions(&EffectiveSpec::from_spec(&spec(fields_without_limits(&json!({})))));
+        assert!(restrictions.contains(&Restriction::MetricUnknown), "{restrictions:?}");
+    }
+    let bounded = fields_without_limits(&json!({"maxReplicas": 6}));
+    let mut case = DecisionCase::new(plimsoll_fixes(), bounded, 5, vec![failing_metric("a")])
+        .with_options(with);
+    case.memory.unknown_since = Some(ago(300));
+    assert_eq!(new_replicas(&case.decide()), Some(6));
+    // Metrics that nobody asked for, because pods are not ready, have not said nothing: replicas stay.
+    for unready in [PodsNotReady::NoPods, PodsNotReady::NoneReady { among: 5 }] {
+        let mut source = failing_metric("a");
+        source.value = Err(MetricError::PodsNotReady(unready));
+        let mut case = DecisionCase::new(
+            plimsoll_fixes(),
+            fields_without_limits(&json!({})),
+            20,
+            vec![source],
+        )
+        .with_options(with);
+        case.memory.unknown_since = Some(ago(300));
+        let decision = case.decide();
+        assert_eq!((new_replicas(&decision), decision.history.unknown_since), (None, None));
+    }
+    // Pods of which nobody tells what they use are another matter.
+    let mut source = failing_metric("a");
+    source.value = Err(MetricError::PodsNotReady(PodsNotReady::NoUsage));
+    let mut case =
+        DecisionCase::new(plimsoll_fixes(), fields_without_limits(&json!({})), 5, vec![source])
+            .with_options(with)
+            .scaled_ago(3_600);
+    case.memory.unknown_since = Some(ago(300));
+    assert_eq!(new_replicas(&case.decide()), Some(8));
+    // What is stopped by hand stays stopped.
+    let mut stopped = DecisionCase::new(
+        plimsoll_fixes(),
+        fields_without_limits(&json!({})),
+        0,
+        vec![failing_metric("a")],
+    )
+    .with_options(with);
+    stopped.memory.unknown_since = Some(ago(300));
+    assert_eq!(new_replicas(&stopped.decide()), None);
+}
+
+#[test]
+fn replicas_that_nobody_may_have_are_refused_or_held_to_the_bounds_of_the_object() {
+    let read = |text: &str| {
+        let said = ("plimsoll.dev/fallback-replicas".to_owned(), text.to_owned());
+        let (options, bad) = WpaOptions::from_annotations(&[said].into(), Duration::from_secs(15));
+        assert_eq!(options.fallback.is_none(), !bad.is_empty(), "{text}");
+        options
+    };
+    for text in [
+        "2147483648 after 1",
+        "99999999999999999999 after 1",
+        "0 after 1",
+        "-1 after 1",
+        "-2147483648 after 1",
+        "1e9 after 1",
+        "5 after -1",
+        "5 after 4294967296",
+    ] {
+        assert_eq!(read(text), WpaOptions::default(), "{text}");
+    }
+    let bounded = fields_without_limits(&json!({"minReplicas": 3, "maxReplicas": 6}));
+    for (text, wanted, expected) in [
+        ("2147483647 after 1", 5, 6),
+        ("7 after 1", 5, 6),
+        ("1 after 1", 5, 3),
+        ("2147483647 after 1", 500, 6),
+    ] {
+        let case =
+            DecisionCase::new(plimsoll_fixes(), bounded.clone(), wanted, vec![failing_metric("a")]);
+        let mut case = case.with_options(read(text)).scaled_ago(3600);
+        case.memory.unknown_since = Some(ago(3600));
+        assert_eq!(new_replicas(&case.decide()), Some(expected), "{text} from {wanted}");
+    }
+}
+
+#[test]
+fn nothing_is_known_from_the_first_look_that_says_so_until_one_that_does_not() {
+    let mut case = DecisionCase::new(
+        plimsoll_fixes(),
+        fields_without_limits(&json!({})),
+        5,
+        vec![failing_metric("a"), metric_with_sum("b", 7_500)],
+    );
+    let first = case.decide().history;
+    assert_eq!(first.unknown_since, Some(NOW));
+    case.memory = MetricHistory { unknown_since: Some(ago(60)), ..first };
+    assert_eq!(case.decide().history.unknown_since, Some(ago(60)));
+    case.sources = vec![metric_with_sum("a", 7_500), metric_with_sum("b", 7_500)];
+    assert_eq!(case.decide().history.unknown_since, None);
+}
+
+#[test]
+fn with_delays_of_their_own_metrics_that_take_turns_satisfy_none() {
+    use Position::{Above, Below, Inside};
+    let each = WpaOptions { delay_per_metric: true, ..WpaOptions::default() };
+    let fields = fields_without_limits(&json!({
+        "upscaleDelayAboveWatermarkSeconds": 60, "downscaleDelayBelowWatermarkSeconds": 120,
+    }));
+    let remembered = |name: &str, position: Position, seconds: u64| MetricRecord {
+        name: format!("{name}{{map[]}}"),
+        state: MetricState::At(position),
+        since: ago(seconds),
+    };
+    let decide = |a: (i64, Position, u64), b: (i64, Position, u64), options: WpaOptions| {
+        let sources = vec![metric_with_sum("a", a.0), metric_with_sum("b", b.0)];
+        let mut case = DecisionCase::new(plimsoll_fixes(), fields.clone(), 5, sources)
+            .with_options(options)
+            .scaled_ago(3600);
+        case.memory.metrics = vec![remembered("a", a.1, a.2), remembered("b", b.1, b.2)];
+        let above =
+            plimsoll_core::watermark::conditions::ConditionUpdate::above_high_watermark(true);
+        let below =
+            plimsoll_core::watermark::conditions::ConditionUpdate::below_low_watermark(true);
+        case = case.with_condition(&above, 3600).with_condition(&below, 3600);
+        let decision = case.decide();
+        let held = decision.cooldown.and_then(|CooldownResult { hold_reason: held, .. }| held);
+        (new_replicas(&decision), matches!(held, Some(HoldReason::Delay { .. })))
+    };
+    // Some metric was above all the time, but none of them for a minute.
+    let (up, inside, down) = (15_000, 7_500, 2_500);
+    let taking_turns = ((up, Above, 30), (inside, Inside, 30));
+    assert_eq!(decide(taking_turns.0, taking_turns.1, WpaOptions::default()), (Some(8), false));
+    assert_eq!(decide(taking_turns.0, taking_turns.1, each), (None, true));
+    assert_eq!(decide((up, Above, 60), (inside, Inside, 30), each), (Some(8), false));
+    // One that was above for long enough is enough.
+    assert_eq!(decide((up, Above, 60), (up, Above, 0), each), (Some(8), false));
+    // Below, each of them has to have been.
+    assert_eq!(decide((down, Below, 120), (down, Below, 119), each), (None, true));
+    assert_eq!(
+        decide((down, Below, 120), (down, Below, 119), WpaOptions::default()),
+        (Some(2), false)
+    );
+    assert_eq!(decide((down, Below, 120), (down, Below, 300), each), (Some(2), false));
+    // What was there before it came back does not count.
+    assert_eq!(decide((up, Inside, 600), (inside, Inside, 600), each), (None, true));
+}
+
+#[test]
+fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
+    let mut case = DecisionCase::new(
+        plimsoll_fixes(),
+        fields_without_limits(&json!({})),
+        5,
+        vec![failing_metric("a"), metric_with_sum("b", 15_000)],
+    );
+    case.memory = MetricHistory { unknown_since: Some(ago(60)), ..case.decide().history };
+    let decision = case.decide();
+    let told: ScaleDecision = scale_decision(&decision, &case.rules, NOW);
+    let told = serde_json::to_value(told).expect("JSON");
+    let read = MetricHistory::from_decision(&serde_json::from_value(told).expect("a trace"));
+    assert_eq!(read, decision.history);
+    assert_eq!(read.metrics.len(), 2);
+    assert_eq!(MetricHistory::from_decision(&ScaleDecision::default()), MetricHistory::default());
+}
+
+#[test]
+fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
+    let to_zero = WpaOptions { scale_to_zero: true, ..WpaOptions::default() };
+    let (one, two) = (json!({}), json!({"minReplicas": 2}));
+    let decide = |fields: &Value, wanted: i32, sums: &[i64], options: WpaOptions| {
+        let sources = sums.iter().map(|sum| external_metric(*sum, 1000, 2000)).collect();
+        let mut case =
+            DecisionCase::new(plimsoll_fixes(), fields_without_limits(fields), wanted, sources)
+                .with_options(options);
+        case.pods = pods(usize::try_from(wanted).expect("few"));
+        case.scaled_ago(3600).decide()
+    };
+    for (fields, wanted, sums, options, expected) in [
+        (&one, 1, &[0][..], to_zero, Some(0)),
+        (&one, 1, &[0, 0], to_zero, Some(0)),
+        (&one, 1, &[0, 500], to_zero, None),
+        (&one, 1, &[0], WpaOptions::default(), None),
+        (&one, 0, &[5_000], to_zero, Some(1)),
+        (&one, 0, &[0, 1], to_zero, Some(1)),
+        (&one, 0, &[0], to_zero, None),
+        (&one, 0, &[5_000], WpaOptions::default(), None),
+        // The fewest that there are to be go and come together.
+        (&two, 2, &[0], to_zero, Some(0)),
+        (&two, 0, &[1], to_zero, Some(2)),
+        (&two, 0, &[0], to_zero, None),
+    ] {
+        let decision = decide(fields, wanted, sums, options);
+        assert_eq!(new_replicas(&decision), expected, "{fields} from {wanted} at {sums:?}");
+        let found = decision.restrictions(
+            &EffectiveSpec::from_spec(&spec(fields_without_limits(fields))).with_options(options),
+        );
+        let is_disabled = found.contains(&Restriction::Disabled);
+        assert_eq!(is_disabled, wanted == 0 && !options.scale_to_zero);
+    }
+    // Who lets nothing be removed means the last one, too; who was at zero already stays there.
+    let never = json!({"scaleDownLimitFactor": "0"});
+    assert_eq!(new_replicas(&decide(&never, 1, &[0], to_zero)), None);
+    assert_eq!(new_replicas(&decide(&never, 0, &[0], to_zero)), None);
+    // From many it goes no faster than otherwise.
+    assert_eq!(new_replicas(&decide(&one, 10, &[0], to_zero)), Some(1));
+    // Unknown is not zero.
+    let unknown = DecisionCase::new(
+        plimsoll_fixes(),
+        fields_without_limits(&one),
+        1,
+        vec![failing_metric("a")],
+    )
+    .with_options(to_zero);
+    assert_eq!(new_replicas(&unknown.scaled_ago(3600).decide()), None);
+    // A forbidden window holds the last one too.
+    let sources = vec![external_metric(0, 1000, 2000)];
+    let recent = DecisionCase::new(plimsoll_fixes(), fields_without_limits(&one), 1, sources)
+        .with_options(to_zero)
+        .scaled_ago(10);
+    assert_eq!(new_replicas(&recent.decide()), None);
+}
+
+#[test]
+fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
+    let whole = WpaOptions { modulo_of_result: true, ..WpaOptions::default() };
+    let both = WpaOptions { scale_to_zero: true, ..whole };
+    let fields = |more: Value| {
+        let mut all = fields_without_limits(
+            &json!({"replicaScalingAbsoluteModulo": 4, "scaleUpLimitFactor": "40", "scaleDownLimitFactor": "40"}),
+        );
+        for (key, value) in more.as_object().expect("an object") {
+            all[key] = value.clone();
+        }
+        all
+    };
+    for (more, wanted, sum, options, expected) in [
+        (json!({}), 10, 60_000, WpaOptions::default(), Some(14)),
+        (json!({}), 10, 60_000, whole, Some(12)),
+        (json!({}), 8, 60_000, whole, None),
+        (json!({}), 8, 60_000, WpaOptions::default(), Some(11)),
+        (json!({}), 16, 1_000, WpaOptions::default(), Some(10)),
+        (json!({}), 16, 1_000, whole, Some(12)),
+        // Up from nothing one replica would be none, and there would be none for ever.
+        (json!({}), 0, 60_000, both, Some(4)),
+        (json!({"maxReplicas": 3}), 0, 60_000, both, Some(3)),
+        // Bounds win: at the most that there may be, no multiple is needed to get inside.
+        (json!({"maxReplicas": 9}), 12, 60_000, whole, Some(9)),
+    ] {
+        let case = DecisionCase::new(
+            plimsoll_fixes(),
+            fields(more),
+            wanted,
+            vec![external_metric(sum, 1000, 2000)],
+        );
+        let decision = case.with_options(options).scaled_ago(3600).decide();
+        assert_eq!(new_replicas(&decision), expected, "from {wanted} at {sum}, {options:?}");
+    }
+}
+
+#[test]
+fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
+    let fields = fields_without_limits(&json!({"readinessDelaySeconds": 60}));
+    // Three are ready, one is pending for half a minute.
+    let ready = |options: WpaOptions| {
+        let mut case = DecisionCase::new(
+            plimsoll_fixes(),
+            fields.clone(),
+            4,
+            vec![external_metric(1, 1000, 2000)],
+        );
+        case.pods = [pods(3), vec![pending_pod(3, 30)]].concat();
+        let case = case.with_options(options);
+        case.setting().readiness.ready_pods(&case.pods, case.scale)
+    };
+    let none = WpaOptions { pending_counts_for: Some(Duration::ZERO), ..WpaOptions::default() };
+    assert_eq!((ready(WpaOptions::default()), ready(none)), (Ok(4), Ok(3)));
+    let cpu_of = |options: WpaOptions| {
+        let mut case = DecisionCase::new(
+            plimsoll_fixes(),
+            fields.clone(),
+            2,
+            vec![cpu_metric(&[100, 900], 1, 2)],
+        );
+        case.pods[1].ready = Some((true, ago(30)));
+        assert_eq!(case.pods[1].phase, Phase::Running);
+        let case = case.with_options(options);
+        let Ok(MetricValue::Usage { usage, .. }) = &case.sources[0].value else {
+            panic!("it is usage")
+        };
+        case.setting().readiness.total_usage(&case.pods, true, usage)
+    };
+    let all = WpaOptions { starting_ignored_for: Some(Duration::ZERO), ..WpaOptions::default() };
+    assert_eq!((cpu_of(WpaOptions::default()), cpu_of(all)), (Ok((100, 1)), Ok((1000, 2))));
+}
+
+#[test]
+fn what_pods_used_too_long_ago_says_nothing() {
+    let mut source = cpu_metric(&[100, 100], 1, 2);
+    let Ok(MetricValue::Usage { at, .. }) = &mut source.value else { panic!("it is usage") };
+    *at = Some(ago(120));
+    let case =
+        DecisionCase::new(plimsoll_fixes(), fields_without_limits(&json!({})), 2, vec![source]);
+    for (age, expected) in [(None, true), (Some(60), false), (Some(180), true)] {
+        let setting = plimsoll_core::watermark::EvaluationContext {
+            oldest_sample: age.map(ago),
+            ..case.setting()
+        };
+        let (rows, _) = setting.combine(&case.sources);
+        assert_eq!(rows[0].result.is_ok(), expected, "{age:?}");
+        if !expected {
+            assert_eq!(rows[0].result, Err(MetricError::Stale { at: ago(120) }));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One pass over an object: vectors W1 to W11, K1 to K3, and what else only a whole pass shows.
+
+use plimsoll_core::{
+    scaling::MetricError,
+    types::compat::Fixes,
+    watermark::{
+        Decision, ForcedReason, MetricInput, Restriction,
+        conditions::{ConditionType, ConditionUpdate},
+    },
+};
+use serde_json::{Value, json};
+
+use super::{DecisionCase, both_modes, external_metric, last_condition, source};
+
+/// A metric that proposes so many replicas for a workload of that size, or is inside of its band.
+fn metric_proposing(wanted: i32, replicas: i32) -> Vec<MetricInput> {
+    let high = 1_000_i64;
+    let sum = i64::from(replicas) * high / i64::from(wanted);
+    // Above and below, the value alone says how many there are to be.
+    vec![external_metric(sum, high - 1, high)]
+}
+
+fn is_true(decision: &Decision, fact: ConditionType) -> bool {
+    last_condition(decision, fact).is_some_and(|said| said.holds)
+}
+
+fn case(fixes: Fixes, fields: Value, wanted: i32, proposed: i32) -> DecisionCase {
+    let mut fields = fields;
+    fields["algorithm"] = "absolute".into();
+    if fields["tolerance"].is_null() {
+        fields["tolerance"] = "1m".into();
+    }
+    DecisionCase::new(fixes, fields, wanted, metric_proposing(wanted, proposed))
+}
+
+#[test]
+fn bounds_go_before_everything_and_nothing_stays_nothing() {
+    for fixes in both_modes() {
+        let decision = case(fixes, json!({"minReplicas": 1, "maxReplicas": 10}), 18, 18).decide();
+        assert_eq!(
+            (decision.desired, is_true(&decision, ConditionType::AbleToScale)),
+            (10, true),
+            "W2"
+        );
+        let forced = decision.change.expect("there are too many").forced;
+        assert_eq!(forced, Some(ForcedReason::AboveMax));
+        let decision = case(fixes, json!({"minReplicas": 10, "maxReplicas": 12}), 6, 6).decide();
+        assert_eq!(decision.desired, 10, "W3");
+        assert_eq!(decision.change.expect("too few").forced, Some(ForcedReason::BelowMin));
+
+        let mut nothing = case(fixes, json!({"maxReplicas": 10}), 1, 5);
+        nothing.scale.spec_replicas = 0;
+        let decision = nothing.decide();
+        assert_eq!((decision.desired, &decision.change), (0, &None), "W1");
+        assert_eq!(
+            last_condition(&decision, ConditionType::ScalingActive).expect("said").reason,
+            "ScalingDisabled"
+        );
+        assert!(decision.restrictions(&nothing.rules).contains(&Restriction::Disabled));
+    }
+}
+
+#[test]
+fn windows_count_from_now_and_growth_is_capped() {
+    for fixes in both_modes() {
+        let fields = json!({
+            "minReplicas": 1, "maxReplicas": 5, "scaleUpLimitFactor": 150,
+            "upscaleForbiddenWindowSeconds": 29, "downscaleForbiddenWindowSeconds": 31,
+        });
+        let case = case(fixes, fields, 3, 8).scaled_ago(30);
+        let decision = case.decide();
+        assert_eq!(decision.desired, 5, "W4");
+        let normal = decision.limited.expect("computed");
+        // Seven is as far as one step goes, and five the most.
+        assert_eq!(normal.upscale_capping, Some(true));
+        assert!(
+            is_true(&decision, ConditionType::AbleToScale)
+                && is_true(&decision, ConditionType::ScalingLimited)
+        );
+        assert_eq!(decision.proposal.as_ref().expect("computed").replicas, 8);
+        let facts: std::collections::BTreeSet<_> =
+            decision.conditions.iter().map(|said| said.condition_type.name()).collect();
+        assert_eq!(facts.len(), 7, "the six, and that of converging");
+    }
+}
+
+#[test]
+fn who_has_to_wait_below_waits() {
+    for fixes in both_modes() {
+        let fields = json!({
+            "minReplicas": 1, "maxReplicas": 10, "upscaleForbiddenWindowSeconds": 30,
+            "downscaleForbiddenWindowSeconds": 45, "downscaleDelayBelowWatermarkSeconds": 60,
+        });
+        let waiting = case(fixes, fields, 3, 1)
+            .scaled_ago(90)
+            .with_condition(&ConditionUpdate::below_low_watermark(true), 45);
+        let decision = waiting.decide();
+        assert_eq!((decision.desired, &decision.change), (3, &None), "W5");
+        assert_eq!(decision.proposal.as_ref().expect("computed").replicas, 1);
+        assert_eq!(decision.limited.expect("computed").downscale_capping, Some(true));
+        assert!(
+            is_true(&decision, ConditionType::AbleToScale)
+                && is_true(&decision, ConditionType::ScalingLimited)
+        );
+        assert!(decision.restrictions(&waiting.rules).contains(&Restriction::Delay));
+    }
+}
+
+#[test]
+fn two_metrics_that_burst_at_once_are_followed_at_once() {
+    for fixes in both_modes() {
+        let fields = json!({
+            "maxReplicas": 5, "upscaleForbiddenWindowSeconds": 30, "scaleUpLimitFactor": 100,
+            "downscaleForbiddenWindowSeconds": 60, "downscaleDelayBelowWatermarkSeconds": 60,
+            "tolerance": "1m",
+        });
+        let mut sources = metric_proposing(3, 5);
+        sources.extend(metric_proposing(3, 5));
+        let decision = DecisionCase::new(fixes, fields, 3, sources).scaled_ago(45).decide();
+        assert_eq!(decision.desired, 5, "W6");
+        assert!(!is_true(&decision, ConditionType::ScalingLimited));
+        let change = decision.change.expect("it grows");
+        assert_eq!(change.reason, "requests{map[]} above target");
+    }
+}
+
+#[test]
+fn converging_knows_no_delay_but_windows() {
+    for fixes in both_modes() {
+        let case = |window| {
+            let fields = json!({
+                "maxReplicas": 15, "upscaleForbiddenWindowSeconds": 60,
+                "downscaleForbiddenWindowSeconds": window,
+                "downscaleDelayBelowWatermarkSeconds": 60,
+                "convergeTowardsWatermark": "highwatermark",
+            });
+            // Inside, and so far from the high mark that four are enough.
+            DecisionCase::new(fixes, fields, 5, vec![external_metric(760, 700, 1_000)])
+                .scaled_ago(45)
+                .decide()
+        };
+        let decision = case(30);
+        assert_eq!(decision.desired, 4, "W7");
+        assert_eq!(
+            decision.change.expect("it shrinks").reason,
+            "Metric within watermarks, attempting to scale to converge towards watermark"
+        );
+        let decision = case(60);
+        assert_eq!((decision.desired, &decision.change), (5, &None), "W8");
+        assert_eq!(
+            last_condition(&decision, ConditionType::AbleToScale).expect("said").reason,
+            "BackoffBoth"
+        );
+    }
+}
+
+#[test]
+fn a_metric_that_was_below_for_long_enough_is_followed() {
+    for fixes in both_modes() {
+        let fields = json!({
+            "maxReplicas": 10, "upscaleForbiddenWindowSeconds": 30, "scaleDownLimitFactor": 50,
+            "downscaleForbiddenWindowSeconds": 45, "downscaleDelayBelowWatermarkSeconds": 60,
+        });
+        let decision = case(fixes, fields, 8, 5)
+            .scaled_ago(90)
+            .with_condition(&ConditionUpdate::below_low_watermark(true), 61)
+            .decide();
+        assert_eq!(
+            (decision.desired, is_true(&decision, ConditionType::ScalingLimited)),
+            (5, false),
+            "W9"
+        );
+    }
+}
+
+#[test]
+fn pods_of_a_rolling_update_are_no_reason_to_grow_and_no_base_to_shrink_from() {
+    for fixes in both_modes() {
+        let mut surging = case(fixes, json!({"maxReplicas": 40}), 25, 25).scaled_ago(120);
+        surging.scale.status_replicas = 50;
+        let decision = surging.decide();
+        assert_eq!((decision.desired, &decision.change), (25, &None), "W10");
+        assert!(!is_true(&decision, ConditionType::AbleToScale));
+
+        let fields = json!({
+            "maxReplicas": 40, "downscaleForbiddenWindowSeconds": 60, "scaleDownLimitFactor": 30,
+            "downscaleDelayBelowWatermarkSeconds": 60,
+        });
+        let mut surging = case(fixes, fields, 25, 20)
+            .scaled_ago(120)
+            .with_condition(&ConditionUpdate::below_low_watermark(true), 120);
+        surging.scale.status_replicas = 50;
+        assert_eq!(surging.decide().desired, 20, "W11");
+    }
+}
+
+#[test]
+fn the_largest_proposal_holds_and_is_named() {
+    for fixes in both_modes() {
+        let of = |name: &str, replicas: i64| {
+            let sum = replicas * 1_000 / 5;
+            source(
+                name,
+                Ok(plimsoll_core::scaling::MetricValue::Sum { sum, at: None }),
+                (999, 1_000),
+            )
+        };
+        let sources = vec![of("one", 10), of("other", 8)];
+        let fields = json!({"tolerance": "1m", "scaleUpLimitFactor": 100});
+        let decision = DecisionCase::new(fixes, fields, 5, sources).decide();
+        let combined = decision.proposal.as_ref().expect("computed");
+        assert_eq!((combined.replicas, &*combined.metric_name), (10, "one{map[]}"), "K1 and K3");
+        let chosen: Vec<bool> = decision.metrics.iter().map(|row| row.is_chosen).collect();
+        assert_eq!(chosen, [true, false]);
+    }
+}
+
+#[test]
+fn one_metric_that_says_nothing_leaves_everything_as_it_is() {
+    let silent = || source("deadbeef", Err(MetricError::Failed("cause".to_owned())), (1, 2));
+    for fixes in both_modes() {
+        let mut sources = metric_proposing(3, 8);
+        sources.push(silent());
+        let case = DecisionCase::new(fixes, json!({"maxReplicas": 10}), 3, sources);
+        let decision = case.decide();
+        assert_eq!((decision.desired, &decision.change), (3, &None), "K2");
+        assert!(decision.metrics[0].result.is_ok(), "the other one is told all the same");
+        let said = last_condition(&decision, ConditionType::ScalingActive).expect("said");
+        assert_eq!((said.holds, &*said.reason), (false, "FailedGetExternalMetric"));
+        assert!(
+            last_condition(&decision, ConditionType::BelowLowWatermark).is_none(),
+            "delays run on"
+        );
+        assert_eq!(decision.restrictions(&case.rules), [Restriction::MetricUnknown]);
+    }
+}
+
+#[test]
+fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
+    let fixes = both_modes()[1];
+    let fields = json!({
+        "maxReplicas": 12, "scaleUpLimitFactor": 30, "dryRun": true,
+        "upscaleForbiddenWindowSeconds": 60,
+    });
+    let told = |case: &DecisionCase| -> Vec<&'static str> {
+        case.decide().restrictions(&case.rules).into_iter().map(Restriction::as_str).collect()
+    };
+    let far = case(fixes, fields.clone(), 10, 30);
+    // Thirteen would be as far as one step goes, and twelve are the most.
+    assert_eq!(told(&far), ["upscale_capping", "max", "dry_run"]);
+    assert_eq!(told(&far.scaled_ago(30)), ["upscale_capping", "max", "forbidden_window"]);
+    let mut wide = fields.clone();
+    wide["scaleUpLimitFactor"] = 100.into();
+    assert_eq!(told(&case(fixes, wide, 10, 14)), ["max", "dry_run"]);
+    let inside =
+        DecisionCase::new(fixes, fields.clone(), 10, vec![external_metric(1_000, 900, 1_100)]);
+    assert_eq!(told(&inside), ["within_bounds"]);
+    let mut few = fields;
+    few["minAvailableReplicaPercentage"] = 50.into();
+    let mut few = case(fixes, few, 10, 14);
+    for (number, pod) in few.pods.iter_mut().enumerate().skip(2) {
+        *pod = super::pending_pod(number, 60);
+    }
+    assert_eq!(told(&few), ["availability"]);
+}
+
+#[test]
+fn a_proposal_that_is_too_fast_and_too_far_is_held_by_the_bound_that_it_ends_at() {
+    for fixes in both_modes() {
+        let of = |max: i32, wanted, proposed| {
+            let case = case(fixes, json!({"minReplicas": 1, "maxReplicas": max}), wanted, proposed);
+            case.decide().restrictions(&case.rules)
+        };
+        // Half as many more are as far as one step goes.
+        let at_the_most = of(12, 10, 40);
+        assert!(at_the_most.contains(&Restriction::UpscaleCapping), "{at_the_most:?}");
+        assert!(at_the_most.contains(&Restriction::Max), "{at_the_most:?}");
+        let on_the_way = of(20, 10, 40);
+        assert!(on_the_way.contains(&Restriction::UpscaleCapping), "{on_the_way:?}");
+        assert!(!on_the_way.contains(&Restriction::Max), "{on_the_way:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Whether an object can be followed at all: vectors V1 to V10, F3 to F5, and each check of section 3.2.
+
+use plimsoll_core::{
+    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    watermark::{
+        conditions::{self, ConditionUpdate},
+        spec::with_defaults,
+        validation::validate,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{NOW, spec};
+
+/// As it is written, with nothing filled in.
+fn check(spec: &WatermarkPodAutoscalerSpec) -> String {
+    validate(spec, "shop/web").err().map_or_else(|| "ok".to_owned(), |why| why.to_string())
+}
+
+/// Filled in first, as it is looked at.
+fn filled(fields: Value) -> String {
+    check(&with_defaults(&spec(fields)))
+}
+
+#[test]
+fn objects_are_refused_in_upstreams_words() {
+    let empty = WatermarkPodAutoscalerSpec::default();
+    assert_eq!(
+        check(&empty),
+        "the Spec.ScaleTargetRef should be populated, currently Kind: and/or Name: are not set properly",
+        "V1"
+    );
+    let bounds = "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to \
+                  the maximum";
+    assert_eq!(check(&spec(json!({"maxReplicas": 0}))), bounds, "V2");
+    for (name, fields, expected) in [
+        ("V3", json!({"minReplicas": 4, "maxReplicas": 3}), bounds),
+        ("equal", json!({"minReplicas": 4, "maxReplicas": 4}), "ok"),
+        (
+            "V4",
+            json!({"tolerance": "5"}),
+            "tolerance should be set as a quantity between 0 and 1, currently set to : 5, which is 500%",
+        ),
+        (
+            "V5",
+            json!({"scaleUpLimitFactor": 101, "scaleDownLimitFactor": 10, "tolerance": "50m"}),
+            "ok",
+        ),
+        (
+            "V6",
+            json!({"scaleUpLimitFactor": -1}),
+            "scaleuplimitfactor should be set as a positive quantity, currently set to : -1, which could yield a -1% \
+             growth",
+        ),
+        (
+            "V7",
+            json!({"scaleDownLimitFactor": 134}),
+            "scaledownlimitfactor should be set as a quantity between 0 and 100 (exc.), currently set to : 134, which \
+             could yield a 134% decrease",
+        ),
+        ("V8", json!({"scaleUpLimitFactor": 10, "scaleDownLimitFactor": 10}), "ok"),
+        ("V10", json!({"tolerance": "500m"}), "ok"),
+    ] {
+        let mut fields = fields;
+        for (key, value) in [("minReplicas", 4), ("maxReplicas", 7)] {
+            if fields[key].is_null() {
+                fields[key] = value.into();
+            }
+        }
+        assert_eq!(filled(fields), expected, "{name}");
+    }
+    let text = "scaleuplimitfactor and scaledownlimitfactor can't be nil, make sure the WPA spec is defaulted";
+    assert_eq!(check(&spec(json!({"minReplicas": 4}))), text, "V9");
+}
+
+#[test]
+fn metrics_are_refused_in_upstreams_words() {
+    let external = |fields: Value| {
+        let mut block = json!({"metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}}});
+        for (key, value) in fields.as_object().into_iter().flatten() {
+            block[key] = value.clone();
+        }
+        json!({"metrics": [{"type": "External", "external": block}]})
+    };
+    for (fields, expected) in [
+        (
+            external(json!({})),
+            "watermarks are not set correctly, removing the WPA shop/web from the Reconciler",
+        ),
+        (
+            external(json!({"highWatermark": "3", "lowWatermark": "4"})),
+            "low WaterMark of External metric deadbeef{map[label:value]} has to be strictly inferior to the High \
+             Watermark",
+        ),
+        (external(json!({"highWatermark": "4", "lowWatermark": "4"})), "ok"),
+        (external(json!({"lowWatermark": "4"})), "ok"),
+        (
+            external(json!({"highWatermark": "4", "metricSelector": null})),
+            "missing Labels for the External metric deadbeef",
+        ),
+        (
+            json!({"metrics": [{"type": "External"}]}),
+            "metric.External is nil while metric.Type is 'External'",
+        ),
+        (
+            json!({"metrics": [{"type": "Resource"}]}),
+            "metric.Resource is nil while metric.Type is 'Resource'",
+        ),
+        (
+            json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "highWatermark": 1}}]}),
+            "missing Labels for the Resource metric cpu",
+        ),
+        (json!({"metrics": [{"type": "Object"}]}), "incorrect metric.Type: 'Object'"),
+        (
+            json!({"recommender": {"url": "http://any"}, "metrics": [{"type": "Resource"}]}),
+            "recommender and metrics can't be set at the same time, please choose one",
+        ),
+        (json!({"recommender": {"url": "http://any"}}), "ok"),
+    ] {
+        assert_eq!(filled(fields.clone()), expected, "{fields}");
+    }
+}
+
+/// Vectors F3 to F5: what stands first in the status of an object that is refused.
+#[test]
+fn why_an_object_is_refused_stands_first_in_its_status() {
+    let with = |marks: Value| {
+        let mut block = json!({"metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}}});
+        for (key, value) in marks.as_object().into_iter().flatten() {
+            block[key] = value.clone();
+        }
+        json!({"minReplicas": 1, "maxReplicas": 5, "metrics": [{"type": "External", "external": block}]})
+    };
+    for (name, fields, text) in [
+        (
+            "F3",
+            with(json!({})),
+            "watermarks are not set correctly, removing the WPA shop/web from the Reconciler",
+        ),
+        (
+            "F4",
+            json!({"minReplicas": 5, "maxReplicas": 3}),
+            "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to the \
+             maximum",
+        ),
+        (
+            "F5",
+            with(json!({"highWatermark": "3", "lowWatermark": "4"})),
+            "low WaterMark of External metric deadbeef{map[label:value]} has to be strictly inferior to the High \
+             Watermark",
+        ),
+    ] {
+        let invalid = validate(&with_defaults(&spec(fields)), "shop/web").expect_err(name);
+        let [inactive, _] = ConditionUpdate::unprocessed();
+        let mut status = WatermarkPodAutoscalerStatus::default();
+        for said in [inactive, invalid.condition()] {
+            conditions::set_condition(&mut status, &said, NOW);
+        }
+        let first = &status.conditions[0];
+        let told = (first.kind.as_str(), first.status.as_str(), first.reason.as_str());
+        assert_eq!(told, ("AbleToScale", "False", "FailedSpecCheck"), "{name}");
+        assert_eq!(first.message, format!("Invalid WPA specification: {text}"), "{name}");
+        assert_eq!(status.conditions[1].reason, "FailedProcessWPA", "{name}");
+        assert_eq!(status.last_condition_type, "AbleToScale", "{name}");
+    }
+}
+
+#[test]
+fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why() {
+    let metric = |name: &str, labels: Value| {
+        json!({"type": "External", "external": {
+            "metricName": name, "metricSelector": {"matchLabels": labels}, "highWatermark": "2",
+        }})
+    };
+    let many = |count: usize| vec![metric("load", json!({})); count];
+    assert_eq!(filled(json!({"metrics": many(50)})), "ok");
+    assert_eq!(
+        filled(json!({"metrics": many(51)})),
+        "51 metrics are set, and no object follows more than 50: nothing is scaled until there are fewer"
+    );
+    let long = "x".repeat(20_000);
+    for (fields, words) in [
+        (json!({"metrics": [metric(&long, json!({}))]}), "the name of a metric has 20000 bytes"),
+        (
+            json!({"metrics": [metric("load", json!({"app": long}))]}),
+            "the selector of a metric has",
+        ),
+        (json!({"metrics": [{"type": long}]}), "the type of a metric has"),
+        (
+            json!({"scaleTargetRef": {"kind": "Deployment", "name": long}}),
+            "its name has 20000 bytes",
+        ),
+        (json!({"recommender": {"url": format!("http://{long}")}}), "url has 20007 bytes"),
+        (
+            json!({"recommender": {"url": "http://a", "settings": {"a": long}}}),
+            "targetType and settings",
+        ),
+    ] {
+        let told = filled(fields);
+        assert!(told.contains(words) && told.len() < 200, "{told}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Crowds that send requests which never end: what they take of memory and connections, and who is answered beside them.
+
+use std::{
+    convert::Infallible,
+    net::Ipv4Addr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header::CONTENT_TYPE};
+use hyper::{
+    body::{Body, Frame, SizeHint},
+    client::conn::http2,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use plimsoll::{
+    certificate::CaBundle,
+    serve::webhook::{MinVersion, WebhookLimits},
+};
+use tokio::{io::AsyncWriteExt as _, task::JoinSet};
+
+use super::{
+    fixture::{WebhookFixture, certificate, serve},
+    webhook_client::{LIMIT, NAME, WebhookClient, connect_as, connect_from},
+};
+use crate::support::wait;
+
+/// As long as a body may be.
+const WHOLE: usize = 5 << 20;
+const PIECE: usize = 16 << 10;
+/// The crowd's addresses: all of 127.0.0.0/8 are this machine's.
+const CROWD: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(127, 0, 0, 2),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(127, 0, 0, 4),
+    Ipv4Addr::new(127, 0, 0, 5),
+];
+
+/// A body that is sent as far as it is taken, but for its last piece.
+struct EndlessBody {
+    left: usize,
+}
+
+impl Body for EndlessBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left <= PIECE {
+            return Poll::Pending;
+        }
+        self.left -= PIECE;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; PIECE])))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
+/// Sends such bodies over one connection, so many at once, and each again when it is refused.
+pub async fn send_endless_requests(
+    name: &'static str,
+    from: Ipv4Addr,
+    port: u16,
+    trusts: &CaBundle,
+    streams: usize,
+) -> Result<JoinSet<()>, String> {
+    let stream = connect_as(name, from, port, trusts, &[b"h2"], rustls::ALL_VERSIONS).await?;
+    let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|why| why.to_string())?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.await) });
+    for _ in 0..streams {
+        let mut sender: http2::SendRequest<EndlessBody> = sender.clone();
+        tasks.spawn(async move {
+            loop {
+                let request = Request::post("https://webhook/")
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(EndlessBody { left: WHOLE })
+                    .expect("a request");
+                match sender.send_request(request).await {
+                    // There is no memory for it, or it took too long.
+                    Ok(refused) => assert!(
+                        [StatusCode::SERVICE_UNAVAILABLE, StatusCode::REQUEST_TIMEOUT]
+                            .contains(&refused.status())
+                    ),
+                    Err(_) if sender.is_closed() => return,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+        });
+    }
+    Ok(tasks)
+}
+
+async fn serve_with_limits(limits: WebhookLimits) -> (WebhookFixture, CaBundle) {
+    let (pair, trusts) = certificate();
+    (serve(&pair, limits, MinVersion::Tls12).await, trusts)
+}
+
+#[tokio::test]
+async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_out() {
+    let limits = WebhookLimits {
+        // As long as the test is patient: it is not the end of bodies that makes room.
+        body_timeout: 2 * LIMIT,
+        body_memory: 8 << 20,
+        body_memory_per_peer: 3 << 20,
+        slow_body_after: Duration::from_millis(300),
+        ..WebhookLimits::default()
+    };
+    let (served, trusts) = serve_with_limits(limits).await;
+    let mut before = WebhookClient::http2(served.port, &trusts).await.expect("connects");
+    before.review("before").await.expect("an answer");
+    let mut crowd = vec![
+        send_endless_requests(NAME, CROWD[0], served.port, &trusts, 63).await.expect("connects"),
+    ];
+    let budget = &served.budget;
+    wait::until("one address has its share", || async {
+        // Less than a frame is left of it.
+        (budget.in_use() > (3 << 20) - PIECE).then_some(())
+    })
+    .await;
+    before.review("beside-one").await.expect("an answer");
+    assert!(budget.peak() <= 4 << 20, "one address has more than its share: {}", budget.peak());
+    for from in &CROWD[1..] {
+        crowd.push(
+            send_endless_requests(NAME, *from, served.port, &trusts, 63).await.expect("connects"),
+        );
+    }
+    wait::until("all memory is taken", || async {
+        (budget.in_use() > (8 << 20) - PIECE).then_some(())
+    })
+    .await;
+    for name in ["one", "two", "three"] {
+        before.review(name).await.expect("who was there before is answered");
+        let mut newcomer = WebhookClient::http2(served.port, &trusts).await.expect("connects");
+        newcomer.review(name).await.expect("who comes is answered");
+        let mut newcomer = WebhookClient::http1(served.port, &trusts).await.expect("connects");
+        newcomer.review(name).await.expect("who comes is answered");
+    }
+    assert!(budget.peak() <= 8 << 20, "{} bytes", budget.peak());
+    assert!(served.counts.of("no_memory") > 0, "nobody had to give way");
+    drop(crowd);
+    wait::until("all of it is given back", || async { (budget.in_use() == 0).then_some(()) }).await;
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn one_address_takes_no_more_than_its_part_of_the_connections() {
+    let limits =
+        WebhookLimits { connections: 8, connections_per_peer: 3, ..WebhookLimits::default() };
+    let (served, trusts) = serve_with_limits(limits).await;
+    let mut other = WebhookClient::http2(served.port, &trusts).await.expect("connects");
+    other.review("before").await.expect("an answer");
+    let mut crowd = Vec::new();
+    for from in CROWD.iter().cycle().take(40) {
+        let stream = connect_from(*from, served.port, &trusts, &[], rustls::ALL_VERSIONS).await;
+        let mut stream = stream.expect("is let in: somebody of the crowd makes room");
+        // It asks, so that it is not idle, and never ends.
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.expect("is sent");
+        crowd.push(stream);
+        other.review("beside").await.expect("the connection of somebody else stays");
+    }
+    let mut newcomer = WebhookClient::http2(served.port, &trusts).await.expect("connects");
+    newcomer.review("after").await.expect("an answer");
+    assert_eq!(served.counts.of("crowded"), 0);
+    drop(crowd);
+    served.stop().await;
+}

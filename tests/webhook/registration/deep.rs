@@ -1,0 +1,33 @@
+//! Upstream's own registration, and ours on the same control plane.
+
+use kube::api::DeleteParams;
+use plimsoll::act::webhook_config::NAME;
+
+use super::{REGISTRATION, bare, is_registered_and_mended};
+use crate::support::{
+    Testbed,
+    upstream_process::{Role, UpstreamProcesses},
+    wait,
+};
+use crate::webhook::cluster::configurations;
+
+#[tokio::test]
+async fn upstream_registers_itself_as_was_recorded_and_ours_does_the_same() {
+    let Some(bed) = Testbed::private().await else { return };
+    let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
+    upstream.start(Role::AdmissionController, &["--register-webhook=true"]);
+    let configurations = configurations(&bed);
+    let theirs = wait::until("upstream has registered itself", || async {
+        upstream.assert_running("admission-controller");
+        configurations.get_opt(NAME).await.ok()?
+    })
+    .await;
+    configurations.delete(NAME, &DeleteParams::default()).await.expect("deleted");
+    wait::until("it is gone", || async {
+        configurations.get_opt(NAME).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    let theirs = bare(&theirs);
+    is_registered_and_mended(&bed, &theirs).await;
+    REGISTRATION.write_or_compare(&format!("{theirs:#}\n"));
+}
