@@ -42,7 +42,7 @@ use std::{
 
 use clap::{Parser, ValueEnum};
 use jiff::Timestamp;
-use plimsoll::run::prometheus::PrometheusConfig;
+use plimsoll::controllers::runtime::prometheus::PrometheusConfig;
 
 use self::{
     reader_process::{Figures, Side, Task},

@@ -1,20 +1,16 @@
-//! Plimsoll, the load line for Kubernetes.
+//! Plimsoll decides how much CPU and memory each workload gets and how many replicas it runs.
 //!
 //! ```text
-//!   observe ──▶ decide (recommend | update | admit | watermark) ──▶ act
-//!   cluster     pure: plain data and `now` in,                     the only
-//!   → index     decision with its reasons out                      writers
+//!   cluster: watches, caches, metrics ──▶ plimsoll-core: pure decisions ──▶ cluster::write: the only writers
+//!                     ▲                    plain data and `now` in,                 ▲
+//!                     └─────────────── controllers: a loop for each role ───────────┘
 //! ```
+//!
+//! Dependencies point one way: `plimsoll-core` <- `plimsoll-storage` <- [`cluster`], [`telemetry`] <- [`controllers`] <-
+//! [`report`] <- [`cli`].
 
-pub mod act;
-pub mod certificate;
 pub mod cli;
-pub mod clock;
-pub mod demo;
-pub mod doctor;
-pub mod explain;
-pub mod metrics;
-pub mod observe;
-pub mod run;
-pub mod serve;
-pub mod style;
+pub mod cluster;
+pub mod controllers;
+pub mod report;
+pub mod telemetry;

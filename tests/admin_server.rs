@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use plimsoll::serve::{AdminLimits, AdminServer, Exposition, Probes, Stalled};
+use plimsoll::cluster::server::{AdminLimits, AdminServer, Exposition, Probes, Stalled};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

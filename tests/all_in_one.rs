@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
-use plimsoll::{cli::all_in_one_config, clock::Clock, run::all_in_one};
+use plimsoll::{cli::all_in_one_config, cluster::clock::Clock, controllers::all_in_one};
 use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use plimsoll::demo::{self, Config, ProgressObserver, Scenario};
+use plimsoll::report::demo::{self, Config, ProgressObserver, Scenario};
 use plimsoll_core::sim::{ContainerMinute, ResourceAmounts, WorkloadKind};
 use plimsoll_storage::{Storage, local::LocalStorage};
 use serde_json::Value;

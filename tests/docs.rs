@@ -4,9 +4,11 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
     cli::{self, flags},
-    doctor,
-    explain::{PodReport, VpaReport, pod, text},
-    style::{Glyphs, Style},
+    report::{
+        doctor,
+        explain::{PodReport, VpaReport, pod, text},
+        style::{Glyphs, Style},
+    },
 };
 use plimsoll_core::{
     api::annotations::{VPA_KEYS, WPA_KEYS},
@@ -126,12 +128,12 @@ fn every_annotation_that_is_written_is_documented() {
 #[test]
 fn every_fix_has_its_row_and_its_test() {
     let files = [
-        "model/fixes",
-        "fit/fixes",
-        "update/fixes",
-        "watermark/fixes",
-        "recommender/startup",
-        "admit/validation",
+        "recommender_model/fixes",
+        "sizing/fixes",
+        "updater_decisions/fixes",
+        "watermark_decisions/fixes",
+        "recommender/startup_boost",
+        "admission/validation",
     ];
     let tests = files.map(|file| page(&format!("tests/{file}.rs"))).concat();
     let page = page("docs/compatibility.md");

@@ -14,9 +14,9 @@ use std::{
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
-    clock::Clock,
-    explain::{VpaReport, report::Agreement},
-    run::recommender::RecommenderHandle,
+    cluster::clock::Clock,
+    controllers::recommender::RecommenderHandle,
+    report::explain::{VpaReport, report::Agreement},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler, recommender::ResourceExplanation, types::quantity::Quantity,

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease, core::v1::Pod,
 };
 use kube::{Api, Client, api::PostParams};
-use plimsoll::certificate::CaBundle;
+use plimsoll::cluster::server::certificate::CaBundle;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, task::JoinSet, time::interval};

@@ -15,8 +15,12 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use plimsoll::{
     cli::{all_in_one_config, recommender_config, updater_config, watermark_config},
-    clock::Clock,
-    run::{Clients, all_in_one, config::ElectionConfig, recommender, updater, watermark},
+    cluster::clock::Clock,
+    controllers::{
+        all_in_one, recommender,
+        runtime::{Clients, config::ElectionConfig},
+        updater, watermark,
+    },
 };
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};

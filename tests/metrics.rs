@@ -7,7 +7,7 @@ mod watermark;
 
 use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, time::Duration};
 
-use plimsoll::metrics::{
+use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
     RecommenderHealthMetrics, RecommenderMetrics, ReconcileResultLabel, Registry, ReviewTimes,

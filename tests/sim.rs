@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
-use plimsoll::demo;
+use plimsoll::report::demo;
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
     recommender::{ContainerPolicy, ControlledResources, Settings, VpaSettings},

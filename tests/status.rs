@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::{
+use plimsoll::report::{
     explain::status::{Facts, LeaseFacts, Level, PodFacts, build_report, text},
     style::{Glyphs, Style},
 };

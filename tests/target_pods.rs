@@ -13,10 +13,10 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use plimsoll::observe::scale::{CacheLifetimes, RequestGate};
-use plimsoll::observe::selector::Selector;
-use plimsoll::observe::target::{TargetResolution, TargetResolver};
-use plimsoll::observe::ttl_cache::{Cached, TtlCache};
+use plimsoll::cluster::cache::selector::Selector;
+use plimsoll::cluster::cache::ttl_cache::{Cached, TtlCache};
+use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
+use plimsoll::cluster::target::{TargetResolution, TargetResolver};
 use serde_json::json;
 
 use self::fixture::{

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::{clock::Clock, run::prometheus::PrometheusConfig};
+use plimsoll::{cluster::clock::Clock, controllers::runtime::prometheus::PrometheusConfig};
 use plimsoll_core::{
     history::{Sample, SampleBatch, Sink, Snapshot},
     types::{ContainerKey, ObjectKey, Time},

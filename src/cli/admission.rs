@@ -18,12 +18,13 @@ use super::{
     sizing::SizingArgs,
 };
 use crate::{
-    run::{
-        self, AdmissionConfig,
+    cluster::server::webhook::{CipherSuites, WebhookLimits},
+    controllers as run,
+    controllers::{
+        AdmissionConfig,
         admission::config::{AdmissionGates, certificate_names},
-        config::Address,
+        runtime::config::Address,
     },
-    serve::webhook::{CipherSuites, WebhookLimits},
 };
 use plimsoll_core::{
     recommender::NamespaceScope,
@@ -177,9 +178,9 @@ pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliEr
 #[cfg(test)]
 mod tests {
     use crate::{
-        act::webhook_config::{WebhookClientConfig, WebhookNamespaces},
         cli::admission_config,
-        run::admission::config::CertificateSource,
+        cluster::write::webhook_config::{WebhookClientConfig, WebhookNamespaces},
+        controllers::admission::config::CertificateSource,
     };
 
     #[test]

@@ -11,10 +11,12 @@ use super::{
     output::CliError,
     pflag, recommender, updater, watermark,
 };
-use crate::run::{
-    self,
-    all_in_one::AllInOneConfig,
-    config::{Address, LogConfig},
+use crate::{
+    controllers as run,
+    controllers::{
+        all_in_one::AllInOneConfig,
+        runtime::config::{Address, LogConfig},
+    },
 };
 use plimsoll_core::types::compat::Compat;
 
@@ -271,7 +273,7 @@ fn take_roles(words: &[OsString]) -> Result<(Vec<OsString>, Option<String>), Str
 fn suggestion(root: &clap::Command, shares: &RoleFlags, name: &str) -> String {
     let flags = shares.by_role.iter().filter_map(|(role, _)| root.find_subcommand(role));
     let names = flags.flat_map(clap::Command::get_arguments).filter_map(Arg::get_long);
-    match crate::explain::suggestions::suggestions(name, names).first() {
+    match crate::report::explain::suggestions::suggestions(name, names).first() {
         Some(near) => format!("; a similar one exists: --{near}"),
         None => String::new(),
     }

@@ -6,10 +6,10 @@ use clap::{ArgAction, Args, ValueEnum};
 
 use super::{go_values, parsed_flags::ParsedFlags};
 use crate::{
-    run::admission::config::{
+    cluster::server::webhook::{CipherSuites, MinVersion},
+    controllers::admission::config::{
         CertificateConfig, CertificateFiles, CertificateSource, SecretConfig, TlsConfig,
     },
-    serve::webhook::{CipherSuites, MinVersion},
 };
 
 /// How often certificates and the registration are looked at.

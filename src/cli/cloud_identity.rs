@@ -13,7 +13,7 @@ use super::{
     output::CliError,
     prometheus_auth::{non_empty, non_empty_path, usage_error},
 };
-use crate::doctor::suggested_flags::shell_flag;
+use crate::report::doctor::suggested_flags::shell_flag;
 
 /// Whose identity asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,8 +7,9 @@ use super::{
     Command, Exit, admission, explain, one_line, output::CliError, parse, parse_problem,
     parsed_flags::ParsedFlags, recommender, updater, watermark,
 };
-use crate::run::{
-    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
+use crate::controllers::{
+    AdmissionConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
+    runtime::RecommenderConfig,
 };
 
 /// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever

@@ -6,7 +6,7 @@ use super::{
     Exit, log,
     output::{CliError, escape_to_one_line},
 };
-use crate::run::{Signals, config::LogConfig};
+use crate::controllers::runtime::{Signals, config::LogConfig};
 use plimsoll_core::types::compat::Compat;
 
 /// What every role is started with.

@@ -20,7 +20,7 @@ use super::{
     progress::Progress,
     terminal::Terminal,
 };
-use crate::demo::{
+use crate::report::demo::{
     self, Config, DemoError, DemoReport, ProgressObserver, Scenario, config::MOST_DAYS, text,
 };
 
@@ -74,7 +74,7 @@ pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
         OutputFormat::Text => output::print_result(&text::opening(&config, &terminal.style))?,
         // Standard output is for the data alone.
         OutputFormat::Json => {
-            output::print_note(&format!("living {days} virtual days twice, seed {seed}"))
+            output::print_note(&format!("living {days} virtual days twice, seed {seed}"));
         }
     }
     let report = run_demo(&config, terminal)?;
@@ -100,11 +100,7 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
     let mut place = StoreDirectory::prepare(config)?;
     let stop = Arc::new(AtomicBool::new(false));
     let mut watcher = DemoObserver {
-        progress: Progress::new(
-            terminal.stderr_is_terminal,
-            terminal.columns,
-            terminal.style.glyphs,
-        ),
+        progress: Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs),
         stop: Arc::clone(&stop),
     };
     let directory = place.path().to_owned();

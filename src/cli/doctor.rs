@@ -14,11 +14,11 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    clock::Clock,
-    doctor::{report::Level, text},
-    run::{
-        cluster::ClusterOptions,
-        doctor::{self, DoctorConfig},
+    cluster::clock::Clock,
+    controllers::runtime::cluster::ClusterOptions,
+    report::{
+        collect::doctor::{self, DoctorConfig},
+        doctor::{report::Level, text},
     },
 };
 

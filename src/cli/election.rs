@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::go_values;
-use crate::run::config::ElectionConfig;
+use crate::controllers::runtime::config::ElectionConfig;
 use plimsoll_core::types::compat::Compat;
 
 /// How long a lease holds, and how it is kept.

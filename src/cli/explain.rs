@@ -17,8 +17,8 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    run::cluster::{self, Cluster, ClusterOptions, NoCluster},
-    style::Style,
+    controllers::runtime::cluster::{self, Cluster, ClusterOptions, NoCluster},
+    report::style::Style,
 };
 
 /// Who asks.

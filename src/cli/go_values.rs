@@ -132,8 +132,8 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
 pub fn prometheus_duration(text: &str) -> Result<Duration, String> {
     // A century is a typing error, and is more than times can be counted back.
     let century = Duration::from_hours(100 * 365 * 24);
-    let time =
-        crate::doctor::diagnose::parse_prometheus_duration(text).filter(|time| *time <= century);
+    let time = crate::report::doctor::diagnose::parse_prometheus_duration(text)
+        .filter(|time| *time <= century);
     time.ok_or_else(|| "give a time above 0, such as 8d, 36h or 1w".to_owned())
 }
 

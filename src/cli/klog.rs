@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 
 use super::go_values;
-use crate::run::config::{LogConfig, LogFormat};
+use crate::controllers::runtime::config::{LogConfig, LogFormat};
 
 /// Flags that other manifests have and that change nothing here.
 pub const WITHOUT_EFFECT: [&str; 11] = [

@@ -15,7 +15,7 @@ use tracing_subscriber::{
 
 pub use self::fields::EscapedFields;
 use super::{Exit, output::CliError};
-use crate::run::config::{LogConfig, LogFormat};
+use crate::controllers::runtime::config::{LogConfig, LogFormat};
 
 /// Variables that say what is logged, module by module; the first that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];

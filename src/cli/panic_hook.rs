@@ -60,10 +60,11 @@ mod tests {
         let doomed = directory.path().join("doomed");
         fs::create_dir(&doomed).expect("is made");
         fs::write(doomed.join("file"), "left").expect("writes");
+        let module = module_path!().split_once("::").map_or("", |(_, module)| module);
         let name =
-            "cli::crash::tests::a_crash_is_one_line_and_code_three_and_leaves_nothing_on_disk";
+            format!("{module}::a_crash_is_one_line_and_code_three_and_leaves_nothing_on_disk");
         let output = Command::new(env::current_exe().expect("has a path"))
-            .args(["--exact", name, "--nocapture"])
+            .args(["--exact", &name, "--nocapture"])
             .env(CHILD, &doomed)
             .output()
             .expect("starts");

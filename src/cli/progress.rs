@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::demo::{Scenario, sparkline::Glyphs};
+use crate::report::demo::{Scenario, sparkline::Glyphs};
 
 /// As long as a bar gets, and as short as it makes sense.
 const CELLS: std::ops::RangeInclusive<usize> = 6..=30;

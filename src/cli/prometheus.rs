@@ -11,7 +11,7 @@ use super::{
     Exit, go_values, output::CliError, parsed_flags::ParsedFlags,
     prometheus_auth::PrometheusConnectionArgs,
 };
-use crate::run::prometheus::PrometheusConfig;
+use crate::controllers::runtime::prometheus::PrometheusConfig;
 use plimsoll_core::types::quantity::Quantity;
 
 /// Where history in a Prometheus is.

@@ -17,7 +17,7 @@ use plimsoll_storage::prometheus::{
 use super::{
     Exit, cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
 };
-use crate::doctor::suggested_flags::shell_flag;
+use crate::report::doctor::suggested_flags::shell_flag;
 
 /// Flags that hold secrets.
 const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];

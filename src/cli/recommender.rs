@@ -19,9 +19,12 @@ use super::{
     prometheus::PrometheusArgs,
     prometheus_auth,
 };
-use crate::run::{
-    self, RecommenderConfig,
-    config::{Address, ObjectMetrics, StorageChoice, UsageSource},
+use crate::{
+    controllers as run,
+    controllers::runtime::{
+        RecommenderConfig,
+        config::{Address, ObjectMetrics, StorageChoice, UsageSource},
+    },
 };
 use plimsoll_core::{
     recommender::{NamespaceScope, Shard},

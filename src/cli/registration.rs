@@ -6,8 +6,8 @@ use clap::{ArgAction, Args};
 
 use super::{go_values, parsed_flags::ParsedFlags};
 use crate::{
-    act::webhook_config::{DesiredWebhook, WebhookClientConfig, WebhookNamespaces},
-    run::admission::config::LeaseConfig,
+    cluster::write::webhook_config::{DesiredWebhook, WebhookClientConfig, WebhookNamespaces},
+    controllers::admission::config::LeaseConfig,
 };
 use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 

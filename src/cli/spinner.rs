@@ -11,12 +11,12 @@ pub struct Spinner(bool);
 impl Spinner {
     /// Says what is waited for.
     pub fn start(terminal: &Terminal, what: &str) -> Self {
-        if terminal.stderr_is_terminal {
+        if terminal.stderr_is_tty {
             // A line that cannot be drawn is no reason to stop.
             let _ = write!(io::stderr(), "{what} ...");
             let _ = io::stderr().flush();
         }
-        Self(terminal.stderr_is_terminal)
+        Self(terminal.stderr_is_tty)
     }
 }
 

@@ -11,11 +11,11 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    clock::Clock,
-    explain::status::{build_report, text},
-    run::{
-        cluster::{self, ClusterOptions, NoCluster},
-        status,
+    cluster::clock::Clock,
+    controllers::runtime::cluster::{self, ClusterOptions, NoCluster},
+    report::{
+        collect::status,
+        explain::status::{build_report, text},
     },
 };
 

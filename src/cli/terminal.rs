@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, io::IsTerminal as _};
 
-use crate::demo::{sparkline::Glyphs, text::Style};
+use crate::report::demo::{sparkline::Glyphs, text::Style};
 
 /// Columns where nobody says how many there are.
 const DEFAULT_WIDTH: usize = 80;
@@ -13,9 +13,9 @@ const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// Whether a person reads standard output directly.
-    pub stdout_is_terminal: bool,
+    pub stdout_is_tty: bool,
     /// Whether a person watches standard error, on something that can move its cursor.
-    pub stderr_is_terminal: bool,
+    pub stderr_is_tty: bool,
     /// Columns that standard error has.
     pub columns: usize,
     /// How text may look.
@@ -51,8 +51,8 @@ impl Terminal {
         // Cargo says so to what it runs; then `plimsoll` is not what one types.
         let by_cargo = set("CARGO_MANIFEST_DIR").is_some();
         Self {
-            stdout_is_terminal: stdout,
-            stderr_is_terminal: stderr && !dumb,
+            stdout_is_tty: stdout,
+            stderr_is_tty: stderr && !dumb,
             // A terminal that does not know its width says 0.
             columns: beside.filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH),
             style: Style {
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn a_utf_8_terminal_gets_colour_blocks_and_its_own_width() {
         let found = terminal(true, false, &[("LANG", "en_GB.UTF-8"), ("TERM", "xterm")]);
-        assert!(found.stdout_is_terminal && found.stderr_is_terminal && found.style.colour);
+        assert!(found.stdout_is_tty && found.stderr_is_tty && found.style.colour);
         assert_eq!((found.style.width, found.style.glyphs), (120, Glyphs::Unicode));
     }
 
     #[test]
     fn a_pipe_gets_eighty_columns_and_no_colour() {
         let found = terminal(false, false, &[("LANG", "C.utf8"), ("TERM", "xterm")]);
-        assert!(!found.stderr_is_terminal && !found.style.colour);
+        assert!(!found.stderr_is_tty && !found.style.colour);
         assert_eq!((found.style.width, found.style.glyphs), (80, Glyphs::Unicode));
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert!(!terminal(true, false, &[("NO_COLOR", "1")]).style.colour);
         assert!(terminal(true, false, &[("NO_COLOR", "")]).style.colour, "empty means unset");
         let dumb = terminal(true, false, &[("TERM", "dumb"), ("LANG", "C.UTF-8")]);
-        assert!(!dumb.style.colour && !dumb.stderr_is_terminal);
+        assert!(!dumb.style.colour && !dumb.stderr_is_tty);
         assert_eq!(dumb.style.glyphs, Glyphs::Ascii);
     }
 

@@ -15,10 +15,13 @@ use super::{
     parsed_flags::ParsedFlags,
     updater_policy::UpdaterPolicyArgs,
 };
-use crate::run::{
-    self, UpdaterConfig,
-    config::{Address, ObjectMetrics},
-    updater::config::{DryRun, RateLimit},
+use crate::{
+    controllers as run,
+    controllers::{
+        UpdaterConfig,
+        runtime::config::{Address, ObjectMetrics},
+        updater::config::{DryRun, RateLimit},
+    },
 };
 use plimsoll_core::recommender::NamespaceScope;
 

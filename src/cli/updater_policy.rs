@@ -8,7 +8,7 @@ use super::{
     disruption_limits::GuardArgs, feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags,
     sizing::SizingArgs,
 };
-use crate::run::updater::config::AdmissionCheck;
+use crate::controllers::updater::config::AdmissionCheck;
 use plimsoll_core::{sizing::LimitPolicy, types::compat::Compat, updater::Settings};
 
 /// Where things are when nothing else says so.

@@ -26,12 +26,13 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    metrics::LabelSet,
-    run::{
-        self, WatermarkConfig,
-        config::{Address, ObjectMetrics},
+    controllers as run,
+    controllers::{
+        WatermarkConfig,
+        runtime::config::{Address, ObjectMetrics},
         updater::config::DryRun,
     },
+    telemetry::LabelSet,
 };
 use plimsoll_core::types::compat::{Compat, Fix, Fixes};
 

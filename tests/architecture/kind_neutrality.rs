@@ -8,13 +8,16 @@ use super::{
 };
 
 /// What they have in common: files, and folders with all that is in them.
-const NEUTRAL: [&str; 8] = [
+const NEUTRAL: [&str; 11] = [
+    "src/controllers/replicas.rs",
     "core/src/scaling/",
-    "src/observe/",
-    "src/run/replicas.rs",
-    "src/run/replicas/",
-    "src/act/write_context.rs",
-    "src/act/request.rs",
+    "src/cluster/cache/",
+    "src/cluster/metrics_api/",
+    "src/cluster/target/",
+    "src/cluster/watch/",
+    "src/controllers/replicas/",
+    "src/cluster/write/write_context.rs",
+    "src/cluster/write/request.rs",
     "core/src/api/scale_target.rs",
     "core/src/api/scale_decision.rs",
 ];
@@ -27,9 +30,9 @@ const KINDS: [&str; 9] = [
     "plimsoll_core::watermark",
     "plimsoll_core::hpa",
     "plimsoll_core::api::wpa",
-    "crate::act::watermark",
-    "crate::run::watermark",
-    "crate::run::horizontal",
+    "crate::cluster::write::wpa",
+    "crate::controllers::watermark",
+    "crate::controllers::horizontal",
 ];
 
 /// Types of a kind that can also be had without their modules' names.
@@ -73,23 +76,32 @@ fn a_kind_that_got_into_what_is_of_none_is_found() {
             "core/src/scaling/recommender_protocol.rs",
             "use crate::{api::wpa::RecommenderSpec, types::Quantity};",
         ),
-        ("src/observe/source/http_clients.rs", "fn f(tls: &plimsoll_core::api::wpa::TlsConfig) {}"),
-        ("src/observe/replica_pod.rs", "use plimsoll_core::api::{self, wpa};"),
-        ("src/run/replicas.rs", "use super::watermark::Role;"),
-        ("src/run/replicas/pods.rs", "use super::super::watermark::seat::Seat;"),
-        ("src/act/write_context.rs", "use super::watermark::Part;"),
-        ("src/observe/watch_status.rs", "fn f(spec: &api::WatermarkPodAutoscalerSpec) {}"),
+        (
+            "src/cluster/metrics_api/source/http_clients.rs",
+            "fn f(tls: &plimsoll_core::api::wpa::TlsConfig) {}",
+        ),
+        ("src/cluster/cache/replica_pod.rs", "use plimsoll_core::api::{self, wpa};"),
+        ("src/controllers/replicas.rs", "use super::watermark::Role;"),
+        (
+            "src/controllers/replicas/pods.rs",
+            "use super::super::watermark::object_state::ObjectState;",
+        ),
+        ("src/cluster/write/write_context.rs", "use super::wpa::StatusPart;"),
+        ("src/cluster/watch/status.rs", "fn f(spec: &api::WatermarkPodAutoscalerSpec) {}"),
     ] {
         assert_eq!(findings(path, text).len(), 1, "{path}: {text}");
     }
     for (path, text) in [
-        ("src/run/watermark/target.rs", "use plimsoll_core::api::wpa::WatermarkPodAutoscalerSpec;"),
+        (
+            "src/controllers/watermark/target.rs",
+            "use plimsoll_core::api::wpa::WatermarkPodAutoscalerSpec;",
+        ),
         (
             "core/src/scaling/pod_readiness.rs",
             "//! Not crate::watermark.\nuse crate::types::compat::Fixes;",
         ),
         (
-            "src/observe/source/http_clients.rs",
+            "src/cluster/metrics_api/source/http_clients.rs",
             "use plimsoll_core::{api::scaled::TlsConfig, scaling::Unknown};",
         ),
     ] {

@@ -5,15 +5,12 @@ use super::{
     tokens::{Code, read},
 };
 
-/// Modules of the root crate by layer. One may use its own layer's first row freely, and otherwise itself and
-/// the layers above it in this list.
-const LAYERS: [&[&str]; 5] = [
-    &["certificate", "clock", "look"],
-    &["observe", "act", "serve", "metrics", "shutdown", "explain", "doctor"],
-    &["demo", "run"],
-    &["cli"],
-    &["main"],
-];
+/// Modules of the root crate by layer. A module may use the modules of the first layer, and those of the layers above its own.
+const LAYERS: [&[&str]; 5] =
+    [&["cluster", "telemetry"], &["controllers"], &["report"], &["cli"], &["main"]];
+
+/// `plimsoll explain pod` runs the updater's own pass, on its private parts, so this is where its report is made.
+const REPORT_OF_UPDATER: &str = "src/controllers/updater/pod_collect";
 
 /// The same of the crate of decisions.
 const CORE_LAYERS: [&[&str]; 6] = [
@@ -25,9 +22,11 @@ const CORE_LAYERS: [&[&str]; 6] = [
     &["sim"],
 ];
 
-/// Modules of the root crate that are handed plain data and `now`, and answer with plain data. Decisions are a crate of their
-/// own.
-const PURE: [&str; 3] = ["doctor", "explain", "look"];
+/// Modules of the root crate that are handed plain data and `now`, and return plain data. Decisions are a crate of their own.
+const PURE: [&str; 3] = ["src/report/doctor", "src/report/explain", "src/report/style.rs"];
+
+/// Modules that may write to the cluster.
+const WRITERS: [&str; 2] = ["src/cluster/leader/", "src/cluster/write/"];
 
 /// What a pure module has no business with.
 const WORLD: [&str; 13] = [
@@ -37,7 +36,7 @@ const WORLD: [&str; 13] = [
     "tokio",
     "futures",
     "axum",
-    "crate::clock",
+    "crate::cluster",
     "std::env",
     "std::net",
     "std::process",
@@ -90,8 +89,9 @@ fn findings(path: &str, text: &str) -> Vec<String> {
     let module = module(path);
     let top = module[0];
     let code = read(text, &module);
+    let top = if path.starts_with(REPORT_OF_UPDATER) { "report" } else { top };
     let mut findings = direction(path, top, &code, &LAYERS);
-    if PURE.contains(&top) {
+    if PURE.iter().any(|place| path.starts_with(place)) {
         findings.extend(world(path, &code, &WORLD));
         findings.extend(world(path, &code, &["std::fs"]));
         findings.extend(words(
@@ -105,19 +105,17 @@ fn findings(path: &str, text: &str) -> Vec<String> {
             format!("{path}:{line}: {used} reads a clock: take `now` as an argument")
         }));
     }
-    if top != "act" {
+    if !WRITERS.iter().any(|place| path.starts_with(place)) {
         findings.extend(words(
             path,
             &code,
             &WRITE_ARGUMENTS,
-            "is for writing, and only src/act and storage write",
+            "is for writing, and only src/cluster/{leader,write} and storage write",
         ));
         let calls =
             code.calls.iter().filter(|(_, name, arguments)| WRITES.contains(&(name, *arguments)));
         findings.extend(calls.map(|(line, name, _)| {
-            format!(
-                "{path}:{line}: .{name}(..) writes to the cluster, and only src/act and storage do"
-            )
+            format!("{path}:{line}: .{name}(..) writes to the cluster, and only src/cluster/{{leader,write}} and storage do")
         }));
     }
     findings
@@ -209,40 +207,49 @@ fn decisions_read_no_clock_and_know_nothing_of_the_crates_above() {
 #[test]
 fn a_source_that_breaks_a_rule_is_found() {
     for (path, text) in [
-        ("src/explain/bad.rs", "use kube::Client;"),
-        ("src/explain/bad.rs", "use {std::io, kube::{api::Api, ResourceExt}};"),
-        ("src/doctor/bad.rs", "fn f() { ::reqwest::get(x); }"),
-        ("src/style.rs", "use hyper::body;"),
-        ("src/doctor/bad.rs", "async fn f() {}"),
-        ("src/explain/bad.rs", "fn f() { let n = jiff::Timestamp::now(); }"),
-        ("src/doctor/bad.rs", "use std::time::{Duration, Instant};"),
-        ("src/doctor/bad.rs", "use std::time; fn f(t: time::SystemTime) {}"),
-        ("src/explain/bad.rs", "use std::{fmt, fs};"),
-        ("src/style.rs", "fn f() { tokio::spawn(g()); }"),
-        ("src/explain/bad.rs", "use crate::clock::Clock;"),
-        ("src/style.rs", "use crate::{clock::Clock, act::Permit};"),
-        ("src/explain/bad.rs", "use super::super::run::Plan;"),
-        ("src/observe/bad.rs", "use crate::run::Roles;"),
-        ("src/observe/bad.rs", "use crate::act::Permit;"),
-        ("src/observe/bad.rs", "fn f() { api.patch(name, &parameters, &change); }"),
-        ("src/serve/bad.rs", "fn f() { api.replace(name, &parameters, &change,); }"),
-        ("src/run.rs", "use kube::api::{Api, PostParams};"),
-        ("src/demo/bad.rs", "use crate::cli::Arguments;"),
+        ("src/report/explain/bad.rs", "use kube::Client;"),
+        ("src/report/explain/bad.rs", "use {std::io, kube::{api::Api, ResourceExt}};"),
+        ("src/report/doctor/bad.rs", "fn f() { ::reqwest::get(x); }"),
+        ("src/report/style.rs", "use hyper::body;"),
+        ("src/report/doctor/bad.rs", "async fn f() {}"),
+        ("src/report/explain/bad.rs", "fn f() { let n = jiff::Timestamp::now(); }"),
+        ("src/report/doctor/bad.rs", "use std::time::{Duration, Instant};"),
+        ("src/report/doctor/bad.rs", "use std::time; fn f(t: time::SystemTime) {}"),
+        ("src/report/explain/bad.rs", "use std::{fmt, fs};"),
+        ("src/report/style.rs", "fn f() { tokio::spawn(g()); }"),
+        ("src/report/explain/bad.rs", "use crate::cluster::clock::Clock;"),
+        ("src/report/style.rs", "use crate::{telemetry, cluster::write::Permit};"),
+        ("src/report/explain/bad.rs", "use super::super::super::cluster::watch;"),
+        ("src/cluster/bad.rs", "use crate::controllers::updater;"),
+        ("src/telemetry/bad.rs", "use crate::report::explain;"),
+        ("src/cluster/bad.rs", "fn f() { api.patch(name, &parameters, &change); }"),
+        ("src/cluster/server/bad.rs", "fn f() { api.replace(name, &parameters, &change,); }"),
+        ("src/controllers.rs", "use kube::api::{Api, PostParams};"),
+        ("src/report/demo/bad.rs", "use crate::cli::Arguments;"),
         ("src/oracle.rs", "fn f() {}"),
     ] {
         assert!(!findings(path, text).is_empty(), "{path}: {text}");
     }
     for (path, text) in [
-        ("src/explain/good.rs", "//! Not kube::Client.\nuse crate::{explain::Report, look::Look};"),
         (
-            "src/explain/good.rs",
+            "src/report/explain/good.rs",
+            "//! Not kube::Client.\nuse crate::report::{explain::Report, style::Style};",
+        ),
+        (
+            "src/report/explain/good.rs",
             "/// Like tokio::spawn.\nfn f(now: Time) { g(\"kube::Api\", now); }",
         ),
-        ("src/doctor/good.rs", "mod tests { use super::*; use super::super::facts::Facts; }"),
-        ("src/run/good.rs", "use crate::{metrics::State as Progress, observe::Index};"),
-        ("src/act/good.rs", "fn f() { api.patch(name, &PatchParams::default(), &change); }"),
         (
-            "src/observe/good.rs",
+            "src/report/doctor/good.rs",
+            "mod tests { use super::*; use super::super::probe_results::ProbeResults; }",
+        ),
+        ("src/controllers/good.rs", "use crate::{telemetry::State as Progress, cluster::cache};"),
+        (
+            "src/cluster/write/good.rs",
+            "fn f() { api.patch(name, &PatchParams::default(), &change); }",
+        ),
+        (
+            "src/cluster/good.rs",
             "fn f() { text.replace('a', \"b\"); options.create(true); map.delete(x); }",
         ),
         ("src/main.rs", "use plimsoll::cli; async fn f() { tokio::spawn(g()).await; }"),
@@ -253,15 +260,18 @@ fn a_source_that_breaks_a_rule_is_found() {
         "use kube::Client;",
         "async fn f() {}",
         "use std::fs;",
-        "use plimsoll::run::Roles;",
-        "use crate::recommender::Fleet;",
+        "use plimsoll::controllers::Roles;",
+        "use crate::recommender::RecommendationRegistry;",
         "use crate::sim::Cluster;",
     ] {
         assert!(!core_findings("core/src/updater/bad.rs", text).is_empty(), "{text}");
     }
     let other = "use crate::{sizing::Size, types::Time};";
     assert_eq!(core_findings("core/src/recommender/good.rs", other), Vec::<String>::new());
-    assert_eq!(storage_findings("storage/src/bad.rs", "use plimsoll::run::Roles;").len(), 1);
+    assert_eq!(
+        storage_findings("storage/src/bad.rs", "use plimsoll::controllers::Roles;").len(),
+        1
+    );
     assert_eq!(
         storage_findings("storage/src/good.rs", "use plimsoll_core::types::Key; // plimsoll"),
         Vec::<String>::new()

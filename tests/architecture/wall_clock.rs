@@ -16,7 +16,7 @@ const MEMORY: &str = "resident memory";
 
 /// Where it is so all the same, and why that is no bound of a test.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("src/run/loop_watchdog.rs", SLEEP, "time has to pass, and no matter how much"),
+    ("src/controllers/runtime/loop_watchdog.rs", SLEEP, "time has to pass, and no matter how much"),
     ("tests/cluster_writes/election.rs", SLEEP, "the pause of a thread that looks at fences"),
     ("tests/command_line.rs", LEASE, "flags that are refused"),
     (

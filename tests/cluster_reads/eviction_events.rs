@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, PostParams};
-use plimsoll::observe::eviction_events::{NodePressureEviction, watch_evictions};
-use plimsoll::observe::watch_status::WatchStatus;
+use plimsoll::cluster::cache::eviction_events::{NodePressureEviction, watch_evictions};
+use plimsoll::cluster::watch::status::WatchStatus;
 use plimsoll_core::types::units::Bytes;
 use serde_json::json;
 

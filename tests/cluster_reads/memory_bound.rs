@@ -1,7 +1,7 @@
 //! Proof that usage of a large cluster is read without holding it, and that an answer that breaks off loses nothing of
 //! what came before.
 
-use plimsoll::observe::pod_metrics::{PodUsage, UsageError, fetch_usage};
+use plimsoll::cluster::metrics_api::pod_metrics::{PodUsage, UsageError, fetch_usage};
 use tokio::runtime::Builder;
 
 use crate::support::metrics_server::UsageValue;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::observe::label_store::{HasLabels, LabelStore, LabelledObject};
-use plimsoll::observe::partial_objects::PartialPod;
-use plimsoll::observe::selector::Labels;
-use plimsoll::observe::vpa_index::VpaIndex;
-use plimsoll::observe::watch::ObjectChange;
+use plimsoll::cluster::cache::label_store::{HasLabels, LabelStore, LabelledObject};
+use plimsoll::cluster::cache::selector::Labels;
+use plimsoll::cluster::cache::vpa_index::VpaIndex;
+use plimsoll::cluster::watch::ObjectChange;
+use plimsoll::cluster::watch::partial_objects::PartialPod;
 use plimsoll_core::recommender::NamespaceScope;
 use serde_json::json;
 

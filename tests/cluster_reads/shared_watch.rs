@@ -2,11 +2,9 @@
 
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kube::{Api, api::DeleteParams};
-use plimsoll::observe::{
-    limit_range::PartialLimitRange,
-    partial_objects::PartialPod,
-    updater_pod::UpdaterPod,
-    watch::{WatchFactory, WatchOptions},
+use plimsoll::cluster::{
+    cache::{limit_range::PartialLimitRange, updater_pod::UpdaterPod},
+    watch::{WatchFactory, WatchOptions, partial_objects::PartialPod},
 };
 
 use super::watched_objects::WatchedObjects;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use plimsoll::observe::watch::{WatchFactory, WatchOptions};
+use plimsoll::cluster::watch::{WatchFactory, WatchOptions};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll::observe::external_usage::{ExternalMetrics, PodQuery, fetch_external_usage};
-use plimsoll::observe::pod_metrics::{
+use plimsoll::cluster::metrics_api::external_usage::{
+    ExternalMetrics, PodQuery, fetch_external_usage,
+};
+use plimsoll::cluster::metrics_api::pod_metrics::{
     ContainerUsage, PodUsage, UsageError, UsageReport, fetch_usage,
 };
 use plimsoll_core::types::units::{Bytes, MilliCpu};

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::{Resource, ResourceExt as _};
-use plimsoll::observe::watch::{ObjectChange, WatchOptions, WatchSource, watch};
-use plimsoll::observe::watch_status::{WatchStats, WatchStatus};
+use plimsoll::cluster::watch::status::{WatchStats, WatchStatus};
+use plimsoll::cluster::watch::{ObjectChange, WatchOptions, WatchSource, watch};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 

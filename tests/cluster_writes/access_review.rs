@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
-use plimsoll::act::{AccessReview, AccessRule, check_access};
+use plimsoll::cluster::write::{AccessReview, AccessRule, check_access};
 use serde_json::{Value, json};
 
 use crate::support::ports::Port;

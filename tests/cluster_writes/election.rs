@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::act::{Election, ElectionOptions, ElectionState, Fence, LeaderState};
+use plimsoll::cluster::leader::{Election, ElectionOptions, ElectionState, Fence, LeaderState};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

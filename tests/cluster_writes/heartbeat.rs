@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams};
-use plimsoll::act::{
-    AccessReview, Fence, Heartbeat, HeartbeatResult, Permit, RateLimiter, check_access,
+use plimsoll::cluster::{
+    leader::{Fence, Heartbeat, HeartbeatResult},
+    write::{AccessReview, Permit, RateLimiter, check_access},
 };
 use serde_json::json;
 

@@ -7,12 +7,15 @@ use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams};
-use plimsoll::act::pod_annotations::PodWriteError;
-use plimsoll::act::resize::ContainerResize;
-use plimsoll::act::stats::{WriteKind, WriteOutcome, WriteStats};
-use plimsoll::act::{
-    AnnotateResult, EvictionResult, Fence, Permit, PodRef, RateLimiter, ResizeResult, annotate_pod,
-    evict, resize,
+use plimsoll::cluster::write::pod_annotations::PodWriteError;
+use plimsoll::cluster::write::resize::ContainerResize;
+use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
+use plimsoll::cluster::{
+    leader::Fence,
+    write::{
+        AnnotateResult, EvictionResult, Permit, PodRef, RateLimiter, ResizeResult, annotate_pod,
+        evict, resize,
+    },
 };
 
 use crate::support::hollow_nodes::is_ready;

@@ -8,10 +8,13 @@ use std::time::Duration;
 use http::Method;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use plimsoll::act::stats::{WriteKind, WriteOutcome};
-use plimsoll::act::{
-    Fence, Permit, RateLimiter, StatusPatch, StatusQueue, StatusSource, StatusWriteResult,
-    vpa_status::RECOMMENDER_FIELD_MANAGER,
+use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome};
+use plimsoll::cluster::{
+    leader::Fence,
+    write::{
+        Permit, RateLimiter, StatusPatch, StatusQueue, StatusSource, StatusWriteResult,
+        vpa_status::RECOMMENDER_FIELD_MANAGER,
+    },
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::{ObjectKey, Time};

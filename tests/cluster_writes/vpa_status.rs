@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams};
-use plimsoll::act::{
-    Fence, Permit, RateLimiter, StatusPatch, StatusWriteResult,
-    vpa_status::RECOMMENDER_FIELD_MANAGER, write_status,
+use plimsoll::cluster::{
+    leader::Fence,
+    write::{
+        Permit, RateLimiter, StatusPatch, StatusWriteResult, vpa_status::RECOMMENDER_FIELD_MANAGER,
+        write_status,
+    },
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::ObjectKey;

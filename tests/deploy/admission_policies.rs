@@ -10,15 +10,15 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
 };
-use plimsoll::{
-    act::{
-        AnnotateResult, Fence, Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteStats,
-        annotate_pod,
+use plimsoll::cluster::{
+    leader::Fence,
+    server::certificate::{self, CaBundle},
+    write::{
+        AnnotateResult, Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteStats, annotate_pod,
         webhook_config::{
             DesiredWebhook, NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope,
         },
     },
-    certificate::{self, CaBundle},
 };
 use serde_json::{Value, json};
 

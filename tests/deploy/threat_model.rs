@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use plimsoll::{
+use plimsoll::report::{
     explain::{VpaReport, text},
     style::{Glyphs, Style},
 };

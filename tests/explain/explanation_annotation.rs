@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use http::Method;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
-    explain::{VpaReport, report::Agreement},
-    run::recommender::RecommenderHandle,
+    controllers::recommender::RecommenderHandle,
+    report::explain::{VpaReport, report::Agreement},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,

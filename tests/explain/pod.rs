@@ -11,7 +11,7 @@ use kube::{
     ResourceExt,
     api::{Api, ListParams, Patch, PatchParams},
 };
-use plimsoll::explain::PodReport;
+use plimsoll::report::explain::PodReport;
 use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::VerticalPodAutoscaler,

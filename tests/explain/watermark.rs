@@ -1,6 +1,6 @@
 //! What is told of a watermark autoscaler: from what stands on the object and nothing else.
 
-use plimsoll::{
+use plimsoll::report::{
     explain::{WpaReport, wpa::text},
     style::{Glyphs, Style},
 };

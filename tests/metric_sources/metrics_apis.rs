@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::{Client, Config};
-use plimsoll::observe::{
-    selector::Selector,
-    source::{external_metrics::fetch_external_metric, resource_metrics::fetch_resource_metric},
+use plimsoll::cluster::{
+    cache::selector::Selector,
+    metrics_api::source::{
+        external_metrics::fetch_external_metric, resource_metrics::fetch_resource_metric,
+    },
 };
 use plimsoll_core::scaling::{MetricError, MetricValue};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What texts pass for queries, beside a parser of PromQL by others.
 
-use plimsoll::observe::source::promql::{check_query, check_query_in};
+use plimsoll::cluster::metrics_api::source::promql::{check_query, check_query_in};
 use plimsoll_storage::prometheus::schema::Dialect;
 use promql_parser::parser::{self, value::ValueType};
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::observe::source::recommender::{
+use plimsoll::cluster::metrics_api::source::recommender::{
     RecommenderCallObserver, RecommenderClient, RequestLimits,
 };
 use plimsoll_core::{

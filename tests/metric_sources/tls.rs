@@ -2,9 +2,9 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use plimsoll::{
-    certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
-    observe::source::recommender::{RecommenderClient, RequestLimits},
+use plimsoll::cluster::{
+    metrics_api::source::recommender::{RecommenderClient, RequestLimits},
+    server::certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
 };
 use plimsoll_core::api::scale_target::TlsConfig;
 use rcgen::{CertificateParams, KeyPair};
@@ -180,8 +180,8 @@ async fn a_server_with_many_names_is_told_which_one_is_meant() {
         }
     }
     let (files, shown) = (CertificateFiles::new(), pair(&["recommender.shop.svc"]));
-    let certified =
-        plimsoll::serve::webhook::certified_key(&shown.chain, &shown.key).expect("a pair");
+    let certified = plimsoll::cluster::server::webhook::certified_key(&shown.chain, &shown.key)
+        .expect("a pair");
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")

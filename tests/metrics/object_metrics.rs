@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll::metrics::{
+use plimsoll::telemetry::{
     Cardinality, ContainerRow, HistoryState, ObjectMetrics, PodRequests, Registry, UpdateRow,
     VpaMetricsSource, VpaRow, objects::PAGE_SIZE,
 };

@@ -4,7 +4,7 @@ mod restrictions;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use plimsoll::metrics::{
+use plimsoll::telemetry::{
     Cardinality, LabelSet, MonitorGateRow, ObjectMetrics, ReconcileResultLabel, Registry,
     Restrictions, SourceRow, WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
     objects::PAGE_SIZE,

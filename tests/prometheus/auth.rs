@@ -12,7 +12,7 @@ mod token_exchange;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_storage::prometheus::transport::config::{AuthConfig, AuthTiming};
 use plimsoll_storage::prometheus::transport::{
     HttpTransport, Transport as _, TransportConfig, TransportError, WallClock,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::{DetectError, SchemaOverrides, detect};
 use plimsoll_storage::prometheus::history::{HistorySettings, PrometheusHistory};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::Time;
 use serde_json::json;

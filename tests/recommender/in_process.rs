@@ -5,8 +5,8 @@ use std::time::Duration;
 use kube::api::Api;
 use plimsoll::{
     cli::recommender_config,
-    clock::Clock,
-    run::recommender::{self, PassSummary, RecommenderHandle},
+    cluster::clock::Clock,
+    controllers::recommender::{self, PassSummary, RecommenderHandle},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 

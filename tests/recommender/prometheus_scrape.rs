@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::ResourceExt as _;
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::Value;
 use xtask::test_programs::PrometheusRelease;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use kube::Client;
 use plimsoll::{
     cli::recommender_config,
-    clock::Clock,
-    run::recommender::{self, RecommenderHandle},
+    cluster::clock::Clock,
+    controllers::recommender::{self, RecommenderHandle},
 };
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::Time;
 
@@ -72,10 +72,10 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
 }
 
 async fn step_to(
-    running: &plimsoll::run::recommender::RecommenderHandle,
+    running: &plimsoll::controllers::recommender::RecommenderHandle,
     clock: &Clock,
     usage: &MetricsServer,
-) -> plimsoll::run::recommender::PassSummary {
+) -> plimsoll::controllers::recommender::PassSummary {
     usage.at(clock.now().later(MINUTE).into());
     step(running, clock, MINUTE).await
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 
 use super::in_process::{step, wait_for_passes};

@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt as _};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
@@ -134,12 +134,13 @@ async fn assert_works_without_lease(
     assert!(taken > 0, "upstream names the role of the lease otherwise by now");
     let namespace = bed.namespace("refused").await;
     manifests::create::<VerticalPodAutoscaler>(bed.client(), &namespace, VPA).await;
-    let rule = plimsoll::act::AccessRule::new("get", "coordination.k8s.io", "leases")
+    let rule = plimsoll::cluster::write::AccessRule::new("get", "coordination.k8s.io", "leases")
         .in_namespace("kube-system")
         .for_name("vpa-recommender-lease");
     wait::until("the right is gone", || async {
-        let verdict = plimsoll::act::check_access(client, std::slice::from_ref(&rule)).await;
-        (verdict == [plimsoll::act::AccessReview::Denied]).then_some(())
+        let verdict =
+            plimsoll::cluster::write::check_access(client, std::slice::from_ref(&rule)).await;
+        (verdict == [plimsoll::cluster::write::AccessReview::Denied]).then_some(())
     })
     .await;
 

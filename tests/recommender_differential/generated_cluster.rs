@@ -330,7 +330,7 @@ fn vpa(subject: &TwinWorkload, twin: &str, spec: &Value, annotations: &Value) ->
         Some(TargetDefect::Missing) => target["name"] = "nobody".into(),
         Some(TargetDefect::Unknown) => target["kind"] = "Wobble".into(),
         Some(TargetDefect::Owned) => {
-            target = workload.intermediate_ref().expect("drawn for those that have")
+            target = workload.intermediate_ref().expect("drawn for those that have");
         }
         Some(TargetDefect::Idle) | None => {}
     }

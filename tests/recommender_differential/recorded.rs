@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::clock::Clock;
-use plimsoll::run::recommender::{PassSummary, RecommenderHandle};
+use plimsoll::cluster::clock::Clock;
+use plimsoll::controllers::recommender::{PassSummary, RecommenderHandle};
 use serde_json::Value;
 
 use super::compare::{self, Comparison, ObjectFields};

@@ -130,7 +130,7 @@ fn apply_events(container: &mut ContainerHistory, events: &[HistoryEvent], rules
                 let _ = container.record_oom(&name(replica), minute(time), kill, rules);
             }
             HistoryEvent::Gone(replica) => {
-                container.retain_replicas(|known| known != name(replica))
+                container.retain_replicas(|known| known != name(replica));
             }
         }
     }

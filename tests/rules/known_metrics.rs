@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll::metrics::{Definition, MetricType};
+use plimsoll::telemetry::{Definition, MetricType};
 use plimsoll_core::{
     recommender::RecommendationReason,
     updater::SkipReason,

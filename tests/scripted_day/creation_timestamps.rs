@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use jiff::Timestamp;
 use kube::{Client, client::Body};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use tokio::sync::watch;
 use tower_service::Service;
 

@@ -7,8 +7,8 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{Api, api::ListParams};
 use plimsoll::{
     cli::all_in_one_config,
-    clock::Clock,
-    run::all_in_one::{self, AllInOneHandle},
+    cluster::clock::Clock,
+    controllers::all_in_one::{self, AllInOneHandle},
 };
 use plimsoll_core::api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler};
 use plimsoll_core::types::Time;

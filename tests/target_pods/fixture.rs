@@ -7,13 +7,13 @@ use futures::FutureExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
-use plimsoll::observe::controllers::{
+use plimsoll::cluster::cache::controllers::{
     Controller, ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
     SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
 };
-use plimsoll::observe::scale::{CacheLifetimes, RequestGate};
-use plimsoll::observe::selector::Selector;
-use plimsoll::observe::target::{TargetResolution, TargetResolver};
+use plimsoll::cluster::cache::selector::Selector;
+use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
+use plimsoll::cluster::target::{TargetResolution, TargetResolver};
 use plimsoll_core::api::vpa::TargetRef;
 use serde_json::json;
 use tokio::sync::watch;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use http::{Method, Response};
-use plimsoll::act::RateLimiter;
-use plimsoll::observe::controllers::{ControllerCache, WellKnown};
-use plimsoll::observe::scale::{CacheLifetimes, RequestGate};
-use plimsoll::observe::target::{TargetResolution, TargetResolver};
+use plimsoll::cluster::cache::controllers::{ControllerCache, WellKnown};
+use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
+use plimsoll::cluster::target::{TargetResolution, TargetResolver};
+use plimsoll::cluster::write::RateLimiter;
 use plimsoll_core::api::vpa::TargetRef;
 use serde_json::{Value, json};
 use tokio::time::Instant;

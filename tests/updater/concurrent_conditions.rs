@@ -15,7 +15,7 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::watcher::{self, Event, watcher},
 };
-use plimsoll::{cli::recommender_config, clock::Clock, run::recommender};
+use plimsoll::{cli::recommender_config, cluster::clock::Clock, controllers::recommender};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::apps::v1::Deployment;
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 
 use super::{
     availability_watch::AvailabilityWatch,

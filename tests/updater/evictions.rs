@@ -7,7 +7,7 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use kube::{
 };
 use plimsoll::{
     cli::updater_config,
-    clock::Clock,
-    run::{
+    cluster::clock::Clock,
+    controllers::{
         UpdaterConfig,
         updater::{self, UpdaterHandle},
     },

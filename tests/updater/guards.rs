@@ -7,7 +7,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use plimsoll::{clock::Clock, run::updater::UpdaterHandle};
+use plimsoll::{cluster::clock::Clock, controllers::updater::UpdaterHandle};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::sync::watch;

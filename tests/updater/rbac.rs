@@ -1,7 +1,7 @@
 //! The updater with the rights that upstream's manifests give it, and with those of ours.
 
 use kube::{Client, ResourceExt as _};
-use plimsoll::{cli::updater_config, clock::Clock, run::updater};
+use plimsoll::{cli::updater_config, cluster::clock::Clock, controllers::updater};
 
 use super::fixture::{cpu, deployment, pods, read, uids, vpa};
 use crate::{

@@ -33,7 +33,11 @@ fn behave(bed: &Testbed, namespace: &str, resize: ResizeBehaviour) {
 }
 
 /// Waits until so many pods are left alone for that reason.
-async fn skipped(running: &plimsoll::run::updater::UpdaterHandle, reason: &str, count: f64) {
+async fn skipped(
+    running: &plimsoll::controllers::updater::UpdaterHandle,
+    reason: &str,
+    count: f64,
+) {
     let labels = [format!("reason=\"{reason}\"")];
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     wait::until_ok(&format!("{count} pods are left alone: {reason}"), || async {

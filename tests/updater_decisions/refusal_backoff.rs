@@ -99,7 +99,7 @@ fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
         case.quotas = vec![quota("cpu 9500m")];
         match case.skip_reasons() {
             Some(SkipReason::QuotaExceeded(why)) => {
-                assert!(why.contains("ResourceQuota team"), "{why}")
+                assert!(why.contains("ResourceQuota team"), "{why}");
             }
             other => panic!("{mode}: {other:?}"),
         }

@@ -15,8 +15,8 @@ use kube::{
 };
 use plimsoll::{
     cli::watermark_config,
-    clock::Clock,
-    run::watermark::{self, WatermarkHandle},
+    cluster::clock::Clock,
+    controllers::watermark::{self, WatermarkHandle},
 };
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use plimsoll_core::types::Time;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use plimsoll::{cli::watermark_config, clock::Clock, run::watermark};
+use plimsoll::{cli::watermark_config, cluster::clock::Clock, controllers::watermark};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::json;
 

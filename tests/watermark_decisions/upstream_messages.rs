@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::observe::scale::ScaleReadError;
+use plimsoll::cluster::target::scale::ScaleReadError;
 use plimsoll_core::{
     scaling::{
         MetricError, MetricSourceType, MetricValue, PodsNotReady, RecommendResponse,

@@ -8,9 +8,9 @@ use std::{
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::Api;
-use plimsoll::{
-    act::webhook_config::NAME,
-    certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
+use plimsoll::cluster::{
+    server::certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
+    write::webhook_config::NAME,
 };
 
 use super::cluster::{

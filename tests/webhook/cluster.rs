@@ -13,14 +13,15 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use plimsoll::{
-    certificate::CaBundle,
     cli::admission_config,
-    clock::Clock,
-    run::{
+    cluster::{
+        clock::Clock,
+        server::{certificate::CaBundle, webhook::check_webhook},
+    },
+    controllers::{
         AdmissionConfig,
         admission::{self, AdmissionHandle},
     },
-    serve::webhook::check_webhook,
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;

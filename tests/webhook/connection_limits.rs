@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use plimsoll::{
+use plimsoll::cluster::server::{
     certificate::CaBundle,
-    serve::webhook::{MinVersion, WebhookLimits},
+    webhook::{MinVersion, WebhookLimits},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use kube::{Client, Config};
 use plimsoll::{
     cli::admission_config,
-    clock::Clock,
-    run::admission::{self, AdmissionHandle},
+    cluster::clock::Clock,
+    controllers::admission::{self, AdmissionHandle},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

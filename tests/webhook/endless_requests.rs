@@ -15,9 +15,9 @@ use hyper::{
     client::conn::http2,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use plimsoll::{
+use plimsoll::cluster::server::{
     certificate::CaBundle,
-    serve::webhook::{MinVersion, WebhookLimits},
+    webhook::{MinVersion, WebhookLimits},
 };
 use tokio::{io::AsyncWriteExt as _, task::JoinSet};
 

@@ -7,15 +7,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use plimsoll::{
+use plimsoll::cluster::server::{
+    WebhookServer,
     certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
-    serve::{
-        WebhookServer,
-        webhook::{
-            AdmissionDecision, AdmissionRequest, BodyBudget, CipherSuites, CompletedReview,
-            MinVersion, ReloadableCertificate, ReviewObserver, ReviewRoutes, Reviewer,
-            WebhookLimits, certified_key, server_config,
-        },
+    webhook::{
+        AdmissionDecision, AdmissionRequest, BodyBudget, CipherSuites, CompletedReview, MinVersion,
+        ReloadableCertificate, ReviewObserver, ReviewRoutes, Reviewer, WebhookLimits,
+        certified_key, server_config,
     },
 };
 use serde_json::json;

@@ -5,7 +5,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use kube::Api;
-use plimsoll::act::{AccessReview, AccessRule, check_access, webhook_config::NAME};
+use plimsoll::cluster::write::{AccessReview, AccessRule, check_access, webhook_config::NAME};
 
 use super::cluster::{
     PACED_LOAD, start, under_load, wait_until_called, wait_until_ready, workload,
@@ -85,7 +85,8 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
         // Both are behind one address.
         if let Some(wanted) = &mut config.registration {
             let url = format!("https://127.0.0.1:{port}");
-            wanted.client_config = plimsoll::act::webhook_config::WebhookClientConfig::Url(url);
+            wanted.client_config =
+                plimsoll::cluster::write::webhook_config::WebhookClientConfig::Url(url);
         }
     })
     .await;

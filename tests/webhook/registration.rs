@@ -9,11 +9,14 @@ use std::sync::Arc;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Patch, PatchParams};
 use plimsoll::{
-    act::{
-        Fence, Permit, RateLimiter, WebhookConfigWriter,
-        webhook_config::{NAME, WebhookChange, WebhookScope},
-    },
     cli::admission_config,
+    cluster::{
+        leader::Fence,
+        write::{
+            Permit, RateLimiter, WebhookConfigWriter,
+            webhook_config::{NAME, WebhookChange, WebhookScope},
+        },
+    },
 };
 use serde_json::{Value, json};
 

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::serve::webhook::{MinVersion, SelfCheckError, WebhookLimits, check_webhook};
+use plimsoll::cluster::server::webhook::{
+    MinVersion, SelfCheckError, WebhookLimits, check_webhook,
+};
 use rustls::version::{TLS12, TLS13};
 
 use super::{

@@ -14,7 +14,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
-use plimsoll::serve::webhook::{
+use plimsoll::cluster::server::webhook::{
     AdmissionDecision, AdmissionRequest, MinVersion, Reviewer, WebhookLimits,
 };
 use plimsoll_core::api::VerticalPodAutoscaler;

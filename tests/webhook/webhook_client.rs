@@ -10,7 +10,7 @@ use http::{
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use plimsoll::certificate::CaBundle;
+use plimsoll::cluster::server::certificate::CaBundle;
 use rustls::{ClientConfig, SupportedProtocolVersion, crypto::ring, pki_types::ServerName};
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};

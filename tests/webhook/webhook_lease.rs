@@ -11,7 +11,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use plimsoll::act::webhook_config::NAME;
+use plimsoll::cluster::write::webhook_config::NAME;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 

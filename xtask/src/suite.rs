@@ -356,6 +356,6 @@ mod tests {
     fn a_filter_is_a_part_of_a_name_or_its_beginning() {
         assert!(matches_filter("updater::differential::deep::one", "differential"));
         assert!(!matches_filter("updater::differential::deep::one", "^differential"));
-        assert!(matches_filter("recommender_differential::deep::one", "^differential"));
+        assert!(matches_filter("differential::deep::one", "^differential"));
     }
 }

@@ -10,15 +10,15 @@ use crate::{
         Exit, output::CliError, parsed_flags::ParsedFlags, terminal::Terminal,
         updater_policy::UpdaterPolicyArgs,
     },
-    explain::pod::text,
-    run::{
+    controllers::{
         UpdaterConfig,
-        config::{Address, ElectionConfig, LogConfig, LogFormat, ObjectMetrics},
+        runtime::config::{Address, ElectionConfig, LogConfig, LogFormat, ObjectMetrics},
         updater::{
             self, ExplainPodConfig,
             config::{DryRun, RateLimit},
         },
     },
+    report::explain::pod::text,
 };
 use plimsoll_core::recommender::NamespaceScope;
 

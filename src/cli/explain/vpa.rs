@@ -12,11 +12,11 @@ use crate::{
         pod_caps::PodCapArgs,
         terminal::Terminal,
     },
-    clock::Clock,
-    explain::text,
-    run::{
-        config::StorageChoice,
-        explain::{self, ExplainConfig},
+    cluster::clock::Clock,
+    controllers::runtime::config::StorageChoice,
+    report::{
+        collect::{vpa as explain, vpa::ExplainConfig},
+        explain::text,
     },
 };
 

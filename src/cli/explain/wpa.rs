@@ -5,8 +5,8 @@ use clap::Args;
 use super::{ObjectArgs, print, with_cluster};
 use crate::{
     cli::{Exit, output::CliError, terminal::Terminal},
-    explain::wpa::text,
-    run::watermark::wpa_collect,
+    controllers::watermark::wpa_collect,
+    report::explain::wpa::text,
 };
 
 pub(in crate::cli) const EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use crate::{
     cli::{
         election::LeaseTimes, go_values, parsed_flags::ParsedFlags, prometheus_auth::non_empty_path,
     },
-    run::config::ElectionConfig,
+    controllers::runtime::config::ElectionConfig,
 };
 use plimsoll_core::types::compat::Compat;
 

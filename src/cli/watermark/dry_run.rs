@@ -14,8 +14,8 @@ use crate::{
         spinner::Spinner,
         terminal::Terminal,
     },
-    run::{
-        cluster::{self, Cluster, ClusterOptions},
+    controllers::{
+        runtime::cluster::{self, Cluster, ClusterOptions},
         watermark::dry_run::{self, DryRunSetting, ObjectSelection},
     },
 };

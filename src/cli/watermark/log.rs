@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::{
     cli::log::{ERRORS, WARNINGS},
-    run::config::{LogConfig, LogFormat},
+    controllers::runtime::config::{LogConfig, LogFormat},
 };
 
 /// What is logged, and how.
@@ -55,7 +55,7 @@ fn form(text: &str) -> Result<LogFormat, String> {
 #[cfg(test)]
 mod tests {
     use super::{ERRORS, WARNINGS};
-    use crate::{cli::watermark_config, run::config::LogFormat};
+    use crate::{cli::watermark_config, controllers::runtime::config::LogFormat};
 
     #[test]
     fn levels_and_forms_are_those_of_upstreams_library() {

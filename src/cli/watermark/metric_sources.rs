@@ -11,8 +11,8 @@ use crate::{
         parsed_flags::ParsedFlags,
         prometheus_auth::{self, PrometheusConnectionArgs},
     },
-    observe::source::promql::TenantScope,
-    run::watermark::config::PrometheusQueries,
+    cluster::metrics_api::source::promql::TenantScope,
+    controllers::watermark::config::PrometheusQueries,
 };
 use plimsoll_core::api::scale_target::TlsConfig;
 

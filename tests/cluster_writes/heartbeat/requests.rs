@@ -8,8 +8,11 @@ use http::{Method, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::act::heartbeat::HeartbeatError;
-use plimsoll::act::{Fence, Heartbeat, HeartbeatResult, Permit, RateLimiter};
+use plimsoll::cluster::leader::heartbeat::HeartbeatError;
+use plimsoll::cluster::{
+    leader::{Fence, Heartbeat, HeartbeatResult},
+    write::{Permit, RateLimiter},
+};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
-use plimsoll::certificate::CaBundle;
+use plimsoll::cluster::server::certificate::CaBundle;
 
 use super::{
     ADMISSION, ADMISSION_ONLY, EXCLUDED_FAMILIES, RECOMMENDER_ONLY, admission_differences,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use plimsoll::metrics::{
+use plimsoll::telemetry::{
     Cardinality, LabelSet, Registry, SourceRow, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
 };
 use plimsoll_core::types::ObjectKey;

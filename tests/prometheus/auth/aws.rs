@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::Method;
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_storage::prometheus::transport::config::{AuthConfig, Aws, AwsKeys};
 use serde_json::json;
 

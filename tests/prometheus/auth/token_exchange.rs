@@ -300,7 +300,7 @@ fn is_genuine(assertion: &str, audience: &str, id: &str) -> bool {
     let (header, claims) = said.split_once('.').expect("two parts");
     let header: Value = serde_json::from_slice(&decoded(header)).expect("JSON");
     let claims: Value = serde_json::from_slice(&decoded(claims)).expect("JSON");
-    let now = plimsoll::clock::Clock::wall().now().as_secs();
+    let now = plimsoll::cluster::clock::Clock::wall().now().as_secs();
     let (begin, end) =
         (claims["iat"].as_i64().expect("whole"), claims["exp"].as_i64().expect("whole"));
     header["alg"] == "RS256"

@@ -10,7 +10,7 @@ use crate::support::wait;
 /// Steps until the VPA is as wanted.
 async fn stepped(
     stage: &Fixture,
-    running: &plimsoll::run::recommender::RecommenderHandle,
+    running: &plimsoll::controllers::recommender::RecommenderHandle,
     what: &str,
     is: impl Fn(&VerticalPodAutoscaler) -> bool,
 ) -> VerticalPodAutoscaler {

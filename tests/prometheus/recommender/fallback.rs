@@ -26,7 +26,7 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_a
     let Some(mut stage) = Fixture::new(4 * 24).await else { return };
     let end = stage.clock.now();
     // The first life ends five hours before the end of the series.
-    stage.clock = plimsoll::clock::Clock::fake(end.earlier(Duration::from_hours(5)));
+    stage.clock = plimsoll::cluster::clock::Clock::fake(end.earlier(Duration::from_hours(5)));
     stage.usage.at(stage.clock.now().into());
     let running = stage.start(FLAGS).await;
     stage.wait_for_history(&running).await;
@@ -38,7 +38,7 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_a
     running.stop().await;
     assert_eq!(stage.checkpoints().await.len(), 1);
 
-    stage.clock = plimsoll::clock::Clock::fake(end);
+    stage.clock = plimsoll::cluster::clock::Clock::fake(end);
     stage.usage.at(end.into());
     let running = stage.start(FLAGS).await;
     wait_for_passes(&running, 1).await;
@@ -59,7 +59,7 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_a
 async fn while_the_server_is_away_checkpoints_stand_in_and_the_gap_is_filled_when_it_is_back() {
     let Some(mut stage) = Fixture::new(4 * 24).await else { return };
     let end = stage.clock.now();
-    stage.clock = plimsoll::clock::Clock::fake(end.earlier(Duration::from_hours(5)));
+    stage.clock = plimsoll::cluster::clock::Clock::fake(end.earlier(Duration::from_hours(5)));
     stage.usage.at(stage.clock.now().into());
     let running = stage.start(FLAGS).await;
     stage.wait_for_history(&running).await;
@@ -68,7 +68,7 @@ async fn while_the_server_is_away_checkpoints_stand_in_and_the_gap_is_filled_whe
     let before = samples(&stage).await;
 
     stage.proxy.fail_all(Fault::Replaced(503, "text/plain", "no healthy upstream"));
-    stage.clock = plimsoll::clock::Clock::fake(end);
+    stage.clock = plimsoll::cluster::clock::Clock::fake(end);
     stage.usage.at(end.into());
     let running = stage.start(FLAGS).await;
     stage.wait_for_readiness(&running, true).await;

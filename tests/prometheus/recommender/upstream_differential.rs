@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::clock::Clock;
+use plimsoll::cluster::clock::Clock;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
-use plimsoll::{clock::Clock, run::recommender::RecommenderHandle};
+use plimsoll::{cluster::clock::Clock, controllers::recommender::RecommenderHandle};
 use plimsoll_core::types::Time;
 use serde_json::{Map, Value, json};
 

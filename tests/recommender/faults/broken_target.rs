@@ -3,8 +3,8 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
-use plimsoll::clock::Clock;
-use plimsoll::run::recommender::RecommenderHandle;
+use plimsoll::cluster::clock::Clock;
+use plimsoll::controllers::recommender::RecommenderHandle;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 

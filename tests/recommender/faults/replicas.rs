@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::clock::Clock;
-use plimsoll::run::recommender::RecommenderHandle;
+use plimsoll::cluster::clock::Clock;
+use plimsoll::controllers::recommender::RecommenderHandle;
 
 use super::fixture::{
     Fixture, HOUR, assert_alive, metric, targets, wait_for_metric, wait_until_ready,

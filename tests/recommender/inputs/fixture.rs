@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use plimsoll::{
-    clock::Clock,
-    run::recommender::{PassSummary, RecommenderHandle},
+    cluster::clock::Clock,
+    controllers::recommender::{PassSummary, RecommenderHandle},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::Time;

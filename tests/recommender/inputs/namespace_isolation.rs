@@ -1,7 +1,7 @@
 //! Two namespaces in which everything has the same names and labels: what is done for the VPA in one leaves the other alone.
 
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
-use plimsoll::{cli::updater_config, clock::Clock, run::updater};
+use plimsoll::{cli::updater_config, cluster::clock::Clock, controllers::updater};
 use serde_json::json;
 
 use super::fixture::{Fixture, target_for_usage};

@@ -40,7 +40,7 @@ pub fn advance(pod: &Pod, status: &mut PodStatus, around: &StepContext) {
     let under_way = has(status, IN_PROGRESS);
     match &around.behaviour.resize {
         ResizeBehaviour::Failing(why) => {
-            set(pod, status, around, IN_PROGRESS, Some("Error"), Some(why))
+            set(pod, status, around, IN_PROGRESS, Some("Error"), Some(why));
         }
         ResizeBehaviour::Stalled => set(pod, status, around, IN_PROGRESS, None, None),
         _ if newly || !under_way => set(pod, status, around, IN_PROGRESS, None, None),

@@ -1,7 +1,7 @@
 //! Upstream's own registration, and ours on the same control plane.
 
 use kube::api::DeleteParams;
-use plimsoll::act::webhook_config::NAME;
+use plimsoll::cluster::write::webhook_config::NAME;
 
 use super::{REGISTRATION, bare, is_registered_and_mended};
 use crate::support::{

@@ -147,9 +147,13 @@ mod tests {
     #[test]
     fn a_change_selects_the_areas_and_packages_that_it_touches() {
         let suite = Suite::parse(TEXT).expect("TOML");
-        let changed =
-            ["core/src/updater/pass.rs", "src/run/updater.rs", "storage/src/lib.rs", "README.md"]
-                .map(str::to_owned);
+        let changed = [
+            "core/src/updater/pass.rs",
+            "src/controllers/updater.rs",
+            "storage/src/lib.rs",
+            "README.md",
+        ]
+        .map(str::to_owned);
         assert_eq!(touched(&suite, &changed), BTreeSet::from(["updater".to_owned()]));
         assert_eq!(
             packages(&changed),

@@ -51,7 +51,7 @@ pub struct Area {
     pub name: String,
     /// Beginnings of paths.
     pub sources: Vec<String>,
-    /// Beginnings of names of tests, as `plimsoll::act::` or `updater::`.
+    /// Beginnings of names of tests, as `plimsoll::cluster::write::` or `updater::`.
     pub tests: Vec<String>,
 }
 
@@ -172,12 +172,12 @@ mod tests {
 
         [[area]]
         name = "updater"
-        sources = ["core/src/updater/", "src/run/updater/"]
+        sources = ["core/src/updater/", "src/controllers/updater/"]
         tests = ["updater_decisions::", "updater::", "plimsoll_core::updater::"]
 
         [[area]]
         name = "run"
-        sources = ["src/run/", "core/src/updater/plan.rs"]
+        sources = ["src/controllers/", "core/src/updater/plan.rs"]
         tests = ["all_in_one::"]
     "#;
 
@@ -198,7 +198,7 @@ mod tests {
         };
         assert_eq!(areas("core/src/updater/pass.rs"), ["updater"]);
         assert_eq!(areas("core/src/updater/plan.rs"), ["run"]);
-        assert_eq!(areas("src/run/all_in_one.rs"), ["run"]);
+        assert_eq!(areas("src/controllers/all_in_one.rs"), ["run"]);
         assert!(areas("README.md").is_empty());
     }
 

@@ -167,6 +167,6 @@ mod tests {
     fn areas_are_summed_by_the_first_module_and_the_most_expensive_is_first() {
         let names = ["updater::a", "updater::b", "scripted_day::a"].map(str::to_owned);
         let tests = [(&names[0], 2.0), (&names[1], 11.0), (&names[2], 30.0)];
-        assert_eq!(by_area(&tests), [("day", (30.0, 1, 1)), ("updater", (13.0, 2, 1))]);
+        assert_eq!(by_area(&tests), [("scripted_day", (30.0, 1, 1)), ("updater", (13.0, 2, 1))]);
     }
 }

@@ -253,7 +253,7 @@ impl Checker<'_> {
     fn check_factor(&mut self, path: &str, cpu: &CpuBoost) {
         match cpu.factor {
             None => {
-                self.error(path, FieldErrorType::Required, None, "required when type is Factor")
+                self.error(path, FieldErrorType::Required, None, "required when type is Factor");
             }
             Some(factor) if factor < 1 => {
                 let detail = "must be >= 1 for type Factor";

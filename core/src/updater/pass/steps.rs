@@ -300,7 +300,7 @@ impl UpdatePass<'_> {
         match outcome {
             StepResult::Done => rests.reset(&asked),
             StepResult::BlockedByBudget => {
-                rests.record_refusal(asked, SkipReason::DisruptionBudget, self.context.now)
+                rests.record_refusal(asked, SkipReason::DisruptionBudget, self.context.now);
             }
             StepResult::Failed => rests.record_refusal(asked, SkipReason::Failed, self.context.now),
             // A node that has no room is remembered for longer; what was not tried, or may be done, is another matter.

@@ -1,0 +1,17 @@
+//! What watches deliver, kept in memory with only the fields that are used.
+
+pub mod controllers;
+pub mod deleted_vpas;
+pub mod eviction_events;
+pub mod label_store;
+pub mod limit_range;
+pub mod nodes;
+pub mod object_store;
+pub mod recommender_pod;
+pub mod replica_pod;
+pub mod resource_quota;
+pub mod selector;
+pub mod startup_boost;
+pub mod ttl_cache;
+pub mod updater_pod;
+pub mod vpa_index;

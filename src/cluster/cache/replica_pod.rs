@@ -1,0 +1,171 @@
+//! A pod as whoever changes replicas needs it: whose it is, and how far it is.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use plimsoll_core::types::Time;
+use serde::Deserialize;
+
+use super::{label_store::HasLabels, selector::Labels};
+use crate::cluster::watch::partial_objects::lean_references;
+use plimsoll_core::scaling::{self, pod_readiness::Phase};
+
+/// A pod as the watch tells of it.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "Pod")]
+pub struct PartialReplicaPod {
+    /// With all owners, and without annotations.
+    #[serde(default, deserialize_with = "lean_references")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: Option<Box<str>>,
+    start_time: Option<Time>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    last_transition_time: Option<Time>,
+}
+
+/// Who owns a pod, or what owns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRef {
+    /// Its group and version.
+    pub api_version: Box<str>,
+    /// Kind of the owner.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// What no other object ever has.
+    pub uid: Box<str>,
+}
+
+/// What is kept of a pod.
+#[derive(Clone, Debug)]
+pub struct ReplicaPod {
+    /// Its labels: one piece of text.
+    pub labels: Labels,
+    /// All of its owners.
+    pub owners: Box<[OwnerRef]>,
+    /// Of nobody as yet: whose it is hangs on who asks.
+    pub pod: scaling::Pod,
+}
+
+impl HasLabels for ReplicaPod {
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+}
+
+impl From<&OwnerReference> for OwnerRef {
+    fn from(owner: &OwnerReference) -> Self {
+        Self {
+            api_version: owner.api_version.as_str().into(),
+            kind: owner.kind.as_str().into(),
+            name: owner.name.as_str().into(),
+            uid: owner.uid.as_str().into(),
+        }
+    }
+}
+
+impl PartialReplicaPod {
+    /// What is kept of it.
+    pub fn into_replica_pod(mut self) -> ReplicaPod {
+        let labels = Labels::from(self.metadata.labels.take().unwrap_or_default());
+        let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
+        let conditions = self.status.conditions.as_deref().unwrap_or_default();
+        let ready = conditions.iter().find(|condition| &*condition.kind == "Ready");
+        let ready = ready.map(|found| {
+            (&*found.status == "True", found.last_transition_time.unwrap_or(Time::EPOCH))
+        });
+        ReplicaPod {
+            labels,
+            owners: owners.iter().map(OwnerRef::from).collect(),
+            pod: scaling::Pod {
+                name: Arc::from(self.metadata.name.as_deref().unwrap_or_default()),
+                owned_by_target: false,
+                phase: phase(self.status.phase.as_deref()),
+                ready,
+                started: self.status.start_time,
+                terminating: self.metadata.deletion_timestamp.is_some(),
+            },
+        }
+    }
+}
+
+fn phase(word: Option<&str>) -> Phase {
+    match word {
+        Some("Pending") => Phase::Pending,
+        Some("Running") => Phase::Running,
+        Some("Succeeded") => Phase::Succeeded,
+        Some("Failed") => Phase::Failed,
+        _ => Phase::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kept(status: &serde_json::Value) -> ReplicaPod {
+        let pod: PartialReplicaPod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "web-5d9c-abcde", "namespace": "shop", "labels": {"app": "web"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "2"},
+                    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9c", "uid": "1",
+                     "controller": true},
+                ],
+                "annotations": {"long": "text"},
+            },
+            "spec": {"containers": [{"name": "app"}]},
+            "status": status,
+        }))
+        .expect("a pod");
+        assert!(pod.metadata.annotations.is_none());
+        pod.into_replica_pod()
+    }
+
+    #[test]
+    fn of_a_pod_is_kept_how_far_it_is_and_everybody_who_owns_it() {
+        let pod = kept(&json!({
+            "phase": "Running", "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [
+                {"type": "Initialized", "status": "True"},
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"},
+            ],
+        }));
+        assert_eq!(pod.owners.len(), 2, "not only the one that controls it");
+        let since = Time::from_secs(1_767_225_609);
+        assert_eq!(pod.pod.ready, Some((true, since)));
+        assert_eq!(pod.pod.started, Some(since.earlier(std::time::Duration::from_secs(9))));
+        assert_eq!(
+            (pod.pod.phase, pod.pod.terminating, pod.pod.owned_by_target),
+            (Phase::Running, false, false)
+        );
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_made_up() {
+        let pod = kept(&json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}));
+        assert_eq!((pod.pod.phase, pod.pod.started), (Phase::Unknown, None));
+        assert_eq!(pod.pod.ready, Some((false, Time::EPOCH)));
+        assert_eq!(kept(&json!({"phase": "Pending"})).pod.ready, None);
+    }
+}

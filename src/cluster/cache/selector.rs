@@ -1,0 +1,394 @@
+//! Owns label selectors as compact text: which pods a workload means, in the words of the API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+mod label_index;
+mod labels;
+mod parse;
+
+pub use label_index::{LabelIndex, label_hash, remove_name};
+pub use labels::Labels;
+pub use parse::SelectorError;
+use parse::{convert_expression, one_of, parse_requirement};
+
+/// A query that no pod can match, in the words of the API, so that it can be sent there like any other.
+const NOTHING: &str = "!plimsoll.dev/nothing,plimsoll.dev/nothing";
+
+/// Which objects are meant, as the canonical text of an API query in one allocation that clones share. Two
+/// selectors that were written differently but list the same requirements are equal.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Selector(Arc<str>);
+
+/// One requirement of a selector: borrowed from its canonical text.
+#[derive(Clone, Copy)]
+struct Requirement<'a> {
+    key: &'a str,
+    operator: Operator<'a>,
+}
+
+/// Values are sorted and parted by commas, as they stand in the canonical text.
+#[derive(Clone, Copy)]
+enum Operator<'a> {
+    DoesNotExist,
+    Exists,
+    In(&'a str),
+    NotIn(&'a str),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+// === impl Selector ===
+
+impl Selector {
+    /// Matches no object at all.
+    pub fn nothing() -> Self {
+        Self(NOTHING.into())
+    }
+
+    /// Matches every object.
+    pub fn everything() -> Self {
+        Self("".into())
+    }
+
+    /// Matches objects that have all of these labels. Pairs that no object of the API can have match nothing.
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
+        let terms = labels.iter().map(|(key, value)| one_of(key, [value.as_str()], ""));
+        terms.collect::<Result<_, _>>().map_or_else(|_| Self::nothing(), Self::from_requirements)
+    }
+
+    /// As the API reads a `LabelSelector`: none matches nothing, an empty one everything.
+    pub fn from_label_selector(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
+        let Some(selector) = selector else { return Ok(Self::nothing()) };
+        let labels = selector.match_labels.iter().flatten();
+        let labels = labels.map(|(key, value)| one_of(key, [value.as_str()], ""));
+        let expressions = selector.match_expressions.iter().flatten().map(convert_expression);
+        labels.chain(expressions).collect::<Result<_, _>>().map(Self::from_requirements)
+    }
+
+    /// Reads the text form of a selector, as in `status.selector` of a scale.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        if text.trim().is_empty() {
+            return Ok(Self::everything());
+        }
+        let (mut terms, mut start, mut inside) = (Vec::new(), 0, false);
+        for (at, sign) in text.char_indices() {
+            match sign {
+                '(' if !inside => inside = true,
+                ')' if inside => inside = false,
+                '(' | ')' => return Err(SelectorError::Brackets(text.to_owned())),
+                ',' if !inside => {
+                    terms.push(parse_requirement(&text[start..at])?);
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        if inside {
+            return Err(SelectorError::Brackets(text.to_owned()));
+        }
+        terms.push(parse_requirement(&text[start..])?);
+        Ok(Self::from_requirements(terms))
+    }
+
+    /// Terms are pairs of key and text.
+    fn from_requirements(mut terms: Vec<(String, String)>) -> Self {
+        terms.sort_unstable();
+        terms.dedup();
+        let texts: Vec<_> = terms.into_iter().map(|(_, text)| text).collect();
+        Self(texts.join(",").into())
+    }
+
+    /// Of text that [`Self::as_str`] gave.
+    pub(crate) fn from_canonical(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether an object with these labels is meant. A label that is absent is not one of any values, so `!=` and
+    /// `notin` match it.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.matches_with(|key| labels.get(key))
+    }
+
+    /// The same of labels that are kept in another way.
+    pub fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.requirements().all(|term| term.matches(value(term.key)))
+    }
+
+    /// A pair that every matching object has: what an index of objects can be asked for first. A selector that
+    /// matches nothing, or that names no single value, has none.
+    pub fn required_label(&self) -> Option<(&str, &str)> {
+        self.required_labels().next()
+    }
+
+    /// All such pairs, for an index that knows which of them is the rarest.
+    pub fn required_labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.requirements().filter_map(|term| match term.operator {
+            Operator::In(values) if !values.contains(',') => Some((term.key, values)),
+            _ => None,
+        })
+    }
+
+    /// Whether this is the selector that matches nothing; one whose requirements exclude each other is not.
+    pub fn is_nothing(&self) -> bool {
+        &*self.0 == NOTHING
+    }
+
+    /// The canonical text, as an API query takes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn requirements(&self) -> impl Iterator<Item = Requirement<'_>> {
+        let mut rest: &str = &self.0;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = match rest.find([',', '(']) {
+                Some(at) if rest[at..].starts_with('(') => rest.find(')').map(|close| close + 1),
+                other => other,
+            };
+            let (term, after) = rest.split_at(end.unwrap_or(rest.len()));
+            rest = after.strip_prefix(',').unwrap_or(after);
+            Some(Requirement::parse_canonical(term))
+        })
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Selector({})", self.0)
+    }
+}
+
+// === impl Term ===
+
+impl<'a> Requirement<'a> {
+    /// Of canonical text.
+    fn parse_canonical(canonical: &'a str) -> Self {
+        if let Some(key) = canonical.strip_prefix('!') {
+            return Self { key, operator: Operator::DoesNotExist };
+        }
+        if let Some((head, values)) = canonical.split_once(" (") {
+            let values = values.trim_end_matches(')');
+            return match head.split_once(' ') {
+                Some((key, "notin")) => Self { key, operator: Operator::NotIn(values) },
+                Some((key, _)) => Self { key, operator: Operator::In(values) },
+                None => Self { key: head, operator: Operator::In(values) },
+            };
+        }
+        let Some(at) = canonical.find(['=', '!', '>', '<']) else {
+            return Self { key: canonical, operator: Operator::Exists };
+        };
+        let (key, rest) = canonical.split_at(at);
+        let test = match rest.split_at(1) {
+            ("=", value) => Operator::In(value),
+            (">", bound) => bound.parse().map_or(Operator::In(bound), Operator::GreaterThan),
+            ("<", bound) => bound.parse().map_or(Operator::In(bound), Operator::LessThan),
+            (_, value) => Operator::NotIn(value.trim_start_matches('=')),
+        };
+        Self { key, operator: test }
+    }
+
+    fn matches(&self, value: Option<&str>) -> bool {
+        let is_one_of = |values: &str, value| values.split(',').any(|one| one == value);
+        let integer = || value.and_then(|value| value.parse::<i64>().ok());
+        match self.operator {
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Exists => value.is_some(),
+            Operator::In(values) => value.is_some_and(|value| is_one_of(values, value)),
+            Operator::NotIn(values) => value.is_none_or(|value| !is_one_of(values, value)),
+            Operator::GreaterThan(bound) => integer().is_some_and(|value| value > bound),
+            Operator::LessThan(bound) => integer().is_some_and(|value| value < bound),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from(map(pairs))
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_selector_matches_as_the_api_does() {
+        for (text, canonical, matching, other) in [
+            ("app=web", "app=web", &[("app", "web"), ("x", "y")][..], &[("app", "web2")][..]),
+            ("app==web", "app=web", &[("app", "web")], &[("ap", "web")]),
+            (" app = web ", "app=web", &[("app", "web")], &[]),
+            ("app=", "app=", &[("app", "")], &[("app", "web")]),
+            ("app!=web", "app!=web", &[], &[("app", "web")]),
+            ("app != web", "app!=web", &[("app", "db")], &[("app", "web")]),
+            ("app in (web, db,web)", "app in (db,web)", &[("app", "db")], &[("app", "d")]),
+            ("app in(web)", "app=web", &[("app", "web")], &[("app", "")]),
+            ("app in (,web)", "app in (,web)", &[("app", "")], &[]),
+            ("app in ()", "app=", &[("app", "")], &[]),
+            ("in in (in,notin)", "in in (in,notin)", &[("in", "notin")], &[("in", "i")]),
+            ("app notin (web,db)", "app notin (db,web)", &[], &[("app", "db")]),
+            ("app notin (web)", "app!=web", &[("app", "db")], &[("app", "web")]),
+            ("app", "app", &[("app", "")], &[("apps", "")]),
+            ("!app", "!app", &[("apps", "")], &[("app", "")]),
+            ("! app", "!app", &[], &[("app", "")]),
+            ("size>3", "size>3", &[("size", "4")], &[("size", "3")]),
+            ("size < 3", "size<3", &[("size", "-1")], &[("size", "small")]),
+            ("a=b,!c,d in (e,f)", "a=b,!c,d in (e,f)", &[("a", "b"), ("d", "f")], &[("a", "b")]),
+            ("d in (e,f),a=b", "a=b,d in (e,f)", &[("a", "b"), ("d", "e")], &[("d", "e")]),
+            ("a=b,a=b", "a=b", &[("a", "b")], &[]),
+            ("x.io/a=b", "x.io/a=b", &[("x.io/a", "b")], &[("a", "b")]),
+            ("", "", &[], &[]),
+        ] {
+            let selector = Selector::parse(text).unwrap_or_else(|why| panic!("{text:?}: {why}"));
+            assert_eq!(selector.to_string(), canonical, "{text:?}");
+            assert!(selector.matches(&labels(matching)), "{text:?} on {matching:?}");
+            assert!(text.is_empty() || !selector.matches(&labels(other)), "{text:?} on {other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused() {
+        for text in [
+            ",",
+            "a=b,",
+            ",a=b",
+            "a b",
+            "a=b c",
+            "a in b",
+            "a in (b",
+            "a in b)",
+            "a within (b)",
+            "a in in (b)",
+            "(a)",
+            "=b",
+            "!",
+            "!=b",
+            "a=!b",
+            "a===b",
+            "a!b",
+            "a>b",
+            "a>",
+            "-a=b",
+            "a=b-",
+            "a/b/c",
+            "A.io/b",
+            "/b",
+            "a/",
+            "a in ((b))",
+            "a in (b))",
+            "a.-b/c",
+            "a=(b)",
+            "é=b",
+            "a=é",
+        ] {
+            let answer = Selector::parse(text);
+            assert!(answer.is_err(), "{text:?} is read as {answer:?}");
+        }
+        assert!(Selector::parse(&format!("a={}", "b".repeat(63))).is_ok());
+        assert!(Selector::parse(&format!("a={}", "b".repeat(64))).is_err());
+    }
+
+    #[test]
+    fn label_selectors_of_objects_are_read_with_their_expressions() {
+        let of = |yaml: &str| -> Result<Selector, SelectorError> {
+            let selector: LabelSelector = serde_saphyr::from_str(yaml).expect("a selector");
+            Selector::from_label_selector(Some(&selector))
+        };
+        assert_eq!(Selector::from_label_selector(None), Ok(Selector::nothing()));
+        assert_eq!(of("{}"), Ok(Selector::everything()));
+        let both = of("
+matchLabels: {app: web}
+matchExpressions:
+- {key: tier, operator: In, values: [b, a]}
+- {key: track, operator: NotIn, values: [canary]}
+- {key: zone, operator: Exists}
+- {key: off, operator: DoesNotExist}
+");
+        assert_eq!(
+            both.map(|selector| selector.to_string()).as_deref(),
+            Ok("app=web,!off,tier in (a,b),track!=canary,zone")
+        );
+        for (odd, why) in [
+            ("{key: a, operator: In}", "operator In on a has 0 values"),
+            ("{key: a, operator: Exists, values: [b]}", "operator Exists on a has 1 values"),
+            ("{key: a, operator: Near, values: [b]}", "\"Near\" is not an operator"),
+            ("{key: a b, operator: Exists}", "\"a b\" is not a label key"),
+            ("{key: a, operator: In, values: ['b,c']}", "\"b,c\" is not a label value for a"),
+        ] {
+            let error = of(&format!("matchExpressions: [{odd}]")).expect_err(odd).to_string();
+            assert!(error.starts_with(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_and_everything_are_what_they_say() {
+        let pod = labels(&[("app", "web"), ("plimsoll.dev/nothing", "x")]);
+        assert!(!Selector::nothing().matches(&pod) && !Selector::nothing().matches(&labels(&[])));
+        assert!(Selector::everything().matches(&pod) && !Selector::everything().is_nothing());
+        assert_eq!(Selector::from_labels(&map(&[])), Selector::everything());
+        assert!(Selector::from_labels(&map(&[("a", "b,c")])).is_nothing());
+    }
+
+    fn value() -> impl Strategy<Value = String> {
+        prop_oneof![Just(String::new()), "[a-c0-3]", "[a-c]-[a-c]"]
+    }
+
+    fn term() -> impl Strategy<Value = String> {
+        let key = || prop_oneof!["[a-d]", Just("x.io/a".to_owned())];
+        let list = || proptest::collection::vec(value(), 1..4).prop_map(|all| all.join(", "));
+        prop_oneof![
+            (key(), value()).prop_map(|(key, value)| format!("{key} ={value}")),
+            (key(), value()).prop_map(|(key, value)| format!("{key}!= {value}")),
+            (key(), list()).prop_map(|(key, list)| format!("{key} in ({list})")),
+            (key(), list()).prop_map(|(key, list)| format!("{key} notin ({list})")),
+            (key(), -3..4_i64).prop_map(|(key, bound)| format!("{key}>{bound}")),
+            (key(), -3..4_i64).prop_map(|(key, bound)| format!("{key}<{bound}")),
+            key(),
+            key().prop_map(|key| format!("!{key}")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_selector_survives_its_text(
+            terms in proptest::collection::vec(term(), 0..5),
+            pod in proptest::collection::btree_map("[a-d]", value(), 0..4),
+        ) {
+            let selector = Selector::parse(&terms.join(" , ")).expect("a selector");
+            let again = Selector::parse(&selector.to_string()).expect("canonical text");
+            prop_assert_eq!(&again, &selector);
+            // Each requirement alone has to hold, so the order they were written in is of no account.
+            let pod = Labels::from(pod);
+            let alone = terms.iter().all(|one| Selector::parse(one).expect("one").matches(&pod));
+            prop_assert_eq!(selector.matches(&pod), alone);
+            if selector.matches(&pod) {
+                for (key, value) in selector.required_labels() {
+                    prop_assert_eq!(pod.get(key), Some(value));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ab=!,() <>notin]{0,16}") {
+            if let Ok(selector) = Selector::parse(&text) {
+                prop_assert_eq!(Selector::parse(selector.as_str()), Ok(selector));
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A pod as an updater needs it: its sizes, and what became of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use plimsoll_core::types::Time;
+use serde::{Deserialize, de::Error as _};
+use serde_json::value::RawValue;
+
+use super::selector::Labels;
+use crate::cluster::watch::{maybe_object::without_position, partial_objects::lean_metadata};
+use plimsoll_core::{
+    sizing,
+    updater::{
+        Phase, PodOwner, PodStatus, Readiness,
+        pod_status::{ContainerStatus, ResizeCondition, Termination},
+    },
+};
+
+/// Annotations that somebody reads; the others may be long, and there are thousands of pods.
+const KEPT_ANNOTATION_PREFIXES: [&str; 2] = ["vpa", "plimsoll.dev/"];
+
+/// A pod that is there.
+#[derive(kube::Resource, Clone, Debug)]
+#[resource(inherit = "Pod")]
+pub struct UpdaterPod {
+    /// Without labels, and without annotations, which the sizes have.
+    pub metadata: ObjectMeta,
+    /// Its labels: one piece of text in place of a map.
+    pub labels: Labels,
+    /// Its containers, and what they have; without labels.
+    pub sizing: sizing::Pod,
+    /// What became of it.
+    pub status: PodStatus,
+}
+
+/// The text of a pod is read twice: sizing and watching have nothing in common but the names of containers.
+impl<'de> Deserialize<'de> for UpdaterPod {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        let wrong = |why: serde_json::Error| D::Error::custom(without_position(&why.to_string()));
+        let mut sizes: sizing::Pod = serde_json::from_str(text).map_err(wrong)?;
+        let mut lives: RawPod = serde_json::from_str(text).map_err(wrong)?;
+        if let Some(annotations) = &mut sizes.annotations {
+            annotations
+                .retain(|key, _| KEPT_ANNOTATION_PREFIXES.iter().any(|read| key.starts_with(read)));
+            if annotations.is_empty() {
+                // A map that was emptied keeps its room.
+                *annotations = BTreeMap::new();
+            }
+        }
+        let labels = Labels::from(std::mem::take(&mut sizes.labels));
+        sizes.containers.shrink_to_fit();
+        sizes.init_containers.shrink_to_fit();
+        let mut life = lives.pod_status();
+        life.containers.shrink_to_fit();
+        lives.metadata.labels = None;
+        lives.metadata.annotations = None;
+        if let Some(owners) = &mut lives.metadata.owner_references {
+            owners.shrink_to_fit();
+        }
+        Ok(Self { metadata: lives.metadata, labels, sizing: sizes, status: life })
+    }
+}
+
+#[derive(Deserialize)]
+struct RawPod {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: Option<Box<str>>,
+    start_time: Option<Time>,
+    conditions: Option<Vec<Condition>>,
+    container_statuses: Option<Vec<Container>>,
+    init_container_statuses: Option<Vec<Container>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+    reason: Box<str>,
+    message: Box<str>,
+    last_transition_time: Option<Time>,
+    observed_generation: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    name: Arc<str>,
+    restart_count: u32,
+    state: State,
+    last_state: State,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct State {
+    waiting: Option<Waiting>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    reason: Box<str>,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+}
+
+// === impl RunningPod ===
+
+impl UpdaterPod {
+    /// Whether it still has what it was given to start with.
+    pub fn is_boosted(&self) -> bool {
+        sizing::boost::boosted_containers(&self.sizing).next().is_some()
+    }
+
+    /// Whether it is on its way out.
+    pub fn is_terminating(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// What kubelets say of a resize: that it waits, and that it is made.
+const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
+// === impl Lives ===
+
+impl RawPod {
+    fn pod_status(&self) -> PodStatus {
+        let conditions = self.status.conditions.as_deref().unwrap_or_default();
+        let find = |kind: &str| conditions.iter().find(|condition| &*condition.kind == kind);
+        let is_true = |condition: &&Condition| &*condition.status == "True";
+        // Kubelets take away what no longer holds. Where one of the two stands there and does not hold, upstream goes by
+        // the first of them alone.
+        let first =
+            conditions.iter().find(|condition| RESIZE_CONDITIONS.contains(&&*condition.kind));
+        let is_resizing = first.as_ref().is_some_and(is_true);
+        let in_force =
+            |kind| find(kind).filter(|_| is_resizing).filter(is_true).map(Condition::resize);
+        let statuses = [&self.status.container_statuses, &self.status.init_container_statuses];
+        let containers = statuses.into_iter().flatten().flatten().map(Container::container_status);
+        PodStatus {
+            owner: self.metadata.owner_references.as_deref().and_then(controller),
+            phase: match self.status.phase.as_deref() {
+                Some("Pending") => Phase::Pending,
+                Some("Running") => Phase::Running,
+                _ => Phase::Other,
+            },
+            created: self
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Time::EPOCH, |at| Time::from_secs(at.0.as_second())),
+            started: self.status.start_time,
+            readiness: match find("Ready") {
+                Some(Condition { status, last_transition_time: Some(at), .. }) => match &**status {
+                    "True" => Readiness::Ready(*at),
+                    "False" => Readiness::Unready(*at),
+                    _ => Readiness::Unknown,
+                },
+                _ => Readiness::Unknown,
+            },
+            generation: self.metadata.generation,
+            resize_pending: in_force(RESIZE_CONDITIONS[0]),
+            resize_in_progress: in_force(RESIZE_CONDITIONS[1]),
+            containers: containers.collect(),
+        }
+    }
+}
+
+/// `lean_metadata` leaves only the references with `controller: true`; of several the last one counts, as upstream has it.
+fn controller(references: &[OwnerReference]) -> Option<PodOwner> {
+    let owner = references.last()?;
+    Some(PodOwner { kind: owner.kind.as_str().into(), name: owner.name.as_str().into() })
+}
+
+impl Condition {
+    fn resize(&self) -> ResizeCondition {
+        ResizeCondition {
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+            since: self.last_transition_time,
+            generation: self.observed_generation,
+        }
+    }
+}
+
+impl Container {
+    fn container_status(&self) -> ContainerStatus {
+        let ended = |state: &State| state.terminated.as_ref().and_then(Terminated::termination);
+        ContainerStatus {
+            name: Arc::clone(&self.name),
+            restarts: self.restart_count,
+            backing_off: self
+                .state
+                .waiting
+                .as_ref()
+                .is_some_and(|waiting| &*waiting.reason == "CrashLoopBackOff"),
+            last_termination: ended(&self.last_state),
+        }
+    }
+}
+
+impl Terminated {
+    fn termination(&self) -> Option<Termination> {
+        Some(Termination {
+            out_of_memory: &*self.reason == "OOMKilled",
+            started: self.started_at?,
+            finished: self.finished_at?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{
+        "metadata": {
+            "namespace": "shop", "name": "web-1", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "creationTimestamp": "2026-11-21T10:00:00Z",
+            "labels": {"app": "web"},
+            "annotations": {"vpaObservedContainers": "main", "someone.else/long": "..."},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "1"},
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "2", "controller": true}
+            ]
+        },
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "100m"}}}]},
+        "status": {
+            "phase": "Running", "startTime": "2026-11-21T10:00:05Z",
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T10:00:20Z"},
+                {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room",
+                 "lastTransitionTime": "2026-11-21T11:00:00Z", "observedGeneration": 3},
+                {"type": "PodResizeInProgress", "status": "False", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+            ],
+            "containerStatuses": [{
+                "name": "main", "restartCount": 2, "ready": true,
+                "resources": {"requests": {"cpu": "90m"}},
+                "state": {"running": {"startedAt": "2026-11-21T10:30:00Z"}},
+                "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137,
+                    "startedAt": "2026-11-21T10:00:06Z", "finishedAt": "2026-11-21T10:29:00Z"}}
+            }]
+        }
+    }"#;
+
+    fn at(text: &str) -> Time {
+        serde_json::from_value(text.into()).expect("a time")
+    }
+
+    #[test]
+    fn of_a_pod_its_sizes_and_its_life_are_kept_and_foreign_annotations_are_not() {
+        let pod: UpdaterPod = serde_json::from_str(POD).expect("a pod");
+        assert!(!pod.is_terminating());
+        let annotations = pod.sizing.annotations.as_ref().expect("there are some");
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["vpaObservedContainers"]);
+        assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!((&pod.metadata.labels, &pod.metadata.annotations), (&None, &None));
+        assert_eq!(pod.labels.iter().collect::<Vec<_>>(), [("app", "web")]);
+        assert!(pod.sizing.labels.is_empty(), "they are kept once");
+        let life = &pod.status;
+        let owner = life.owner.as_ref().expect("a controller");
+        assert_eq!((&*owner.kind, &*owner.name), ("ReplicaSet", "web"));
+        assert_eq!((life.phase, life.generation), (Phase::Running, Some(3)));
+        assert_eq!(life.readiness, Readiness::Ready(at("2026-11-21T10:00:20Z")));
+        assert_eq!(life.started, Some(at("2026-11-21T10:00:05Z")));
+        let pending = life.resize_pending.as_ref().expect("it is in force");
+        assert_eq!((&*pending.reason, pending.generation), ("Deferred", Some(3)));
+        assert_eq!(life.resize_in_progress, None, "a condition that is False is not in force");
+        let main = life.container("main").expect("it is there");
+        assert_eq!((main.restarts, main.backing_off), (2, false));
+        assert!(main.last_termination.is_some_and(|ending| ending.out_of_memory));
+    }
+
+    #[test]
+    fn a_pod_that_says_nothing_yet_is_pending_and_not_known_to_be_ready() {
+        let text =
+            r#"{"metadata": {"name": "a", "namespace": "b"}, "status": {"phase": "Pending"}}"#;
+        let pod: UpdaterPod = serde_json::from_str(text).expect("a pod");
+        assert_eq!((pod.status.phase, pod.status.readiness), (Phase::Pending, Readiness::Unknown));
+        assert_eq!((pod.status.owner, pod.status.started), (None, None));
+    }
+
+    #[test]
+    fn of_two_conditions_of_a_resize_the_first_says_whether_there_is_one() {
+        let resizing = |statuses: [(usize, &str); 2]| {
+            let conditions = statuses.map(|(kind, status)| {
+                serde_json::json!({"type": RESIZE_CONDITIONS[kind], "status": status, "reason": "Deferred"})
+            });
+            let pod = serde_json::json!({
+                "metadata": {"name": "web-0", "namespace": "shop"},
+                "spec": {"containers": []},
+                "status": {"conditions": conditions},
+            });
+            let pod: UpdaterPod = serde_json::from_str(&pod.to_string()).expect("a pod");
+            (pod.status.resize_pending.is_some(), pod.status.resize_in_progress.is_some())
+        };
+        assert_eq!(resizing([(0, "True"), (1, "True")]), (true, true));
+        assert_eq!(resizing([(0, "True"), (1, "False")]), (true, false));
+        assert_eq!(resizing([(1, "True"), (0, "False")]), (false, true));
+        assert_eq!(resizing([(0, "False"), (1, "True")]), (false, false));
+        assert_eq!(resizing([(1, "False"), (0, "True")]), (false, false));
+    }
+}

@@ -1,0 +1,131 @@
+//! Which pods a reading of usage had, and which it should have had.
+
+use std::sync::Arc;
+
+use super::VpaIndex;
+
+/// A pod that one whole reading does not have may be on its way out, or new on its node.
+const MISSED_FETCHES: u32 = 2;
+
+/// Pods that earlier readings had, and the last ones lack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingUsage {
+    /// How many.
+    pub pods: u64,
+    /// Namespace and name of the first of them, by name.
+    pub example: Option<(Arc<str>, Arc<str>)>,
+}
+
+impl VpaIndex {
+    /// A reading under way has this pod.
+    pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
+        let known = self.namespaces.get_mut(namespace);
+        if let Some(entry) = known.and_then(|known| known.pods.get_mut(pod)) {
+            entry.last_usage_fetch = self.complete_usage_fetches + 1;
+        }
+    }
+
+    /// A reading came whole: what VPAs are about, runs, and was in none of the last ones though there was usage of it
+    /// before. Readings that came in part do not count, they say nothing of what they lack.
+    pub fn finish_usage_fetch(&mut self) -> MissingUsage {
+        self.complete_usage_fetches = self.complete_usage_fetches.saturating_add(1);
+        let mut lacking = MissingUsage::default();
+        for (namespace, known) in &self.namespaces {
+            for (name, entry) in &known.pods {
+                let is_due = entry.last_usage_fetch > 0
+                    && self.complete_usage_fetches - entry.last_usage_fetch >= MISSED_FETCHES;
+                if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {
+                    continue;
+                }
+                lacking.pods += 1;
+                let place = (namespace, name);
+                if lacking.example.as_ref().is_none_or(|(of, first)| place < (of, first)) {
+                    lacking.example = Some((Arc::clone(namespace), Arc::clone(name)));
+                }
+            }
+        }
+        lacking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::types::ObjectKey;
+    use serde_json::json;
+
+    use crate::cluster::{
+        cache::{
+            selector::Selector,
+            vpa_index::{TargetState, VpaIndex},
+        },
+        watch::partial_objects::PartialPod,
+    };
+    use plimsoll_core::recommender::NamespaceScope;
+
+    fn put(index: &mut VpaIndex, name: &str, uid: &str, phase: &str) {
+        let pod: PartialPod = serde_json::from_value(json!({
+            "metadata": {"namespace": "web", "name": name, "uid": uid, "labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": phase},
+        }))
+        .expect("a pod");
+        index.put_pod(&pod);
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("web", "a")
+    }
+
+    fn watched() -> VpaIndex {
+        let mut index = VpaIndex::new(NamespaceScope::default(), "default");
+        let vpa = serde_json::from_value(json!({
+            "metadata": {"namespace": "web", "name": "a", "uid": "1"},
+            "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}},
+        }));
+        index.put_vpa(&vpa.expect("a VPA"));
+        index.set_target(
+            &key(),
+            TargetState::Found,
+            Some(Selector::parse("app=a").expect("a selector")),
+        );
+        index
+    }
+
+    fn reading(index: &mut VpaIndex, pods: &[&str]) -> (u64, Option<String>) {
+        for pod in pods {
+            index.record_pod_usage("web", pod);
+        }
+        let lacking = index.finish_usage_fetch();
+        (lacking.pods, lacking.example.map(|(namespace, name)| format!("{namespace}/{name}")))
+    }
+
+    #[test]
+    fn a_pod_that_two_whole_readings_in_a_row_lack_is_missed_until_it_is_there_again() {
+        let mut index = watched();
+        for name in ["a-1", "a-2", "a-3"] {
+            put(&mut index, name, name, "Running");
+        }
+        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "one has no usage yet");
+        assert_eq!(reading(&mut index, &["a-1"]), (0, None), "once may be chance");
+        assert_eq!(reading(&mut index, &[]), (1, Some("web/a-2".into())));
+        assert_eq!(reading(&mut index, &[]), (2, Some("web/a-1".into())));
+        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "they are there again");
+    }
+
+    #[test]
+    fn who_ended_was_replaced_or_has_no_vpa_is_not_missed() {
+        let mut index = watched();
+        for name in ["a-1", "a-2"] {
+            put(&mut index, name, name, "Running");
+        }
+        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None));
+        put(&mut index, "a-1", "a-1", "Succeeded");
+        put(&mut index, "a-2", "another", "Running");
+        assert_eq!(reading(&mut index, &[]), (0, None));
+        assert_eq!(reading(&mut index, &[]), (0, None));
+        assert_eq!(reading(&mut index, &["a-2"]), (0, None));
+        index.remove_vpa(&key());
+        assert_eq!(reading(&mut index, &[]), (0, None));
+        assert_eq!(reading(&mut index, &[]), (0, None));
+    }
+}

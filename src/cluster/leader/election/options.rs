@@ -1,0 +1,101 @@
+//! By what an election is run: its Lease, its times, and whether they go together.
+
+use std::time::Duration;
+
+use crate::cluster::write::AccessRule;
+
+/// An election, by the names and with the meanings of upstream's flags.
+#[derive(Clone, Debug)]
+pub struct ElectionOptions {
+    /// Name of the Lease.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// What this process calls itself; see [`identity`](super::super::lease::identity).
+    pub identity: String,
+    /// How long others leave a Lease alone that is not renewed.
+    pub lease_duration: Duration,
+    /// How long the holder counts on a renewal.
+    pub renew_deadline: Duration,
+    /// Time between two renewals.
+    pub retry_period: Duration,
+}
+
+/// Why an election cannot be run with such times.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElectionError {
+    /// Two processes could believe that they lead.
+    #[error(
+        "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
+    )]
+    RenewDeadlineTooLong {
+        /// As given.
+        lease_duration: Duration,
+        /// As given.
+        renew_deadline: Duration,
+    },
+    /// One late renewal would cost the lease.
+    #[error(
+        "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
+    )]
+    RetryPeriodTooLong {
+        /// As given.
+        renew_deadline: Duration,
+        /// As given.
+        retry_period: Duration,
+    },
+    /// Nothing would ever be renewed.
+    #[error("the retry period of an election must be more than zero: leave it at 2s")]
+    NoRetryPeriod,
+}
+
+impl ElectionOptions {
+    /// Whether the times go together; client-go's rules.
+    pub fn validate(&self) -> Result<(), ElectionError> {
+        let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
+        if lease_duration <= renew_deadline {
+            return Err(ElectionError::RenewDeadlineTooLong { lease_duration, renew_deadline });
+        }
+        if renew_deadline <= retry_period.mul_f64(1.2) {
+            return Err(ElectionError::RetryPeriodTooLong { renew_deadline, retry_period });
+        }
+        if retry_period.is_zero() {
+            return Err(ElectionError::NoRetryPeriod);
+        }
+        Ok(())
+    }
+
+    /// The rules that an election needs, and upstream's role has.
+    pub fn rules(&self) -> [AccessRule; 3] {
+        let rule = |verb| {
+            AccessRule::new(verb, "coordination.k8s.io", "leases").in_namespace(&self.namespace)
+        };
+        [rule("create"), rule("get").for_name(&self.name), rule("update").for_name(&self.name)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_let_two_lead_are_refused() {
+        let options = |lease, deadline, retry| ElectionOptions {
+            name: "lease".into(),
+            namespace: "ns".into(),
+            identity: "a".into(),
+            lease_duration: Duration::from_millis(lease),
+            renew_deadline: Duration::from_millis(deadline),
+            retry_period: Duration::from_millis(retry),
+        };
+        assert_eq!(options(15_000, 10_000, 2_000).validate(), Ok(()));
+        for (lease, deadline, retry, words) in [
+            (10_000, 10_000, 2_000, "longer than the renew deadline"),
+            (15_000, 2_400, 2_000, "1.2 retry periods"),
+            (15_000, 10_000, 0, "more than zero"),
+        ] {
+            let why = options(lease, deadline, retry).validate().expect_err(words).to_string();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The heartbeat: a Lease that says that the recommender works, for updaters that would rather not act on old numbers.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+use plimsoll_storage::{NotLeader, WritePermit};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::cluster::{
+    clock::Clock,
+    leader::lease,
+    write::{
+        AccessReview, AccessRule, WriteStats,
+        access_review::{check_access, ensure_can_create},
+        stats::{WriteKind, WriteOutcome},
+    },
+};
+
+/// Annotation: how many VerticalPodAutoscalers the last pass was about.
+pub const VPAS_ANNOTATION: &str = "plimsoll.dev/vpas";
+/// Annotation: the state of the history that the last pass stood on.
+pub const HISTORY_ANNOTATION: &str = "plimsoll.dev/history";
+/// After how many intervals without a renewal the recommender counts as gone.
+const LEASE_DURATION_INTERVALS: u32 = 3;
+/// The longest part of a name; a Lease's name holds 253 characters.
+const MAX_SLUG_PART: usize = 60;
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
+
+/// Why a heartbeat was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum HeartbeatError {
+    /// This process may not write now.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
+    /// The server refused.
+    #[error("the heartbeat {lease} was not written: {why}")]
+    Rejected {
+        /// Namespace and name of the Lease.
+        lease: String,
+        /// The server's words.
+        why: String,
+    },
+    /// The server is away or too slow.
+    #[error("the heartbeat {0} was not written: no answer within {REQUEST_LIMIT:?}")]
+    NoResponse(String),
+}
+
+/// What a beat did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeartbeatResult {
+    /// The Lease is renewed.
+    Renewed,
+    /// The Lease was made: it did not exist.
+    Created,
+    /// Nothing: the Lease does not exist, and nobody knows yet whether RBAC lets this process update it later. An old one
+    /// would be worse than none. The next beat asks again.
+    AccessUnknown,
+    /// Nothing, now and later: RBAC does not let this process update the Lease.
+    Forbidden,
+}
+
+/// Writes the heartbeat of one recommender, or of one shard of it.
+#[derive(Debug)]
+pub struct Heartbeat {
+    leases: Api<Lease>,
+    namespace: String,
+    name: String,
+    identity: String,
+    interval: Duration,
+    access: Mutex<AccessReview>,
+    stats: Arc<WriteStats>,
+    /// As this process wrote it last.
+    last_written: Mutex<Option<Lease>>,
+}
+
+impl Heartbeat {
+    /// A heartbeat that comes every `interval`. The first beat asks whether it is allowed.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        recommender: &str,
+        shard: Option<&str>,
+        interval: Duration,
+    ) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: lease_name(recommender, shard),
+            identity: identity.to_owned(),
+            interval,
+            access: Mutex::new(AccessReview::Unknown(ACCESS_NOT_REVIEWED.into())),
+            stats: Arc::default(),
+            last_written: Mutex::default(),
+        }
+    }
+
+    /// Counts its writes into these.
+    #[must_use]
+    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
+        self.stats = stats;
+        self
+    }
+
+    /// Name of the Lease.
+    pub fn lease_name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rules that a heartbeat needs beside `create`, which upstream's role has.
+    pub fn rules(&self) -> [AccessRule; 2] {
+        ["get", "update"].map(|verb| {
+            AccessRule::new(verb, "coordination.k8s.io", "leases")
+                .in_namespace(&self.namespace)
+                .for_name(&self.name)
+        })
+    }
+
+    /// Says that a pass is done: about so many VerticalPodAutoscalers, on a history in that state.
+    pub async fn renew(
+        &self,
+        permit: &dyn WritePermit,
+        vpas: usize,
+        history: &str,
+    ) -> Result<HeartbeatResult, HeartbeatError> {
+        if self.review_access().await == AccessReview::Denied {
+            return Ok(HeartbeatResult::Forbidden);
+        }
+        let mut own = self.last_written.lock().await;
+        if let Some(known) = own.take() {
+            match self.replace(permit, known, vpas, history).await? {
+                Ok(stored) => {
+                    *own = Some(stored);
+                    return Ok(HeartbeatResult::Renewed);
+                }
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(why) => return Err(self.rejected(why)),
+            }
+        }
+        permit.acquire().await?;
+        let read = self.with_timeout(self.leases.get_opt(&self.name)).await?;
+        if let Some(read) = read.map_err(|why| self.rejected(why))? {
+            let stored = self.replace(permit, read, vpas, history).await?;
+            *own = Some(stored.map_err(|why| self.rejected(why))?);
+            return Ok(HeartbeatResult::Renewed);
+        }
+        if !self.access.lock().await.is_allowed() {
+            return Ok(HeartbeatResult::AccessUnknown);
+        }
+        *own = Some(self.create(permit, vpas, history).await?);
+        Ok(HeartbeatResult::Created)
+    }
+
+    /// Whether the Lease may be renewed, asked of the server until it is known.
+    async fn review_access(&self) -> AccessReview {
+        let mut access = self.access.lock().await;
+        let AccessReview::Unknown(before) = &*access else { return access.clone() };
+        let rules = self.rules();
+        let verdicts = check_access(&self.leases.clone().into_client(), &rules).await;
+        let denied = verdicts.iter().find(|verdict| **verdict == AccessReview::Denied);
+        let worst = denied.or_else(|| verdicts.iter().find(|verdict| !verdict.is_allowed()));
+        let verdict = worst.cloned().unwrap_or(AccessReview::Allowed);
+        let lease = format!("{}/{}", self.namespace, self.name);
+        match &verdict {
+            AccessReview::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
+            AccessReview::Denied => {
+                let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+                let rules = rules.join(", ");
+                tracing::warn!(lease, "no heartbeat for the updater: allow {rules} to have one");
+            }
+            AccessReview::Unknown(why) if before == ACCESS_NOT_REVIEWED => tracing::warn!(
+                lease,
+                why,
+                "cannot find out whether the heartbeat may be renewed; asking again after each pass"
+            ),
+            AccessReview::Unknown(_) => {}
+        }
+        access.clone_from(&verdict);
+        verdict
+    }
+
+    async fn create(
+        &self,
+        permit: &dyn WritePermit,
+        vpas: usize,
+        history: &str,
+    ) -> Result<Lease, HeartbeatError> {
+        let rule = AccessRule::new("create", "coordination.k8s.io", "leases")
+            .in_namespace(&self.namespace);
+        ensure_can_create(&self.leases, rule).await.map_err(|why| self.rejected(why))?;
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let lease = self.renewed_lease(Lease { metadata, spec: None }, vpas, history);
+        let parameters = PostParams::default();
+        let request = self.leases.create(&parameters, &lease);
+        self.write(permit, request).await?.map_err(|why| self.rejected(why))
+    }
+
+    async fn replace(
+        &self,
+        permit: &dyn WritePermit,
+        lease: Lease,
+        vpas: usize,
+        history: &str,
+    ) -> Result<kube::Result<Lease>, HeartbeatError> {
+        let lease = self.renewed_lease(lease, vpas, history);
+        let parameters = PostParams::default();
+        let request = self.leases.replace(&self.name, &parameters, &lease);
+        self.write(permit, request).await
+    }
+
+    /// Writes once this process may, and counts it. Each request takes a permit of its own: a leader that was frozen since the
+    /// last one may no longer have the lease.
+    async fn write(
+        &self,
+        permit: &dyn WritePermit,
+        request: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<kube::Result<Lease>, HeartbeatError> {
+        permit.acquire().await?;
+        let sent = Instant::now();
+        let answer = self.with_timeout(request).await;
+        let counted = answer.as_ref().map_or(WriteOutcome::NoResponse, WriteOutcome::from_result);
+        self.stats.count(WriteKind::Heartbeat, counted, sent.elapsed());
+        answer
+    }
+
+    async fn with_timeout<T>(&self, request: impl Future<Output = T>) -> Result<T, HeartbeatError> {
+        let lease = || format!("{}/{}", self.namespace, self.name);
+        let answer = tokio::time::timeout(REQUEST_LIMIT, request).await;
+        answer.map_err(|_| HeartbeatError::NoResponse(lease()))
+    }
+
+    fn renewed_lease(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
+        let now = MicroTime(Clock::wall().now().into());
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            spec.holder_identity = Some(self.identity.clone());
+            spec.acquire_time = Some(now.clone());
+        }
+        spec.renew_time = Some(now);
+        spec.lease_duration_seconds =
+            Some(lease::seconds(self.interval.saturating_mul(LEASE_DURATION_INTERVALS)));
+        let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
+        annotations.insert(VPAS_ANNOTATION.into(), vpas.to_string());
+        annotations.insert(HISTORY_ANNOTATION.into(), history.into());
+        lease
+    }
+
+    fn rejected(&self, why: kube::Error) -> HeartbeatError {
+        let why = match why {
+            kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
+            why => why.to_string(),
+        };
+        HeartbeatError::Rejected { lease: format!("{}/{}", self.namespace, self.name), why }
+    }
+}
+
+/// Name of the Lease of a recommender, or of one shard of it (`i/n`): `plimsoll-<slug>[-<i>-of-<n>]`. Both
+/// sides work it out by themselves, so it never changes from one release to the next.
+pub fn lease_name(recommender: &str, shard: Option<&str>) -> String {
+    let slug = slug(recommender);
+    match shard {
+        Some(shard) => format!("plimsoll-{slug}-{}", slug_of_shard(shard)),
+        None => format!("plimsoll-{slug}"),
+    }
+}
+
+fn slug_of_shard(shard: &str) -> String {
+    let numbers = shard.split_once('/');
+    let numbers = numbers.filter(|(i, n)| is_number(i) && is_number(n));
+    numbers.map_or_else(|| slug(shard), |(i, n)| format!("{i}-of-{n}"))
+}
+
+/// A text as part of an object's name. A text that fits stays as it is; any other is brought into shape and told
+/// apart by a hash of what it was.
+pub fn slug(text: &str) -> String {
+    let shaped: String = text
+        .chars()
+        .map(|letter| letter.to_ascii_lowercase())
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect();
+    let shaped = shaped.trim_matches('-');
+    if shaped == text && !text.is_empty() && text.len() <= MAX_SLUG_PART && !looks_like_shard(text)
+    {
+        return text.to_owned();
+    }
+    let hash = format!("{:016x}", fnv(text.as_bytes()));
+    let room = MAX_SLUG_PART - hash.len() - 1;
+    // All of it is ASCII by now.
+    let start = shaped.get(..shaped.len().min(room)).unwrap_or_default().trim_end_matches('-');
+    if start.is_empty() { format!("x-{hash}") } else { format!("{start}-{hash}") }
+}
+
+/// A recommender called `a-1-of-2` is not shard 1 of 2 of the recommender `a`.
+fn looks_like_shard(text: &str) -> bool {
+    let mut parts = text.rsplitn(4, '-');
+    let (n, of, i) = (parts.next(), parts.next(), parts.next());
+    of == Some("of") && n.is_some_and(is_number) && i.is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// FNV-1a of 64 bits: small, and the same in every release and on every machine.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_from_recommender_and_shard() {
+        let long = "a".repeat(61);
+        for (recommender, shard, expected) in [
+            ("default", None, "plimsoll-default"),
+            ("default", Some("1/3"), "plimsoll-default-1-of-3"),
+            ("default-1-of-3", None, "plimsoll-default-1-of-3-b930e49256ad090a"),
+            ("Nightly", None, "plimsoll-nightly-f6d4582d68e813ea"),
+            ("team.load", None, "plimsoll-team-load-19018fe1ca254e66"),
+            ("", None, "plimsoll-x-cbf29ce484222325"),
+            (
+                long.as_str(),
+                None,
+                "plimsoll-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-f9bf3487d17c93f0",
+            ),
+        ] {
+            assert_eq!(lease_name(recommender, shard), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_one_that_an_object_can_have(text in ".{0,300}", shard in "([0-9]/[0-9]|.{0,90})") {
+            let name = lease_name(&text, Some(&shard));
+            let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+            prop_assert!(name.len() <= 253 && name.chars().all(fits), "{name}");
+            prop_assert!(!name.ends_with('-'), "{name}");
+        }
+
+        #[test]
+        fn distinct_names_stay_distinct(one in "[a-bA-B._-]{0,6}", two in "[a-bA-B._-]{0,6}") {
+            prop_assert_eq!(one == two, slug(&one) == slug(&two));
+        }
+
+        #[test]
+        fn a_name_that_fits_stays(text in "[a-z]([-a-z0-9]{0,40}[a-z])?") {
+            prop_assert_eq!(slug(&text), text);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The rules of an election over a Lease, without a client: client-go's, so that both can share one.
+//!
+//! Clocks of other machines are never compared. A contender remembers when it saw the record change, on its
+//! own monotonic clock, and leaves the record alone for as long as the record asks for.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::api::ObjectMeta;
+use tokio::time::Instant;
+
+use crate::cluster::leader::jitter;
+
+/// What a contender has seen of the record.
+#[derive(Debug, Default)]
+pub(super) struct ObservedRecord {
+    record: Option<LeaseSpec>,
+    changed_at: Option<Instant>,
+    last_checked: Option<Instant>,
+}
+
+impl ObservedRecord {
+    /// Takes note of a record that an answer brought. It may have changed anywhere between this look and the
+    /// one before; of that time, at most `blind` is counted for the contender, so that a takeover is not
+    /// late by the time between two looks.
+    pub fn observe(&mut self, record: &LeaseSpec, answered: Instant, blind: Duration) {
+        if self.record.as_ref() != Some(record) {
+            let between = self.last_checked.map_or(Duration::ZERO, |looked| answered - looked);
+            self.changed_at = answered.checked_sub(between.min(blind));
+            self.record = Some(record.clone());
+        }
+        self.last_checked = Some(answered);
+    }
+
+    /// Whether a record was seen that this contender did not write last.
+    pub fn held_by_other(&self, identity: &str) -> bool {
+        let record = self.record.as_ref();
+        record.is_some_and(|record| record.holder_identity.as_deref() != Some(identity))
+    }
+
+    /// When the record may be taken from its holder, who has not been seen to renew it since. `None` when
+    /// it need not be taken from anybody.
+    pub fn expires_at(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
+        let record = self.record.as_ref()?;
+        let holder = record.holder_identity.as_deref().unwrap_or_default();
+        if holder.is_empty() || holder == identity {
+            return None;
+        }
+        let recorded =
+            record.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let duration =
+            recorded.filter(|seconds| *seconds > 0).map_or(lease_duration, Duration::from_secs);
+        self.changed_at.map(|changed| changed + duration)
+    }
+}
+
+/// Who holds it; `None` when nobody does.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
+    (!holder.is_empty()).then_some(holder)
+}
+
+/// How often it went from one to another.
+pub(super) fn transitions(lease: &Lease) -> i32 {
+    lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0)
+}
+
+/// A lease that nobody has ever held but this contender.
+pub(super) fn new_lease(
+    name: &str,
+    namespace: &str,
+    identity: &str,
+    duration: Duration,
+    now: Timestamp,
+) -> Lease {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let spec = LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        lease_duration_seconds: Some(seconds(duration)),
+        acquire_time: Some(MicroTime(now)),
+        renew_time: Some(MicroTime(now)),
+        lease_transitions: Some(0),
+        ..LeaseSpec::default()
+    };
+    Lease { metadata, spec: Some(spec) }
+}
+
+/// The lease as it is, renewed by its holder or taken over. Keeps the resourceVersion that was read, and
+/// whatever others keep on the object.
+pub(super) fn acquired_lease(
+    lease: &Lease,
+    identity: &str,
+    duration: Duration,
+    now: Timestamp,
+) -> Lease {
+    let is_ours = holder(lease) == Some(identity);
+    let mut claimed = lease.clone();
+    let spec = claimed.spec.get_or_insert_default();
+    if !is_ours {
+        spec.holder_identity = Some(identity.to_owned());
+        spec.acquire_time = Some(MicroTime(now));
+        spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
+    }
+    spec.lease_duration_seconds = Some(seconds(duration));
+    spec.renew_time = Some(MicroTime(now));
+    claimed
+}
+
+/// Has a lease say this, beside whatever others keep on it.
+pub(super) fn annotate(lease: &mut Lease, key: &str, text: String) {
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(key.to_owned(), text);
+}
+
+/// The lease without a holder, for whoever comes next.
+pub(super) fn released_lease(lease: &Lease, now: Timestamp) -> Lease {
+    let mut released = lease.clone();
+    let spec = released.spec.get_or_insert_default();
+    spec.holder_identity = Some(String::new());
+    spec.lease_duration_seconds = Some(1);
+    spec.acquire_time = Some(MicroTime(now));
+    spec.renew_time = Some(MicroTime(now));
+    released
+}
+
+/// Whole seconds, rounded up: nobody may take a lease sooner than its holder believes.
+pub(super) fn seconds(duration: Duration) -> i32 {
+    let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
+    i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
+}
+
+/// What this machine, or pod, is called.
+pub fn hostname() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("localhost").to_owned()
+}
+
+/// A name for this process that no other one has: `<hostname>_<random>`.
+pub fn identity() -> String {
+    let host = hostname();
+    let (high, low) = (jitter::random(), jitter::random());
+    let (head, middle, tail) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
+    format!(
+        "{host}_{head:08x}-{middle:04x}-{tail:04x}-{:04x}-{:012x}",
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).expect("in range")
+    }
+
+    fn spec(lease: &Lease) -> &LeaseSpec {
+        lease.spec.as_ref().expect("a spec")
+    }
+
+    #[test]
+    fn a_takeover_counts_and_a_renewal_does_not() {
+        let first = new_lease("lease", "ns", "a", LEASE, at(10));
+        assert_eq!((holder(&first), transitions(&first)), (Some("a"), 0));
+        let renewed = acquired_lease(&first, "a", LEASE, at(12));
+        assert_eq!(transitions(&renewed), 0);
+        assert_eq!(spec(&renewed).acquire_time, Some(MicroTime(at(10))), "acquired once");
+        assert_eq!(spec(&renewed).renew_time, Some(MicroTime(at(12))));
+        let taken = acquired_lease(&renewed, "b", LEASE, at(40));
+        assert_eq!((holder(&taken), transitions(&taken)), (Some("b"), 1));
+        assert_eq!(spec(&taken).acquire_time, Some(MicroTime(at(40))));
+        let released = released_lease(&taken, at(41));
+        assert_eq!((holder(&released), transitions(&released)), (None, 1));
+        assert_eq!(
+            transitions(&acquired_lease(&released, "b", LEASE, at(42))),
+            2,
+            "as client-go counts"
+        );
+    }
+
+    #[test]
+    fn what_others_keep_on_the_object_stays() {
+        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
+        lease.metadata.resource_version = Some("7".into());
+        lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
+        lease.spec.get_or_insert_default().strategy = Some("OldestEmulationVersion".into());
+        let taken = acquired_lease(&lease, "b", LEASE, at(11));
+        assert_eq!(taken.metadata, lease.metadata);
+        assert_eq!(spec(&taken).strategy, spec(&lease).strategy);
+    }
+
+    #[test]
+    fn a_record_is_left_alone_as_long_as_it_asks_for_since_it_was_seen_to_change() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let blind = Duration::from_secs(2);
+        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
+        let mut observed = ObservedRecord::default();
+        assert_eq!(observed.expires_at("b", LEASE), None, "nothing was seen yet");
+        observed.observe(spec(&lease), start, blind);
+        assert_eq!(
+            observed.expires_at("b", LEASE),
+            Some(after(15_000)),
+            "the first look counts from itself"
+        );
+        observed.observe(spec(&lease), after(5_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(15_000)), "nothing changed");
+        // A renewal, by a holder whose clock is years away: only that it changed counts.
+        lease = acquired_lease(&lease, "a", LEASE, at(-5_000_000));
+        observed.observe(spec(&lease), after(6_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(20_000)), "since the look before");
+        lease = acquired_lease(&lease, "a", Duration::from_mins(1), at(0));
+        observed.observe(spec(&lease), after(100_000), blind);
+        assert_eq!(
+            observed.expires_at("b", LEASE),
+            Some(after(158_000)),
+            "the holder's duration, 2 s blind"
+        );
+        lease.spec.get_or_insert_default().lease_duration_seconds = None;
+        observed.observe(spec(&lease), after(100_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), Some(after(115_000)), "else our own");
+        assert_eq!(observed.expires_at("a", LEASE), None, "the holder waits for nobody");
+        observed.observe(spec(&released_lease(&lease, at(1))), after(100_000), blind);
+        assert_eq!(observed.expires_at("b", LEASE), None, "nobody holds it");
+    }
+
+    #[test]
+    fn recorded_durations_are_never_shorter_than_meant() {
+        for (milliseconds, expected) in [(1, 1), (1000, 1), (1001, 2), (15_000, 15)] {
+            assert_eq!(seconds(Duration::from_millis(milliseconds)), expected);
+        }
+        assert_eq!(seconds(Duration::MAX), i32::MAX);
+    }
+
+    #[test]
+    fn no_two_processes_have_one_name() {
+        let (one, two) = (identity(), identity());
+        assert_ne!(one, two);
+        let (host, random) = one.rsplit_once('_').expect("two parts");
+        assert!(!host.is_empty() && random.len() == 36, "{one}");
+    }
+}

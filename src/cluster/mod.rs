@@ -1,0 +1,18 @@
+//! All input and output with Kubernetes: it decides nothing.
+//!
+//! - [`watch`] runs watches, [`cache`] keeps what they deliver, each object reduced to the fields that are used.
+//! - [`target`] resolves the target of an autoscaler to its pods and its `/scale`.
+//! - [`metrics_api`] reads usage and metric values.
+//! - [`leader`] holds Leases and the fence; [`write`] is the only module that writes, under a permit.
+//! - [`server`] serves metrics, probes and webhooks.
+
+pub mod cache;
+pub mod clock;
+pub mod leader;
+pub mod metrics_api;
+mod path_segment;
+pub mod server;
+pub mod server_time;
+pub mod target;
+pub mod watch;
+pub mod write;

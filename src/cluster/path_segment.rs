@@ -1,0 +1,43 @@
+//! What users write into a spec and what becomes one segment of a request's path.
+
+use crate::cluster::metrics_api::list_stream::encode_query;
+
+/// A name as one segment of a path. As in client-go, names that no object can have and that would make another path of it
+/// are refused; what else has a meaning in a URL is encoded.
+pub(super) fn path_segment(what: &str, name: &str) -> Result<String, String> {
+    let refused = |why: &str| Err(format!("invalid {what} {name:?}: {why}"));
+    match name {
+        "" => refused("may not be empty"),
+        "." | ".." => refused("may not be '.' or '..'"),
+        _ if name.contains('/') => refused("may not contain '/'"),
+        _ if name.contains('%') => refused("may not contain '%'"),
+        _ => Ok(encode_query(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_from_a_spec_never_leads_to_another_path() {
+        for name in ["web", "web-7d5f9c4b6d", "system.web_2", "a..b"] {
+            assert_eq!(path_segment("resource name", name).as_deref(), Ok(name));
+        }
+        for (name, encoded) in [("a?watch=1", "a%3Fwatch%3D1"), ("a#b", "a%23b"), ("a b", "a%20b")]
+        {
+            assert_eq!(path_segment("resource name", name).as_deref(), Ok(encoded));
+        }
+        for (name, why) in [
+            ("", "may not be empty"),
+            (".", "may not be '.' or '..'"),
+            ("..", "may not be '.' or '..'"),
+            ("x/status?fieldManager=", "may not contain '/'"),
+            ("a/../../../namespaces/other/deployments/x", "may not contain '/'"),
+            ("..%2f..%2fother", "may not contain '%'"),
+        ] {
+            let refused = path_segment("resource name", name).expect_err(name);
+            assert_eq!(refused, format!("invalid resource name {name:?}: {why}"));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! TLS as the webhook speaks it: versions and ciphers by upstream's flags, and a key that can be changed while
+//! connections stay.
+
+use std::{
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{
+    CipherSuite, ServerConfig, SupportedProtocolVersion,
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    sign::CertifiedKey,
+    version::{TLS12, TLS13},
+};
+
+/// Why there is no TLS.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// A certificate or key cannot be read.
+    #[error("{what} is no {wanted}: give PEM")]
+    Unreadable {
+        /// Which one.
+        what: String,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// The two do not belong together, or the key is of a kind that is not known.
+    #[error("the key cannot be used with the certificate: {0}")]
+    Mismatch(String),
+    /// The settings make no sense together.
+    #[error("TLS cannot be set up: {0}")]
+    Settings(String),
+}
+
+/// The oldest version that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MinVersion {
+    /// 1.2, and 1.3.
+    #[default]
+    Tls12,
+    /// 1.3 alone.
+    Tls13,
+}
+
+impl FromStr for MinVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "" | "tls1_2" => Ok(Self::Tls12),
+            "tls1_3" => Ok(Self::Tls13),
+            _ => Err("use tls1_2 or tls1_3".to_owned()),
+        }
+    }
+}
+
+/// Ciphers of TLS 1.2, by the names that Go has for them. Those of 1.3 cannot be chosen, there as here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CipherSuites {
+    /// None is to take all.
+    selected: Option<Vec<CipherSuite>>,
+    /// Names that Go knows and that are too weak to be spoken here.
+    pub weak: Vec<String>,
+    /// Names that nobody knows: upstream passes over them as well.
+    pub unknown: Vec<String>,
+}
+
+/// The suites that both know. The second three are older names of Go's.
+const SUITES: [(&str, CipherSuite); 8] = [
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
+    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
+    (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+];
+/// Of 1.3: they may stand in the list, and change nothing.
+const TLS13_SUITES: [&str; 3] =
+    ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+/// Go has them too, and rustls has not: without forward secrecy, or without authenticated encryption.
+const WEAK_SUITES: [&str; 6] = [
+    "TLS_RSA_WITH_",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_",
+    "TLS_ECDHE_RSA_WITH_3DES_",
+];
+
+impl CipherSuites {
+    /// Names, parted by commas or colons. None that can be spoken is as good as none at all.
+    pub fn parse(list: &str) -> Self {
+        let (mut ciphers, mut chosen, mut is_chosen) = (Self::default(), Vec::new(), false);
+        for name in list.split([',', ':']).map(str::trim).filter(|name| !name.is_empty()) {
+            if let Some((_, suite)) = SUITES.iter().find(|(known, _)| *known == name) {
+                chosen.push(*suite);
+                is_chosen = true;
+            } else if TLS13_SUITES.contains(&name) {
+                is_chosen = true;
+            } else if WEAK_SUITES.iter().any(|weak| name.starts_with(weak)) {
+                ciphers.weak.push(name.to_owned());
+            } else {
+                ciphers.unknown.push(name.to_owned());
+            }
+        }
+        ciphers.selected = is_chosen.then_some(chosen);
+        ciphers
+    }
+
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = ring::default_provider();
+        if let Some(chosen) = &self.selected {
+            provider
+                .cipher_suites
+                .retain(|suite| suite.tls13().is_some() || chosen.contains(&suite.suite()));
+        }
+        provider
+    }
+}
+
+/// The key that is shown to whoever connects from now on. Connections that stand keep what they were shown.
+#[derive(Debug, Default)]
+pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
+
+impl ReloadableCertificate {
+    /// Shows this one from now on.
+    pub fn set(&self, key: CertifiedKey) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
+    }
+
+    /// Whether there is one to show.
+    pub fn is_empty(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl ResolvesServerCert for ReloadableCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A certificate, with what comes between it and its authority, and its key; both PEM.
+pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
+    let unreadable = |what: &str, wanted| TlsError::Unreadable { what: what.to_owned(), wanted };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    let chain = chain.ok_or_else(|| unreadable("the certificate", "certificate"))?;
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable("the key", "private key"))?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map_err(|why| TlsError::Mismatch(why.to_string()))
+}
+
+/// How the webhook speaks TLS.
+pub fn server_config(
+    minimum: MinVersion,
+    ciphers: &CipherSuites,
+    keyring: Arc<ReloadableCertificate>,
+) -> Result<ServerConfig, TlsError> {
+    static OLD_AND_NEW: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    static NEW: [&SupportedProtocolVersion; 1] = [&TLS13];
+    let provider = ciphers.provider();
+    let speaks_old = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+    let versions: &[_] = match minimum {
+        MinVersion::Tls12 if speaks_old => &OLD_AND_NEW,
+        _ => &NEW,
+    };
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(versions)
+        .map_err(|why| TlsError::Settings(why.to_string()))?
+        .with_no_client_auth()
+        .with_cert_resolver(keyring);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Nothing is resumed: API servers do not, and whoever did would go on trusting what is shown no longer.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::types::Time;
+
+    use super::*;
+    use crate::cluster::server::certificate::{CertificateSpec, issue};
+
+    #[test]
+    fn ciphers_are_chosen_by_gos_names_and_what_cannot_be_spoken_is_told() {
+        let ecdsa = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+        for (list, chosen, weak, unknown) in [
+            ("", None, 0, 0),
+            (ecdsa, Some(1), 0, 0),
+            (
+                "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305:TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+                Some(2),
+                0,
+                0,
+            ),
+            ("TLS_AES_128_GCM_SHA256", Some(0), 0, 0),
+            ("TLS_RSA_WITH_AES_128_CBC_SHA,nonsense", None, 1, 1),
+            ("tls_ecdhe_ecdsa_with_aes_128_gcm_sha256", None, 0, 1),
+        ] {
+            let read = CipherSuites::parse(list);
+            assert_eq!(read.selected.as_ref().map(Vec::len), chosen, "{list}");
+            assert_eq!((read.weak.len(), read.unknown.len()), (weak, unknown), "{list}");
+            for minimum in [MinVersion::Tls12, MinVersion::Tls13] {
+                server_config(minimum, &read, Arc::default()).expect("always makes sense");
+            }
+        }
+        let one = CipherSuites::parse(ecdsa).provider();
+        let old = one.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
+        assert_eq!(old, 1);
+        assert!(one.cipher_suites.len() > 1, "those of TLS 1.3 stay");
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused() {
+        let wanted = CertificateSpec {
+            names: vec!["a.svc".into()],
+            lifetime: std::time::Duration::from_hours(1),
+        };
+        let now = Time::from_secs(1_800_000_000);
+        let (one, two) = (issue(&wanted, now).expect("made"), issue(&wanted, now).expect("made"));
+        certified_key(&one.chain, &one.key).expect("they belong together");
+        let mixed = certified_key(&one.chain, &two.key).expect_err("they do not");
+        assert!(matches!(mixed, TlsError::Mismatch(_)), "{mixed}");
+        for (chain, key) in [(&one.key, &one.key), (&one.chain, &one.chain)] {
+            let bad = certified_key(chain, key).expect_err("not what it should be");
+            assert!(matches!(bad, TlsError::Unreadable { .. }), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_version_is_named_as_upstream_names_it() {
+        assert_eq!("".parse(), Ok(MinVersion::Tls12));
+        assert_eq!("tls1_3".parse(), Ok(MinVersion::Tls13));
+        assert!("tls1_1".parse::<MinVersion>().is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! Requests about objects of any kind: where their kind is served, and what their scale says.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use kube::Client;
+use serde::de::DeserializeOwned;
+
+use super::{CacheLifetimes, ObjectReference, RawScale, RequestGate, Scale};
+use crate::cluster::cache::ttl_cache::{Cached, FetchReason, TtlCache};
+use crate::cluster::path_segment::path_segment;
+
+/// What the API server answers when a kind has no scale.
+const NO_RESOURCE: &str = "the server could not find the requested resource";
+const MAX_GROUPS: u64 = 1_000;
+
+/// Asks the API server, one gated request with an end at a time.
+#[derive(Clone)]
+pub(super) struct DiscoveryClient {
+    client: Client,
+    gate: RequestGate,
+    /// In place of the gate, for requests that nobody waits for.
+    low_priority_gate: Option<RequestGate>,
+    kinds_by_group: TtlCache<Box<str>, Arc<ServedKinds>>,
+    lifetimes: CacheLifetimes,
+}
+
+/// The kinds of a group, or why they are not known.
+pub(super) type ServedKinds = Result<Vec<ServedKind>, String>;
+
+/// One kind in one version: where its objects are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ServedKind {
+    pub name: Box<str>,
+    /// `/apis/apps/v1`.
+    pub root: Arc<str>,
+    plural: Box<str>,
+    scalable: bool,
+}
+
+/// The error of one request.
+pub(super) enum ApiError {
+    NotFound(String),
+    Transient(String),
+}
+
+// === impl Kind ===
+
+impl ServedKind {
+    /// Where an object of this kind is.
+    pub fn path(&self, key: &ObjectReference) -> Result<String, String> {
+        let name = path_segment("resource name", &key.name)?;
+        let namespace = path_segment("namespace", &key.namespace)?;
+        Ok(format!("{}/namespaces/{namespace}/{}/{name}", self.root, self.plural))
+    }
+
+    /// Where its scale is.
+    pub fn scale_path(&self, key: &ObjectReference) -> Result<String, String> {
+        Ok(format!("{}/scale", self.path(key)?))
+    }
+}
+
+// === impl Asker ===
+
+impl DiscoveryClient {
+    pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
+        Self {
+            client,
+            gate,
+            low_priority_gate: None,
+            kinds_by_group: TtlCache::new(MAX_GROUPS),
+            lifetimes,
+        }
+    }
+
+    /// Passes this gate before requests that nobody waits for.
+    pub fn with_low_priority_gate(mut self, spare: RequestGate) -> Self {
+        self.low_priority_gate = Some(spare);
+        self
+    }
+
+    /// The same, for requests of that urgency.
+    pub fn for_reason(&self, asks: FetchReason) -> Self {
+        let mut this = self.clone();
+        if let (FetchReason::Refresh, Some(spare)) = (asks, &self.low_priority_gate) {
+            this.gate = Arc::clone(spare);
+        }
+        this
+    }
+
+    pub async fn scale(&self, key: &ObjectReference) -> Scale {
+        let group = match key.group() {
+            Ok(group) => group,
+            Err(why) => return Scale::UnknownKind(why),
+        };
+        if !group.is_empty()
+            && let Err(why) = path_segment("API group", group)
+        {
+            return Scale::UnknownKind(why);
+        }
+        let kinds = self.kinds(group, &key.kind).await;
+        let kinds = match &*kinds {
+            Ok(kinds) => kinds,
+            Err(why) => return Scale::Unavailable(why.clone()),
+        };
+        if !kinds.iter().any(|kind| kind.name == key.kind) {
+            return Scale::UnknownKind(format!(
+                "no matches for kind {:?} in group {group:?}",
+                key.kind
+            ));
+        }
+        // A refusal in one version says nothing of the others.
+        let mut last = Scale::Missing(NO_RESOURCE.to_owned());
+        for kind in kinds {
+            if kind.name != key.kind || !kind.scalable {
+                continue;
+            }
+            let path = match kind.scale_path(key) {
+                Ok(path) => path,
+                Err(why) => return Scale::Missing(why),
+            };
+            match self.get::<RawScale>(&path).await {
+                Ok(scale) => return scale.into_scale(key),
+                Err(ApiError::Transient(why)) => last = Scale::Unavailable(why),
+                Err(ApiError::NotFound(why)) if !matches!(last, Scale::Unavailable(_)) => {
+                    last = Scale::Missing(why);
+                }
+                Err(ApiError::NotFound(_)) => {}
+            }
+        }
+        last
+    }
+
+    /// The kinds of a group; looked up again when that one is not among them and the answer is not quite new.
+    pub async fn kinds(&self, group: &str, kind: &str) -> Arc<ServedKinds> {
+        let key = Box::from(group);
+        let kinds = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
+        let is_there = |known: &ServedKind| &*known.name == kind && known.scalable;
+        if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_there)) {
+            let age = self.lifetimes.missing / 2;
+            return self
+                .kinds_by_group
+                .get_with_max_age(&key, age, self.kinds_fetcher(group))
+                .await;
+        }
+        kinds
+    }
+
+    fn kinds_fetcher(
+        &self,
+        group: &str,
+    ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<ServedKinds>>> + Send + use<>
+    {
+        let (this, group) = (self.clone(), group.to_owned());
+        move |asks| {
+            let this = this.for_reason(asks);
+            Box::pin(async move {
+                let (kinds, lifetime) = match this.discover(&group).await {
+                    Ok(kinds) if kinds.is_empty() => (Ok(kinds), this.lifetimes.missing),
+                    Ok(kinds) => (Ok(kinds), this.lifetimes.kinds),
+                    Err(why) => (Err(why), this.lifetimes.failed),
+                };
+                Cached { is_definite: kinds.is_ok(), value: Arc::new(kinds), lifetime }
+            })
+        }
+    }
+
+    /// All kinds of a group in all versions that are served, the preferred one first.
+    async fn discover(&self, group: &str) -> ServedKinds {
+        let roots = if group.is_empty() {
+            vec!["/api/v1".to_owned()]
+        } else {
+            let segment = path_segment("API group", group)?;
+            match self.get::<APIGroup>(&format!("/apis/{segment}")).await {
+                Ok(mut found) => {
+                    let preferred = found.preferred_version.map(|version| version.group_version);
+                    found
+                        .versions
+                        .sort_by_key(|version| preferred.as_ref() != Some(&version.group_version));
+                    let versions = found.versions.into_iter();
+                    versions.map(|version| format!("/apis/{}", version.group_version)).collect()
+                }
+                Err(ApiError::NotFound(_)) => Vec::new(),
+                Err(ApiError::Transient(why)) => return Err(why),
+            }
+        };
+        let mut kinds = Vec::new();
+        for root in roots {
+            match self.get::<APIResourceList>(&root).await {
+                Ok(list) => add_kinds(&mut kinds, &root, &list),
+                // It has been taken away in between.
+                Err(ApiError::NotFound(_)) => {}
+                Err(ApiError::Transient(why)) => return Err(why),
+            }
+        }
+        Ok(kinds)
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        (self.gate)().await;
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(|why| ApiError::NotFound(format!("{path}: {why}")))?;
+        let patience = self.lifetimes.request_timeout;
+        match with_timeout(patience, self.client.request::<T>(request)).await {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(kube::Error::Api(status))) if status.code == 404 => {
+                Err(ApiError::NotFound(status.message.trim().to_owned()))
+            }
+            // Also when the server forbids it: rights come and go while somebody installs them, and what was
+            // known before is better than nothing.
+            Some(Err(kube::Error::Api(status))) => Err(ApiError::Transient(status.message.clone())),
+            Some(Err(why)) => Err(ApiError::Transient(why.to_string())),
+            None => Err(ApiError::Transient(format!("no answer to {path} within {patience:?}"))),
+        }
+    }
+}
+
+async fn with_timeout<T>(patience: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(patience, work).await.ok()
+}
+
+fn add_kinds(kinds: &mut Vec<ServedKind>, root: &str, list: &APIResourceList) {
+    let root = Arc::<str>::from(root);
+    let names: std::collections::HashSet<&str> =
+        list.resources.iter().map(|resource| resource.name.as_str()).collect();
+    // What is scaled is in a namespace, as its pods are.
+    let objects = list.resources.iter().filter(|resource| !resource.name.contains('/'));
+    kinds.extend(objects.map(|resource| ServedKind {
+        name: resource.kind.as_str().into(),
+        root: Arc::clone(&root),
+        plural: resource.name.as_str().into(),
+        scalable: resource.namespaced
+            && names.contains(format!("{}/scale", resource.name).as_str()),
+    }));
+}

@@ -1,0 +1,327 @@
+//! The list and watch requests for one kind, as kube's watcher makes them, but each with a time limit: an API server that
+//! dies without closing its connections never answers, and nothing else would end the wait.
+
+use std::{collections::VecDeque, fmt::Debug, time::Duration};
+
+use futures::{StreamExt as _, stream::BoxStream};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{ListParams, VersionMatch, WatchEvent, WatchParams},
+    core::Status,
+};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::WatchOptions;
+use crate::cluster::metrics_api::list_stream::error_message;
+
+/// How long one page of a list, or the start of a watch, may take. The API server ends a list itself after a minute.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// How long the API server is asked to keep a watch open. kube refuses 295 seconds and more.
+const WATCH_SECONDS: u32 = 290;
+/// A watch without an event, a bookmark or an end for so long has lost its connection: the server would have ended it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// Marks the bookmark after the last object of a streamed list.
+const INITIAL_EVENTS_END_ANNOTATION: &str = "k8s.io/initial-events-end";
+
+/// What the API server sent.
+#[derive(Debug)]
+pub(super) enum ListWatchEvent<O> {
+    /// A list begins.
+    Restart,
+    /// An object of the list, or one that was created or changed.
+    Object(O),
+    /// An object was deleted.
+    Deleted(O),
+    /// A page of a list arrived.
+    Page,
+    /// The list is complete.
+    Synced,
+    /// The server accepted a watch.
+    WatchStarted,
+    /// The watch has delivered all changes up to now.
+    Bookmark,
+}
+
+/// Why a request failed. The next call of [`Requests::next`] tries again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListWatchError {
+    #[error("the list failed: {}", error_message(.0))]
+    List(kube::Error),
+    #[error("the watch was not begun: {}", error_message(.0))]
+    Start(kube::Error),
+    #[error("the watch broke off: {}", error_message(.0))]
+    Stream(kube::Error),
+    #[error("the watch was ended: {}", .0.message)]
+    Ended(Box<Status>),
+    #[error("the server sent an object or a list without a resourceVersion")]
+    NoResourceVersion,
+    #[error(
+        "no answer to the {request} within {limit:?}: the API server or the way to it may be down"
+    )]
+    NoAnswer { request: &'static str, limit: Duration },
+}
+
+impl ListWatchError {
+    /// Whether the changes that were asked for are no longer known to the server.
+    pub fn is_expired(&self) -> bool {
+        match self {
+            Self::Start(kube::Error::Api(status)) | Self::Ended(status) => status.code == 410,
+            _ => false,
+        }
+    }
+
+    /// What the server said about the watch, if it was the server that refused.
+    pub fn watch_refusal(&self) -> Option<&Status> {
+        match self {
+            Self::Start(kube::Error::Api(status))
+            | Self::Stream(kube::Error::Api(status))
+            | Self::Ended(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+type WatchStream<O> = BoxStream<'static, kube::Result<WatchEvent<O>>>;
+
+/// Where the requests are.
+enum ListWatchState<O> {
+    /// Nothing is known yet, or no longer.
+    Start,
+    /// A list in pages: objects that arrived, and what the next page is asked by.
+    Paging { objects: VecDeque<O>, next: Option<String>, version: Option<String> },
+    /// The list of this version is complete, and no watch is open.
+    Listed { version: String },
+    /// A watch that begins with all objects.
+    Streaming(WatchStream<O>),
+    /// A watch, and the version up to which it was followed.
+    Watching { events: WatchStream<O>, version: String },
+}
+
+/// The requests, one after the other.
+pub(super) struct ListWatch<'a, O> {
+    api: &'a Api<O>,
+    options: &'a WatchOptions,
+    streams_lists: bool,
+    state: ListWatchState<O>,
+}
+
+impl<'a, O> ListWatch<'a, O>
+where
+    O: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    /// With `streams`, a list arrives one object at a time.
+    pub fn new(api: &'a Api<O>, options: &'a WatchOptions, streams: bool) -> Self {
+        Self { api, options, streams_lists: streams, state: ListWatchState::Start }
+    }
+
+    /// The next event.
+    pub async fn next(&mut self) -> Result<ListWatchEvent<O>, ListWatchError> {
+        loop {
+            if let Some(event) = self.step().await? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// One step, which may have nothing to report. A failure that says nothing else begins anew.
+    async fn step(&mut self) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
+        match std::mem::replace(&mut self.state, ListWatchState::Start) {
+            ListWatchState::Start if self.streams_lists => {
+                self.state = ListWatchState::Streaming(self.start_watch("0", true).await?);
+                Ok(Some(ListWatchEvent::Restart))
+            }
+            ListWatchState::Start => {
+                self.state =
+                    ListWatchState::Paging { objects: VecDeque::new(), next: None, version: None };
+                Ok(Some(ListWatchEvent::Restart))
+            }
+            ListWatchState::Paging { mut objects, next, version } => {
+                if let Some(object) = objects.pop_front() {
+                    self.state = ListWatchState::Paging { objects, next, version };
+                    return Ok(Some(ListWatchEvent::Object(object)));
+                }
+                if let (None, Some(version)) = (&next, version) {
+                    self.state = ListWatchState::Listed { version };
+                    return Ok(Some(ListWatchEvent::Synced));
+                }
+                self.state = self.list_page(next).await?;
+                Ok(Some(ListWatchEvent::Page))
+            }
+            ListWatchState::Listed { version } => match self.start_watch(&version, false).await {
+                Ok(events) => {
+                    self.state = ListWatchState::Watching { events, version };
+                    Ok(Some(ListWatchEvent::WatchStarted))
+                }
+                Err(failure) => {
+                    self.state = ListWatchState::Listed { version };
+                    Err(failure)
+                }
+            },
+            ListWatchState::Streaming(events) => self.next_initial_event(events).await,
+            ListWatchState::Watching { events, version } => self.next_change(events, version).await,
+        }
+    }
+
+    /// Asks for a page.
+    async fn list_page(
+        &mut self,
+        token: Option<String>,
+    ) -> Result<ListWatchState<O>, ListWatchError> {
+        let parameters = self.options.list_params(token);
+        let answer = timeout(ANSWER_LIMIT, self.api.list(&parameters)).await;
+        let list = answer
+            .map_err(|_| ListWatchError::NoAnswer { request: "list", limit: ANSWER_LIMIT })?
+            .map_err(ListWatchError::List)?;
+        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+        let next = list.metadata.continue_.filter(|token| !token.is_empty());
+        if version.is_none() && next.is_none() {
+            return Err(ListWatchError::NoResourceVersion);
+        }
+        Ok(ListWatchState::Paging { objects: list.items.into(), next, version })
+    }
+
+    /// Starts a watch.
+    async fn start_watch(
+        &mut self,
+        version: &str,
+        with_initial: bool,
+    ) -> Result<WatchStream<O>, ListWatchError> {
+        let parameters = self.options.watch_params(with_initial);
+        let answer = timeout(ANSWER_LIMIT, self.api.watch(&parameters, version)).await;
+        let events = answer
+            .map_err(|_| ListWatchError::NoAnswer {
+                request: "start of a watch",
+                limit: ANSWER_LIMIT,
+            })?
+            .map_err(ListWatchError::Start)?;
+        Ok(events.boxed())
+    }
+
+    /// The next of a streamed list.
+    async fn next_initial_event(
+        &mut self,
+        mut events: WatchStream<O>,
+    ) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
+        match next_within_limit(&mut events).await? {
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                self.state = ListWatchState::Streaming(events);
+                Ok(Some(ListWatchEvent::Object(object)))
+            }
+            // No server sends one before the list is complete.
+            Some(Ok(WatchEvent::Deleted(_))) => {
+                self.state = ListWatchState::Streaming(events);
+                Ok(None)
+            }
+            Some(Ok(WatchEvent::Bookmark(mark))) => {
+                if mark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) {
+                    self.state = ListWatchState::Watching {
+                        events,
+                        version: mark.metadata.resource_version,
+                    };
+                    return Ok(Some(ListWatchEvent::Synced));
+                }
+                self.state = ListWatchState::Streaming(events);
+                Ok(None)
+            }
+            Some(Ok(WatchEvent::Error(status))) => {
+                if status.code != 410 {
+                    self.state = ListWatchState::Streaming(events);
+                }
+                Err(ListWatchError::Ended(status))
+            }
+            Some(Err(why)) => {
+                self.state = ListWatchState::Streaming(events);
+                Err(ListWatchError::Stream(why))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The next change after the list.
+    async fn next_change(
+        &mut self,
+        mut events: WatchStream<O>,
+        version: String,
+    ) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
+        let answer = match next_within_limit(&mut events).await {
+            Ok(answer) => answer,
+            Err(failure) => {
+                // What was missed comes with the next watch.
+                self.state = ListWatchState::Listed { version };
+                return Err(failure);
+            }
+        };
+        let (event, version) = match answer {
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                let version = resource_version_of(&object)?;
+                (ListWatchEvent::Object(object), version)
+            }
+            Some(Ok(WatchEvent::Deleted(object))) => {
+                let version = resource_version_of(&object)?;
+                (ListWatchEvent::Deleted(object), version)
+            }
+            Some(Ok(WatchEvent::Bookmark(mark))) => {
+                (ListWatchEvent::Bookmark, mark.metadata.resource_version)
+            }
+            Some(Ok(WatchEvent::Error(status))) => {
+                if status.code != 410 {
+                    self.state = ListWatchState::Watching { events, version };
+                }
+                return Err(ListWatchError::Ended(status));
+            }
+            Some(Err(why)) => {
+                self.state = ListWatchState::Watching { events, version };
+                return Err(ListWatchError::Stream(why));
+            }
+            None => {
+                self.state = ListWatchState::Listed { version };
+                return Ok(None);
+            }
+        };
+        self.state = ListWatchState::Watching { events, version };
+        Ok(Some(event))
+    }
+}
+
+async fn next_within_limit<T>(
+    events: &mut BoxStream<'static, T>,
+) -> Result<Option<T>, ListWatchError> {
+    timeout(IDLE_TIMEOUT, events.next())
+        .await
+        .map_err(|_| ListWatchError::NoAnswer { request: "open watch", limit: IDLE_TIMEOUT })
+}
+
+fn resource_version_of<O: Resource>(object: &O) -> Result<String, ListWatchError> {
+    let version = object.resource_version().filter(|version| !version.is_empty());
+    version.ok_or(ListWatchError::NoResourceVersion)
+}
+
+impl WatchOptions {
+    fn list_params(&self, token: Option<String>) -> ListParams {
+        // Without pages, all comes from the server's cache.
+        let (resource_version, version_match) = match self.page_size {
+            Some(_) => (None, None),
+            None => (Some("0".to_owned()), Some(VersionMatch::NotOlderThan)),
+        };
+        ListParams {
+            label_selector: self.label_selector.clone(),
+            field_selector: self.field_selector.clone(),
+            limit: self.page_size,
+            continue_token: token,
+            version_match,
+            resource_version,
+            ..ListParams::default()
+        }
+    }
+
+    fn watch_params(&self, with_initial: bool) -> WatchParams {
+        WatchParams {
+            label_selector: self.label_selector.clone(),
+            field_selector: self.field_selector.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            send_initial_events: with_initial,
+        }
+    }
+}

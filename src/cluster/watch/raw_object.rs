@@ -1,0 +1,81 @@
+//! An object as its text: read by each role into what it keeps.
+
+use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
+
+use crate::cluster::watch::partial_objects::lean_metadata;
+
+/// An object of this kind, of which only the metadata was read.
+pub(super) struct RawObject<K> {
+    metadata: ObjectMeta,
+    json: Arc<str>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What is read of every object.
+#[derive(Deserialize)]
+pub(super) struct ObjectHead {
+    /// Who it is.
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+}
+
+impl<K> RawObject<K> {
+    /// All of it.
+    pub fn json(&self) -> &Arc<str> {
+        &self.json
+    }
+}
+
+impl<K> Clone for RawObject<K> {
+    fn clone(&self) -> Self {
+        Self { metadata: self.metadata.clone(), json: Arc::clone(&self.json), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for RawObject<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Text").field("name", &self.metadata.name).finish_non_exhaustive()
+    }
+}
+
+impl<'de, K> Deserialize<'de> for RawObject<K> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        let ObjectHead { metadata } = serde_json::from_str(text).map_err(D::Error::custom)?;
+        Ok(Self { metadata, json: text.into(), kind: PhantomData })
+    }
+}
+
+impl<K: Resource> Resource for RawObject<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
+        K::kind(kind)
+    }
+
+    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
+        K::group(kind)
+    }
+
+    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
+        K::version(kind)
+    }
+
+    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
+        K::plural(kind)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

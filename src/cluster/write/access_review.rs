@@ -1,0 +1,170 @@
+//! What this process may do: asked of the API server beforehand, so that nothing has to fail to find out.
+
+use std::{fmt, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::{
+    Client,
+    api::{Api, PostParams},
+    core::Status,
+};
+
+/// How many questions are asked at the same time.
+const MAX_CONCURRENT_REVIEWS: usize = 8;
+/// A question that is not answered by then is an unknown.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// One thing that RBAC may allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AccessRule {
+    /// `get`, `update`, ...
+    pub verb: &'static str,
+    /// Group of the API, empty for the core.
+    pub group: &'static str,
+    /// `leases`, or `pods/resize` with its subresource.
+    pub resource: &'static str,
+    /// One object, or all.
+    pub name: Option<String>,
+    /// One namespace, or all.
+    pub namespace: Option<String>,
+}
+
+impl AccessRule {
+    /// A rule for every object of all namespaces.
+    pub fn new(verb: &'static str, group: &'static str, resource: &'static str) -> Self {
+        Self { verb, group, resource, ..Self::default() }
+    }
+
+    /// The same for one namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The same for one object.
+    #[must_use]
+    pub fn for_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    fn resource_attributes(&self) -> ResourceAttributes {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource, None),
+        };
+        ResourceAttributes {
+            verb: Some(self.verb.to_owned()),
+            group: Some(self.group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource,
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+/// As it stands in a Role: what to add when it is missing.
+impl fmt::Display for AccessRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, group, resource, name, namespace } = self;
+        write!(f, "{{apiGroups: [{group:?}], resources: [{resource:?}], ")?;
+        if let Some(name) = name {
+            write!(f, "resourceNames: [{name:?}], ")?;
+        }
+        write!(f, "verbs: [{verb:?}]}}")?;
+        match namespace {
+            Some(namespace) => write!(f, " in namespace {namespace}"),
+            None => f.write_str(" in all namespaces"),
+        }
+    }
+}
+
+/// What the server says of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessReview {
+    /// It is allowed.
+    Allowed,
+    /// It is not.
+    Denied,
+    /// There was no answer, for this reason: neither of the two may be assumed.
+    Unknown(String),
+}
+
+impl AccessReview {
+    /// Whether it is known to be allowed.
+    pub fn is_allowed(&self) -> bool {
+        *self == Self::Allowed
+    }
+}
+
+/// Asks which of these rules hold for this process; the answers come in the same order.
+pub async fn check_access(client: &Client, rules: &[AccessRule]) -> Vec<AccessReview> {
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let asked = rules.iter().map(|rule| review_access(&reviews, rule.resource_attributes()));
+    stream::iter(asked.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
+}
+
+/// Refuses what the server would refuse: to make an object that is not there. Manifests make the objects that they give no
+/// right to make; until one is there, nothing has to be tried in vain.
+pub(crate) async fn ensure_can_create<K>(api: &Api<K>, rule: AccessRule) -> kube::Result<()>
+where
+    K: Clone + kube::Resource,
+{
+    let verdicts = check_access(&api.clone().into_client(), &[rule]).await;
+    if verdicts.first() == Some(&AccessReview::Denied) {
+        let why = "it is not there, and this process may not make it";
+        return Err(kube::Error::Api(Status::failure(why, "Forbidden").with_code(403).boxed()));
+    }
+    Ok(())
+}
+
+async fn review_access(
+    reviews: &Api<SelfSubjectAccessReview>,
+    attributes: ResourceAttributes,
+) -> AccessReview {
+    let spec =
+        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let parameters = PostParams::default();
+    match tokio::time::timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await {
+        Err(_) => AccessReview::Unknown(format!("no answer within {ANSWER_LIMIT:?}")),
+        Ok(Err(why)) => AccessReview::Unknown(why.to_string()),
+        Ok(Ok(SelfSubjectAccessReview { status: Some(status), .. })) => {
+            match (status.allowed, status.evaluation_error) {
+                (true, _) => AccessReview::Allowed,
+                (false, None) => AccessReview::Denied,
+                (false, Some(why)) => AccessReview::Unknown(why),
+            }
+        }
+        Ok(Ok(_)) => AccessReview::Unknown("the server's answer has no status".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_reads_as_it_stands_in_a_role() {
+        let lease = AccessRule::new("update", "coordination.k8s.io", "leases")
+            .in_namespace("kube-system")
+            .for_name("vpa-recommender-lease");
+        assert_eq!(
+            lease.to_string(),
+            r#"{apiGroups: ["coordination.k8s.io"], resources: ["leases"], resourceNames: ["vpa-recommender-lease"], verbs: ["update"]} in namespace kube-system"#
+        );
+        let pods = AccessRule::new("patch", "", "pods/resize");
+        assert_eq!(
+            pods.to_string(),
+            r#"{apiGroups: [""], resources: ["pods/resize"], verbs: ["patch"]} in all namespaces"#
+        );
+        assert_eq!(pods.resource_attributes().subresource.as_deref(), Some("resize"));
+        assert_eq!(pods.resource_attributes().resource.as_deref(), Some("pods"));
+    }
+}

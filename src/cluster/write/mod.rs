@@ -1,0 +1,52 @@
+//! The only module that writes to the cluster besides the storage backends. Each write needs a permit.
+//!
+//! ```text
+//!   leader::Election ──▶ Fence ─┐
+//!                               ├─▶ Permit ──▶ StatusQueue ──▶ statuses of VerticalPodAutoscalers
+//!                 RateLimiter ──┘         ├──▶ evictions, resizes and annotations of pods
+//!                                         ├──▶ scales and statuses of autoscalers of replicas
+//!                                         ├──▶ webhook configurations, the Secret with certificates
+//!                                         └──▶ storage backends, which know only the trait `WritePermit`
+//! ```
+//!
+//! The fence says whether this process may write now, the rate limiter how fast. [`request`] sends each write with a time
+//! limit and counts its result in [`stats`].
+
+pub mod access_review;
+pub mod events;
+pub mod evict;
+pub mod permit;
+pub mod pod_annotations;
+pub mod rate_limit;
+pub mod request;
+pub mod resize;
+pub mod stats;
+pub mod status_queue;
+pub mod surge;
+pub mod vpa_annotation;
+pub mod vpa_status;
+pub mod webhook_config;
+pub mod webhook_secret;
+mod workqueue;
+pub mod wpa;
+pub mod wpa_dry_run;
+pub mod write_context;
+
+pub use access_review::{AccessReview, AccessRule, check_access};
+pub use events::{EventDetails, EventRecorder, EventWriter, InvolvedObject, event_recorder};
+pub use evict::{EvictionResult, evict};
+pub use permit::Permit;
+pub use pod_annotations::{AnnotateResult, PodRef, annotate_pod};
+pub use rate_limit::RateLimiter;
+pub use request::RequestError;
+pub use resize::{ResizeResult, resize};
+pub use stats::WriteStats;
+pub use status_queue::StatusQueue;
+pub use surge::scale_deployment;
+pub use vpa_annotation::{AnnotationUpdate, AnnotationWriteResult, write_vpa_annotation};
+pub use vpa_status::{StatusPatch, StatusSource, StatusWriteResult, write_status};
+pub use webhook_config::WebhookConfigWriter;
+pub use webhook_secret::CertificateSecret;
+pub use wpa::{WpaPatchTarget, wpa_status_patch};
+pub use wpa_dry_run::set_dry_run;
+pub use write_context::{WriteContext, WriteError};

@@ -1,0 +1,65 @@
+//! The permit: the fence and the rate limit as the one right to write.
+
+use async_trait::async_trait;
+use plimsoll_storage::{NotLeader, WritePermit};
+
+use crate::cluster::{leader::Fence, write::RateLimiter};
+
+/// The right to write. Clones share fence and limit.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    fence: Fence,
+    limiter: RateLimiter,
+}
+
+impl Permit {
+    /// A permit under this fence and this limit.
+    pub fn new(fence: Fence, limiter: RateLimiter) -> Self {
+        Self { fence, limiter }
+    }
+
+    /// Whether this process may write.
+    pub fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// How fast it may.
+    pub fn limiter(&self) -> &RateLimiter {
+        &self.limiter
+    }
+}
+
+#[async_trait]
+impl WritePermit for Permit {
+    async fn acquire(&self) -> Result<(), NotLeader> {
+        self.fence.check()?;
+        self.limiter.acquire().await;
+        // The lease may have gone while this waited.
+        self.fence.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_goes_while_a_write_waits_stops_that_write() {
+        let fence = Fence::open();
+        let permit = Permit::new(fence.clone(), RateLimiter::new(20.0, 1));
+        permit.acquire().await.expect("the fence is open");
+        fence.grant_until(Instant::now() + Duration::from_millis(10));
+        permit.acquire().await.expect_err("the wait is 50 ms long");
+    }
+
+    #[tokio::test]
+    async fn a_closed_fence_costs_no_token() {
+        let permit = Permit::new(Fence::closed(), RateLimiter::new(0.001, 1));
+        permit.acquire().await.expect_err("closed");
+        permit.limiter().acquire().await;
+    }
+}

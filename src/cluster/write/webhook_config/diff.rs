@@ -1,0 +1,295 @@
+//! What the registration should say, and what has to change for it to say so.
+
+use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookConfiguration};
+use serde_json::{Value, json};
+
+use super::{DesiredWebhook, WEBHOOK_NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope};
+use crate::cluster::server::certificate::CaBundle;
+
+/// Whom the API server trusts now.
+pub(super) fn current_ca_bundle(current: &MutatingWebhookConfiguration) -> CaBundle {
+    let webhook = current.webhooks.iter().flatten().find(|webhook| webhook.name == WEBHOOK_NAME);
+    let bundle = webhook.and_then(|webhook| webhook.client_config.ca_bundle.as_ref());
+    bundle.map(|bundle| CaBundle::parse(&bundle.0)).unwrap_or_default()
+}
+
+/// The webhook as upstream writes it, with the defaults of the server where they matter for comparing.
+pub(super) fn desired_webhook(wanted: &DesiredWebhook, trusts: &CaBundle) -> Value {
+    let bundle = ByteString(trusts.to_pem());
+    let mut client = match &wanted.client_config {
+        WebhookClientConfig::Service { namespace, name } => {
+            json!({"service": {"namespace": namespace, "name": name, "port": 443}})
+        }
+        WebhookClientConfig::Url(url) => json!({"url": url}),
+    };
+    client["caBundle"] = json!(bundle);
+    let selector = match &wanted.namespaces {
+        WebhookNamespaces::All => json!({}),
+        WebhookNamespaces::Only(namespace) => {
+            namespace_selector("In", std::slice::from_ref(namespace))
+        }
+        WebhookNamespaces::Except(namespaces) => namespace_selector("NotIn", namespaces),
+    };
+    let mut webhook = json!({
+        "name": WEBHOOK_NAME,
+        "admissionReviewVersions": ["v1"],
+        "rules": [
+            {
+                "operations": ["CREATE"],
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "resources": ["pods"],
+            },
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": ["autoscaling.k8s.io"],
+                "apiVersions": ["*"],
+                "resources": ["verticalpodautoscalers"],
+            },
+        ],
+        "failurePolicy": if wanted.fail_closed { "Fail" } else { "Ignore" },
+        "sideEffects": "None",
+        "timeoutSeconds": wanted.timeout_seconds,
+        "clientConfig": client,
+        "namespaceSelector": selector,
+    });
+    if wanted.include_wpas
+        && let Some(rules) = webhook["rules"].as_array_mut()
+    {
+        rules.push(json!({
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["datadoghq.com"],
+            "apiVersions": ["*"],
+            "resources": ["watermarkpodautoscalers"],
+        }));
+    }
+    if wanted.reinvoke_if_needed {
+        webhook["reinvocationPolicy"] = json!("IfNeeded");
+    }
+    webhook
+}
+
+fn namespace_selector(operator: &str, namespaces: &[String]) -> Value {
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": operator, "values": namespaces},
+    ]})
+}
+
+/// What has to change for the object to be as it is wanted: nothing where it is.
+pub(super) fn patch_operations(
+    current: &MutatingWebhookConfiguration,
+    wanted: &DesiredWebhook,
+    trusted: &CaBundle,
+    trusts: &CaBundle,
+    extent: WebhookScope,
+) -> Result<Vec<Value>, serde_json::Error> {
+    let mut operations = Vec::new();
+    let mut add = |path: String, value: &Value| {
+        operations.push(json!({"op": "add", "path": path, "value": value}));
+    };
+    let known = current.metadata.labels.clone().unwrap_or_default();
+    if extent == WebhookScope::Full {
+        if known.is_empty() && !wanted.labels.is_empty() {
+            add("/metadata/labels".to_owned(), &json!(wanted.labels));
+        } else {
+            for (key, value) in &wanted.labels {
+                if known.get(key) != Some(value) {
+                    add(format!("/metadata/labels/{}", escape_json_pointer(key)), &json!(value));
+                }
+            }
+        }
+    }
+    let whole = desired_webhook(wanted, trusts);
+    let webhooks = current.webhooks.as_deref().unwrap_or_default();
+    let Some(place) = webhooks.iter().position(|webhook| webhook.name == WEBHOOK_NAME) else {
+        let path = if webhooks.is_empty() { "/webhooks" } else { "/webhooks/-" };
+        let value = if webhooks.is_empty() { json!([whole]) } else { whole };
+        add(path.to_owned(), &value);
+        return Ok(operations);
+    };
+    let found = serde_json::to_value(&webhooks[place])?;
+    if extent == WebhookScope::CaBundle {
+        if trusted != trusts {
+            add(
+                format!("/webhooks/{place}/clientConfig/caBundle"),
+                &whole["clientConfig"]["caBundle"],
+            );
+        }
+        return Ok(operations);
+    }
+    for (field, value) in whole.as_object().into_iter().flatten() {
+        let same = match field.as_str() {
+            "namespaceSelector" => found.get(field).unwrap_or(&Value::Null) == value,
+            "clientConfig" => is_same_client_config(&found[field], value) && trusted == trusts,
+            _ => contains_all(&found[field], value),
+        };
+        if !same {
+            add(format!("/webhooks/{place}/{field}"), value);
+        }
+    }
+    Ok(operations)
+}
+
+/// Whether both lead to the same place, whatever certificates they trust.
+fn is_same_client_config(found: &Value, wanted: &Value) -> bool {
+    let place = |client: &Value| (client["url"].clone(), client["service"].clone());
+    let ((url, service), (wanted_url, wanted_service)) = (place(found), place(wanted));
+    url == wanted_url
+        && service.is_null() == wanted_service.is_null()
+        && contains_all(&service, &wanted_service)
+        && service.get("path").is_none()
+}
+
+/// Whether all that is wanted is there; what the server has added of its own is of no account.
+fn contains_all(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| found.get(key).is_some_and(|found| contains_all(found, value))),
+        (Value::Array(found), Value::Array(wanted)) => {
+            found.len() == wanted.len()
+                && found.iter().zip(wanted).all(|(found, wanted)| contains_all(found, wanted))
+        }
+        (found, wanted) => found == wanted,
+    }
+}
+
+/// A label's name as one segment of a path.
+fn escape_json_pointer(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use plimsoll_core::types::Time;
+
+    use super::{super::NAME, *};
+    use crate::cluster::server::certificate::{self, issue};
+
+    fn wanted() -> DesiredWebhook {
+        DesiredWebhook {
+            labels: BTreeMap::new(),
+            client_config: WebhookClientConfig::Service {
+                namespace: "kube-system".into(),
+                name: "vpa-webhook".into(),
+            },
+            namespaces: WebhookNamespaces::Except(vec![String::new()]),
+            fail_closed: false,
+            timeout_seconds: 30,
+            reinvoke_if_needed: false,
+            include_wpas: false,
+        }
+    }
+
+    fn authority() -> CaBundle {
+        let wanted = certificate::CertificateSpec {
+            names: vec!["a.svc".to_owned()],
+            lifetime: Duration::from_hours(1),
+        };
+        let pair = issue(&wanted, Time::from_secs(1_800_000_000)).expect("made");
+        CaBundle::parse(&pair.authority)
+    }
+
+    /// As a server keeps what was created, with defaults of its own.
+    fn stored(wanted: &DesiredWebhook, trusts: &CaBundle) -> MutatingWebhookConfiguration {
+        let mut webhook = desired_webhook(wanted, trusts);
+        webhook["matchPolicy"] = json!("Equivalent");
+        webhook["reinvocationPolicy"] = json!("Never");
+        webhook["objectSelector"] = json!({});
+        webhook["rules"][0]["scope"] = json!("*");
+        let object =
+            json!({"metadata": {"name": NAME, "labels": wanted.labels}, "webhooks": [webhook]});
+        serde_json::from_value(object).expect("an object")
+    }
+
+    fn paths(
+        current: &MutatingWebhookConfiguration,
+        wanted: &DesiredWebhook,
+        trusts: &CaBundle,
+        extent: WebhookScope,
+    ) -> Vec<String> {
+        let trusted = current_ca_bundle(current);
+        let operations = patch_operations(current, wanted, &trusted, trusts, extent).expect("JSON");
+        operations
+            .iter()
+            .map(|operation| operation["path"].as_str().expect("a path").to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_left_alone_with_the_defaults_of_the_server() {
+        let trusts = authority();
+        for namespaces in [
+            WebhookNamespaces::All,
+            WebhookNamespaces::Only("shop".into()),
+            WebhookNamespaces::Except(vec![String::new()]),
+        ] {
+            for caller in
+                [wanted().client_config, WebhookClientConfig::Url("https://127.0.0.1:8000".into())]
+            {
+                let wanted = DesiredWebhook {
+                    namespaces: namespaces.clone(),
+                    client_config: caller,
+                    ..wanted()
+                };
+                let current = stored(&wanted, &trusts);
+                assert_eq!(paths(&current, &wanted, &trusts, WebhookScope::Full), [""; 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let trusts = authority();
+        let current = stored(&wanted(), &trusts);
+        let other = |change: &dyn Fn(&mut DesiredWebhook)| {
+            let mut wanted = wanted();
+            change(&mut wanted);
+            paths(&current, &wanted, &trusts, WebhookScope::Full)
+        };
+        let url = WebhookClientConfig::Url("https://127.0.0.1:8000".into());
+        assert_eq!(other(&|it| it.fail_closed = true), ["/webhooks/0/failurePolicy"]);
+        assert_eq!(other(&|it| it.timeout_seconds = 5), ["/webhooks/0/timeoutSeconds"]);
+        assert_eq!(
+            other(&|it| it.namespaces = WebhookNamespaces::All),
+            ["/webhooks/0/namespaceSelector"]
+        );
+        assert_eq!(other(&|it| it.client_config = url.clone()), ["/webhooks/0/clientConfig"]);
+        assert_eq!(other(&|it| it.include_wpas = true), ["/webhooks/0/rules"]);
+        let label = |it: &mut DesiredWebhook| {
+            it.labels.insert("a/b".into(), "c".into());
+        };
+        assert_eq!(other(&label), ["/metadata/labels"]);
+        let mut labelled = current.clone();
+        labelled.metadata.labels = Some([("of".to_owned(), "others".to_owned())].into());
+        let mut more = wanted();
+        label(&mut more);
+        assert_eq!(paths(&labelled, &more, &trusts, WebhookScope::Full), ["/metadata/labels/a~1b"]);
+        let changed = authority();
+        assert_eq!(
+            paths(&current, &wanted(), &changed, WebhookScope::Full),
+            ["/webhooks/0/clientConfig"]
+        );
+        assert_eq!(
+            paths(&current, &wanted(), &changed, WebhookScope::CaBundle),
+            ["/webhooks/0/clientConfig/caBundle"]
+        );
+        // With other flags than those that it was registered with, only the trust is kept up.
+        let strict = DesiredWebhook { fail_closed: true, ..wanted() };
+        assert_eq!(paths(&current, &strict, &trusts, WebhookScope::CaBundle), [""; 0]);
+    }
+
+    #[test]
+    fn webhooks_of_others_in_the_object_stay() {
+        let trusts = authority();
+        let mut current = stored(&wanted(), &trusts);
+        if let Some(webhooks) = &mut current.webhooks {
+            webhooks[0].name = "other.k8s.io".into();
+        }
+        assert_eq!(paths(&current, &wanted(), &trusts, WebhookScope::CaBundle), ["/webhooks/-"]);
+        current.webhooks = None;
+        assert_eq!(paths(&current, &wanted(), &trusts, WebhookScope::CaBundle), ["/webhooks"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Where what was read meets the rules: the one place that knows how decisions are asked for.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::AdmissionController;
+use crate::controllers::runtime::annotation_checks::find_invalid;
+use plimsoll_core::{
+    admission::{self, AdmissionSettings, validation},
+    api::VerticalPodAutoscaler,
+    sizing::{
+        NamespaceLimitRanges, Operation, Pod, SizingError, SizingRules, VpaOptions,
+        quota::{self, PodOperation, Quota},
+    },
+    types::{compat::Compat, quantity::Quantity},
+};
+
+impl AdmissionController {
+    fn sizing_rules(&self) -> SizingRules {
+        SizingRules {
+            compat: self.config.compat,
+            fixes: self.config.fixes,
+            sidecars: self.config.feature_gates.native_sidecars,
+        }
+    }
+
+    /// The patch of a new pod.
+    pub(super) fn decide_pod(
+        &self,
+        pod: &Pod,
+        vpa: &VerticalPodAutoscaler,
+        ranges: &NamespaceLimitRanges,
+        quotas: &[Quota],
+    ) -> Result<Vec<Operation>, SizingError> {
+        let gates = self.config.feature_gates;
+        let admission = AdmissionSettings {
+            rules: self.sizing_rules(),
+            startup_boost: gates.startup_boost,
+            max_boosted_cpu: self.config.max_boost.unwrap_or(Quantity::ZERO),
+        };
+        let wishes = VpaOptions::from_vpa(vpa, self.config.compat);
+        let plan = wishes.sizing_spec(vpa, self.config.limit_policy);
+        let admitted = admission::patch_pod(pod, &plan, Some(ranges), &admission)?;
+        quota::ensure_quota(quotas, pod, &admitted.sized_containers, PodOperation::Create)?;
+        Ok(admitted.operations)
+    }
+
+    /// What is said about a VPA.
+    pub(super) fn decide_vpa(
+        &self,
+        object: &[u8],
+        old: Option<&[u8]>,
+        others: &[validation::OtherAutoscaler<'_>],
+    ) -> validation::ValidationResult {
+        let gates = self.config.feature_gates;
+        let gates = validation::FeatureGates {
+            startup_boost: gates.startup_boost,
+            per_vpa_config: gates.per_vpa_config,
+            in_place: gates.in_place,
+        };
+        let mut said = validation::validate(object, old, gates, self.sizing_rules(), others);
+        if self.config.compat == Compat::Plimsoll {
+            said.warnings.extend(invalid_annotation_warnings(object));
+        }
+        said
+    }
+}
+
+/// A line for each annotation that makes no sense.
+fn invalid_annotation_warnings(object: &[u8]) -> Vec<String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let Object { metadata } = serde_json::from_slice(object).unwrap_or_default();
+    find_invalid(&metadata.annotations.unwrap_or_default())
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}

@@ -1,0 +1,109 @@
+//! What is said of a VPA that is created or changed: what is wrong keeps it out, what is odd is a warning.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use serde::Deserialize;
+
+use super::{AdmissionController, hpa_conflicts::HpaSummary, watches::TargetKey};
+use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
+use plimsoll_core::{
+    admission::validation::{self, OtherAutoscaler},
+    api::{VerticalPodAutoscaler, vpa::TargetRef},
+};
+
+/// Decides about VPAs.
+pub(super) struct VpaReviewer(pub Arc<AdmissionController>);
+
+/// As much of a VPA as it takes to find others of the same target.
+#[derive(Deserialize)]
+struct VpaTarget {
+    spec: VpaTargetSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VpaTargetSpec {
+    target_ref: TargetRef,
+}
+
+#[async_trait]
+impl Reviewer for VpaReviewer {
+    fn resource(&self) -> &'static str {
+        "VPA"
+    }
+
+    async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
+        let object = request.object.unwrap_or_default();
+        let old = request.old_object.map(str::as_bytes);
+        let others = self.vpas_with_same_target(&request.namespace, object);
+        let scalers = self.0.hpas_in_namespace(request).await;
+        let mut neighbours: Vec<OtherAutoscaler<'_>> =
+            others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
+        neighbours.extend(scalers.iter().map(HpaSummary::as_other_autoscaler));
+        let said = self.0.decide_vpa(object.as_bytes(), old, &neighbours);
+        let verdict = if said.errors.is_empty() {
+            AdmissionDecision::patch(&said.operations).unwrap_or_else(|why| {
+                tracing::warn!(%why, "a default cannot be written; the VPA is let through");
+                AdmissionDecision::allow("unwritable_patch")
+            })
+        } else {
+            AdmissionDecision::deny(response_status(request, &said))
+        };
+        verdict.with_warnings(said.warnings)
+    }
+}
+
+impl VpaReviewer {
+    /// The VPAs of the same target, as far as they are known.
+    fn vpas_with_same_target(
+        &self,
+        namespace: &str,
+        object: &str,
+    ) -> Vec<Arc<VerticalPodAutoscaler>> {
+        let Ok(VpaTarget { spec: VpaTargetSpec { target_ref } }) = serde_json::from_str(object)
+        else {
+            return Vec::new();
+        };
+        self.0.stores.vpas(&TargetKey::new(namespace, &target_ref.kind, &target_ref.name))
+    }
+}
+
+fn as_other_autoscaler(vpa: &VerticalPodAutoscaler) -> Option<OtherAutoscaler<'_>> {
+    Some(OtherAutoscaler {
+        kind: "VerticalPodAutoscaler",
+        name: vpa.metadata.name.as_deref()?,
+        target_kind: &vpa.spec.target_ref.kind,
+        target_name: &vpa.spec.target_ref.name,
+        uses_resources: true,
+    })
+}
+
+/// What the API server tells whoever wrote it.
+pub(super) fn response_status(
+    request: &AdmissionRequest<'_>,
+    said: &validation::ValidationResult,
+) -> Status {
+    let kind = request.request_kind.as_ref().unwrap_or(&request.kind);
+    let causes = said.errors.iter().map(|error| StatusCause {
+        field: Some(error.path.clone()),
+        message: Some(error.body()),
+        reason: Some(error.error_type.cause_type().to_owned()),
+    });
+    let details = StatusDetails {
+        name: Some(request.name.to_string()),
+        group: Some(kind.group.to_string()),
+        kind: Some(kind.kind.to_string()),
+        causes: Some(causes.collect()),
+        ..StatusDetails::default()
+    };
+    Status {
+        status: Some("Failure".to_owned()),
+        code: Some(422),
+        reason: Some("Invalid".to_owned()),
+        message: Some(said.message(&kind.kind, &kind.group, &request.name)),
+        details: Some(details),
+        ..Status::default()
+    }
+}

@@ -1,0 +1,113 @@
+//! What a recommender reads history and usage from, and writes history to.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use kube::Client;
+use plimsoll_storage::{
+    CheckpointStorage, LocalStorage, Storage,
+    checkpoint::CheckpointOptions,
+    prometheus::{
+        client::{CompletedQuery, QueryObserver},
+        history::PrometheusHistory,
+    },
+};
+
+use super::history_loader::HistorySource;
+use crate::{
+    cluster::clock::Clock,
+    controllers::runtime::{
+        client_calls,
+        config::{RecommenderConfig, StorageChoice, UsageSource},
+    },
+    telemetry::{PrometheusQueryMetrics, RecommenderMetrics},
+};
+use plimsoll_core::types::compat::Compat;
+
+/// A Prometheus, where one is asked for anything.
+pub(super) fn open_prometheus(
+    config: &RecommenderConfig,
+    clock: &Clock,
+    metrics: &RecommenderMetrics,
+    calls: &PrometheusQueryMetrics,
+) -> Result<Option<Arc<PrometheusHistory>>> {
+    if config.storage != StorageChoice::Prometheus && config.usage != UsageSource::Prometheus {
+        return Ok(None);
+    }
+    let watch = Arc::new(RecommenderQueryMetrics {
+        metrics: metrics.clone(),
+        calls: client_calls::QueryRecorder::new(calls.clone()),
+    });
+    let weighting = config.settings.history_weighting;
+    Ok(Some(Arc::new(config.prometheus.open_history(weighting, clock, watch)?)))
+}
+
+/// Where history is kept.
+pub(super) fn open_storage(
+    config: &RecommenderConfig,
+    client: &Client,
+    clock: &Clock,
+    prometheus: Option<&Arc<PrometheusHistory>>,
+) -> Result<Arc<dyn Storage>> {
+    match (&config.storage, prometheus) {
+        (StorageChoice::Local(directory), _) => {
+            let (local, report) = LocalStorage::open(directory)?;
+            tracing::warn!(
+                directory = %directory.display(),
+                ?report,
+                "history is kept in a directory: run a single replica"
+            );
+            Ok(Arc::new(local))
+        }
+        (StorageChoice::Prometheus, Some(history)) if !config.prometheus.has_fallback => {
+            Ok(Arc::clone(history) as _)
+        }
+        _ => Ok(Arc::new(open_checkpoints(config, client, clock))),
+    }
+}
+
+/// Counts what a Prometheus is asked, by upstream's names and by ours.
+#[derive(Debug)]
+struct RecommenderQueryMetrics {
+    metrics: RecommenderMetrics,
+    calls: client_calls::QueryRecorder,
+}
+
+impl QueryObserver for RecommenderQueryMetrics {
+    fn on_query(&self, asked: &CompletedQuery<'_>) {
+        // As upstream: a question without any answer is in no series.
+        if let Some(status) = asked.status {
+            self.metrics.observe_query(status, "post", asked.duration);
+        }
+        self.calls.on_query(asked);
+    }
+}
+
+/// The series that history is read from, where it is.
+pub(super) fn open_history_source(
+    config: &RecommenderConfig,
+    prometheus: Option<&Arc<PrometheusHistory>>,
+) -> Option<Arc<HistorySource>> {
+    let history = prometheus.filter(|_| config.storage == StorageChoice::Prometheus)?;
+    Some(Arc::new(HistorySource {
+        address: history.server().to_owned(),
+        history: Arc::clone(history),
+        history_length: config.prometheus.history_length,
+        has_fallback: config.prometheus.has_fallback,
+    }))
+}
+
+fn open_checkpoints(
+    config: &RecommenderConfig,
+    client: &Client,
+    clock: &Clock,
+) -> CheckpointStorage {
+    let clock = clock.clone();
+    let options = CheckpointOptions {
+        namespace: config.scope.only.clone(),
+        write_annotations: config.compat == Compat::Plimsoll,
+        concurrency: config.workers,
+        ..CheckpointOptions::default()
+    };
+    CheckpointStorage::new(client.clone(), move || clock.now(), options)
+}

@@ -1,0 +1,20 @@
+//! What all controllers share: clients, configuration, start and shutdown, probes, health, watches of common kinds.
+
+pub(crate) mod annotation_checks;
+pub(crate) mod client;
+pub(crate) mod client_calls;
+pub mod cluster;
+pub mod config;
+pub(crate) mod context;
+pub(crate) mod controller_watches;
+pub(crate) mod liveness;
+pub(crate) mod loop_watchdog;
+pub mod prometheus;
+pub(crate) mod quotas;
+pub(crate) mod role_health;
+pub(crate) mod shutdown;
+pub(crate) mod traffic_metrics;
+
+pub use config::RecommenderConfig;
+pub use liveness::Clients;
+pub use shutdown::Signals;

@@ -1,0 +1,108 @@
+//! Events of the updater: what was done to pods and what holds it back, for `kubectl describe`.
+
+use kube::ResourceExt as _;
+use plimsoll_core::types::Time;
+
+use super::{Updater, matching::Workload};
+use crate::cluster::{
+    cache::updater_pod::UpdaterPod,
+    write::{EventDetails, InvolvedObject},
+};
+use plimsoll_core::{api::vpa::UpdateMode, updater::Action};
+
+impl Updater {
+    /// Events of what was done, with upstream's words where upstream has them.
+    pub(super) fn emit_action_events(
+        &self,
+        workload: &Workload,
+        pod: &UpdaterPod,
+        action: &Action,
+    ) {
+        let at = self.clock.now();
+        match action {
+            Action::Evict { .. } => {
+                let message = "Pod was evicted by VPA Updater to apply resource recommendation.";
+                self.emit_pod_event(pod, "EvictedByVPA", message, at);
+                let message = format!(
+                    "VPA Updater evicted Pod {} to apply resource recommendation.",
+                    pod.name_any()
+                );
+                self.emit_vpa_event(workload, "EvictedPod", message, at, false);
+            }
+            Action::Resize { .. } | Action::RemoveBoost { .. } => {
+                let message = "Pod was resized in place by VPA Updater.";
+                self.emit_pod_event(pod, "InPlaceResizedByVPA", message, at);
+            }
+            Action::Surge => {
+                let message = "A second replica is started before the only one is evicted.";
+                self.emit_vpa_event(workload, "SurgeStarted", message.to_owned(), at, false);
+            }
+            Action::EndSurge => {
+                let message = "The second replica is not needed any more.";
+                self.emit_vpa_event(workload, "SurgeEnded", message.to_owned(), at, false);
+            }
+        }
+    }
+
+    /// Resizes that are not tried, because they were found impossible. Upstream says so in every pass.
+    pub(super) fn emit_skipped_resize_events(
+        &self,
+        workload: &Workload,
+        news: &[&UpdaterPod],
+        at: Time,
+    ) {
+        if workload.vpa.spec.update_mode() != UpdateMode::InPlace {
+            return;
+        }
+        for pod in news {
+            let message = "VPA Updater leaves out a resize in place: its node had no room for one to no less.";
+            self.emit_pod_event(pod, "InPlaceResizeSkipped", message, at);
+        }
+    }
+
+    fn emit_pod_event(&self, pod: &UpdaterPod, reason: &'static str, message: &str, at: Time) {
+        let (about, message) = (pod_reference(pod), message.to_owned());
+        self.emit_event(EventDetails {
+            involved_object: about,
+            is_warning: false,
+            reason,
+            message,
+            at,
+        });
+    }
+
+    /// An event about a VPA.
+    pub(super) fn emit_vpa_event(
+        &self,
+        workload: &Workload,
+        reason: &'static str,
+        message: String,
+        at: Time,
+        is_warning: bool,
+    ) {
+        let about = InvolvedObject {
+            api_version: "autoscaling.k8s.io/v1",
+            kind: "VerticalPodAutoscaler",
+            namespace: workload.key.namespace.to_string(),
+            name: workload.key.name.to_string(),
+            uid: workload.vpa.uid().unwrap_or_default(),
+        };
+        self.emit_event(EventDetails { involved_object: about, is_warning, reason, message, at });
+    }
+
+    fn emit_event(&self, happening: EventDetails) {
+        if self.config.dry_run.is_none_or(|dry| dry.events) && self.may_write_events() {
+            self.events.publish(happening);
+        }
+    }
+}
+
+fn pod_reference(pod: &UpdaterPod) -> InvolvedObject {
+    InvolvedObject {
+        api_version: "v1",
+        kind: "Pod",
+        namespace: pod.namespace().unwrap_or_default(),
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+    }
+}

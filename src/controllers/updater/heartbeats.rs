@@ -1,0 +1,325 @@
+//! Signs of life of recommenders: their Leases, watched on this process's own clock. A clock of another machine is never
+//! compared with it, and a Lease counts only once it was seen to change.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
+use kube::{
+    ResourceExt as _,
+    api::{Api, ListParams},
+};
+
+use plimsoll_core::types::Time;
+
+use super::{ShutdownToken, Updater};
+use crate::{
+    cluster::leader::heartbeat::{HISTORY_ANNOTATION, lease_name},
+    telemetry::HistoryState,
+};
+use plimsoll_core::{
+    api::VerticalPodAutoscaler,
+    recommender::Shard,
+    updater::guard::{HeartbeatPolicy, RecommenderHeartbeat},
+};
+
+/// Between two looks, at most.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How their names begin.
+const LEASE_NAME_PREFIX: &str = "plimsoll-";
+/// For a Lease that does not say how long it counts.
+const DEFAULT_LEASE_DURATION: Duration = Duration::from_mins(3);
+
+/// What is known of all of them.
+#[derive(Debug, Default)]
+pub(super) struct Heartbeats(Mutex<HeartbeatState>);
+
+#[derive(Debug, Default)]
+struct HeartbeatState {
+    leases: HashMap<Box<str>, ObservedLease>,
+    /// Whether the last look failed, or there was none yet.
+    read_failed: Option<bool>,
+}
+
+#[derive(Debug)]
+struct ObservedLease {
+    renewed: Option<MicroTime>,
+    /// When it was seen first.
+    first_seen: Instant,
+    /// When it was seen to change; not before it was seen twice.
+    last_change: Option<Instant>,
+    lease_duration: Duration,
+    history_loaded: bool,
+}
+
+impl ObservedLease {
+    fn is_fresh(&self) -> bool {
+        self.last_change.is_some_and(|changed| changed.elapsed() <= self.lease_duration)
+    }
+
+    /// Whether it may still turn out to be fresh.
+    fn may_become_fresh(&self) -> bool {
+        self.last_change.is_none() && self.first_seen.elapsed() <= self.lease_duration
+    }
+}
+
+impl Heartbeats {
+    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a look found.
+    fn observe(&self, leases: Vec<Lease>, now: Instant) {
+        let mut known = self.lock();
+        let mut before = std::mem::take(&mut known.leases);
+        for lease in leases {
+            let name = lease.name_any();
+            let history = lease.annotations().get(HISTORY_ANNOTATION).map(String::as_str);
+            let (loaded, absent) = (HistoryState::Loaded.as_str(), HistoryState::Absent.as_str());
+            let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
+            let spec = lease.spec.unwrap_or_default();
+            let lasts = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
+            let (first, changed) = match before.remove(name.as_str()) {
+                Some(beat) if beat.renewed == spec.renew_time => {
+                    (beat.first_seen, beat.last_change)
+                }
+                Some(beat) => (beat.first_seen, Some(now)),
+                None => (now, None),
+            };
+            let beat = ObservedLease {
+                renewed: spec.renew_time,
+                first_seen: first,
+                last_change: changed,
+                lease_duration: lasts.map_or(DEFAULT_LEASE_DURATION, Duration::from_secs),
+                history_loaded,
+            };
+            known.leases.insert(name.into(), beat);
+        }
+        known.read_failed = Some(false);
+    }
+
+    /// Takes in what a single look found: by the clocks of whoever renewed the Leases and of this machine, because none of
+    /// them can be seen to change.
+    pub fn observe_once(&self, leases: Vec<Lease>, wall: Time) {
+        let now = Instant::now();
+        let ours =
+            leases.into_iter().filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
+        self.observe(ours.collect(), now);
+        for beat in self.lock().leases.values_mut() {
+            let Some(renewed) = &beat.renewed else { continue };
+            let age = wall.nanos_since(Time::from(renewed.0)).max(0);
+            beat.last_change = now.checked_sub(Duration::from_nanos(age.unsigned_abs()));
+        }
+    }
+
+    /// When one that is for a VPA was renewed last.
+    pub fn renewed(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Option<Time> {
+        let known = self.lock();
+        let of_it = known.leases_for_vpa(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
+        of_it.map(|at| Time::from(at.0)).max()
+    }
+
+    pub fn record_failure(&self) {
+        self.lock().read_failed = Some(true);
+    }
+
+    /// What is known of the recommender of a VPA.
+    pub fn for_vpa(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> RecommenderHeartbeat {
+        let known = self.lock();
+        match known.read_failed {
+            None => return RecommenderHeartbeat::NotYetObserved,
+            Some(true) => return RecommenderHeartbeat::Unknown,
+            Some(false) => {}
+        }
+        // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
+        let of_it: Vec<&ObservedLease> = known.leases_for_vpa(vpa, namespace).collect();
+        if of_it.is_empty() {
+            return RecommenderHeartbeat::Absent;
+        }
+        let mut fresh = of_it.iter().filter(|beat| beat.is_fresh()).peekable();
+        if fresh.peek().is_some() {
+            return RecommenderHeartbeat::Fresh {
+                history_loaded: fresh.any(|beat| beat.history_loaded),
+            };
+        }
+        let is_awaited = of_it.iter().any(|beat| beat.may_become_fresh());
+        if is_awaited { RecommenderHeartbeat::NotYetObserved } else { RecommenderHeartbeat::Stale }
+    }
+}
+
+impl HeartbeatState {
+    /// Those of the recommender of a VPA.
+    fn leases_for_vpa<'a>(
+        &'a self,
+        vpa: &VerticalPodAutoscaler,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a ObservedLease> + use<'a> {
+        let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
+        let whole = lease_name(recommender, None);
+        let is_of = move |name: &str| match name.strip_prefix(&*whole) {
+            Some("") => true,
+            Some(rest) => {
+                let shard = rest.strip_prefix('-').and_then(|rest| rest.split_once("-of-"));
+                let shard =
+                    shard.and_then(|(index, count)| format!("{index}/{count}").parse().ok());
+                shard.is_some_and(|shard: Shard| shard.includes(namespace))
+            }
+            None => false,
+        };
+        self.leases.iter().filter(move |(name, _)| is_of(name)).map(|(_, beat)| beat)
+    }
+}
+
+impl Updater {
+    /// Looks at the Leases until told to stop.
+    pub(super) async fn run_heartbeat_poll_loop(self: std::sync::Arc<Self>, stop: ShutdownToken) {
+        if self.config.settings.guards.heartbeat == HeartbeatPolicy::Ignore {
+            return;
+        }
+        let leases =
+            Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeat_namespace);
+        let pause = POLL_INTERVAL.min(self.config.interval);
+        loop {
+            let parameters = ListParams::default();
+            let asked = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters));
+            let answer = tokio::select! {
+                () = stop.cancelled() => return,
+                answer = asked => answer,
+            };
+            match answer {
+                Ok(Ok(list)) => {
+                    let ours = list.items.into_iter();
+                    let ours = ours.filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
+                    self.heartbeats.observe(ours.collect(), Instant::now());
+                }
+                Ok(Err(why)) => {
+                    tracing::warn!(%why, "the heartbeats of recommenders cannot be read");
+                    self.heartbeats.record_failure();
+                }
+                Err(_) => {
+                    tracing::warn!("the heartbeats of recommenders cannot be read: no answer");
+                    self.heartbeats.record_failure();
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(name: &str, renewed: &str, history: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {HISTORY_ANNOTATION: history}},
+            "spec": {"renewTime": renewed, "leaseDurationSeconds": 3600},
+        }))
+        .expect("a lease")
+    }
+
+    fn vpa(recommender: Option<&str>) -> VerticalPodAutoscaler {
+        let chosen: Vec<_> = recommender.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "recommenders": chosen},
+        }))
+        .expect("a VPA")
+    }
+
+    const EARLY: &str = "2026-01-01T00:00:00.000000Z";
+    const LATE: &str = "2026-01-01T00:01:00.000000Z";
+
+    #[test]
+    fn a_heartbeat_counts_once_it_was_seen_to_change() {
+        let heartbeats = Heartbeats::default();
+        let of = |recommender| heartbeats.for_vpa(&vpa(recommender), "shop");
+        assert_eq!(of(None), RecommenderHeartbeat::NotYetObserved, "nobody has looked yet");
+        heartbeats.observe(Vec::new(), Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Absent);
+        heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
+        assert_eq!(
+            of(None),
+            RecommenderHeartbeat::NotYetObserved,
+            "it may be years old, or of a moment ago"
+        );
+        let mut brief = lease("plimsoll-default", EARLY, "loaded");
+        brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(0);
+        let watched = Heartbeats::default();
+        watched.observe(vec![brief], Instant::now());
+        assert_eq!(
+            watched.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Stale,
+            "it did not change in time"
+        );
+        heartbeats.observe(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: true });
+        assert_eq!(of(Some("other")), RecommenderHeartbeat::Absent);
+        heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loading")], Instant::now());
+        assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: false });
+        heartbeats.record_failure();
+        assert_eq!(of(None), RecommenderHeartbeat::Unknown);
+    }
+
+    #[test]
+    fn a_single_look_goes_by_when_a_lease_says_that_it_was_renewed() {
+        let wall = |text: &str| serde_json::from_value::<Time>(text.into()).expect("a time");
+        let mut brief = lease("plimsoll-default", EARLY, "loaded");
+        brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(30);
+        let heartbeats = Heartbeats::default();
+        heartbeats.observe_once(vec![brief.clone()], wall("2026-01-01T00:00:20Z"));
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
+        assert_eq!(heartbeats.renewed(&vpa(None), "shop"), Some(wall(EARLY)));
+        heartbeats.observe_once(vec![brief], wall(LATE));
+        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Stale);
+        assert_eq!(heartbeats.renewed(&vpa(Some("other")), "shop"), None);
+    }
+
+    #[test]
+    fn of_a_sharded_recommender_the_shard_of_the_namespace_counts() {
+        let heartbeats = Heartbeats::default();
+        let shards = ["1/3", "2/3", "3/3"];
+        let own = shards.iter().find(|it| it.parse::<Shard>().expect("is one").includes("shop"));
+        let own = lease_name("default", own.copied());
+        for (renewed, history) in [(EARLY, "loaded"), (LATE, "loaded")] {
+            let leases = shards.map(|it| lease(&lease_name("default", Some(it)), renewed, history));
+            heartbeats.observe(
+                leases.into_iter().filter(|it| it.name_any() == own).collect(),
+                Instant::now(),
+            );
+        }
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
+        let others = shards.map(|it| lease(&lease_name("default", Some(it)), LATE, "loaded"));
+        heartbeats.observe(
+            others.into_iter().filter(|it| it.name_any() != own).collect(),
+            Instant::now(),
+        );
+        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Absent);
+        // One that was there before there were shards does not hide those that live.
+        let name = own.clone();
+        for renewed in [EARLY, LATE] {
+            let old = lease("plimsoll-default", EARLY, "loaded");
+            heartbeats.observe(vec![old, lease(&name, renewed, "loaded")], Instant::now());
+        }
+        assert_eq!(
+            heartbeats.for_vpa(&vpa(None), "shop"),
+            RecommenderHeartbeat::Fresh { history_loaded: true }
+        );
+    }
+}

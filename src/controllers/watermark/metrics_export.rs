@@ -1,0 +1,156 @@
+//! What metrics are told: calls of recommenders as they happen, objects when somebody asks.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use plimsoll_core::types::{ObjectKey, Time};
+
+use super::{WatermarkController, exported_state::ExportedState, reconcile::Requeue};
+use crate::{
+    cluster::{leader::LeaderState, metrics_api::source::recommender::RecommenderCallObserver},
+    telemetry::{
+        MonitorGateRow, RecommenderCall, ReconcileResultLabel, SourceRow, WatermarkMetrics,
+        WatermarkRow, WpaMetricsSource, client_label, objects::PAGE_SIZE,
+    },
+};
+use plimsoll_core::watermark::cooldown::CooldownRemaining;
+
+/// Counts calls of recommenders.
+pub(super) struct RecommenderCallMetrics {
+    metrics: WatermarkMetrics,
+    /// Those under way, by whom they ask.
+    calls: Mutex<HashMap<String, Vec<RecommenderCall>>>,
+}
+
+impl RecommenderCallMetrics {
+    /// Counts into these.
+    pub fn new(metrics: WatermarkMetrics) -> Self {
+        Self { metrics, calls: Mutex::default() }
+    }
+}
+
+impl RecommenderCallObserver for RecommenderCallMetrics {
+    fn on_start(&self, client: &str) {
+        let call = self.metrics.begin_recommender_call(client);
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.entry(client.to_owned()).or_default().push(call);
+    }
+
+    fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(waiting) = calls.get_mut(client) else { return };
+        let call = waiting.pop();
+        if waiting.is_empty() {
+            calls.remove(client);
+        }
+        drop(calls);
+        match (call, result) {
+            (Some(call), Ok(code)) => call.on_response(method, code, took),
+            (Some(call), Err(())) => call.on_failure(),
+            (None, _) => {}
+        }
+    }
+}
+
+/// The objects of a role, for a scrape.
+pub(super) struct WatermarkObjectMetrics(pub Weak<WatermarkController>);
+
+impl WpaMetricsSource for WatermarkObjectMetrics {
+    fn visit(
+        &self,
+        after: Option<&ObjectKey>,
+        visit: &mut dyn FnMut(WatermarkRow<'_>),
+    ) -> Option<ObjectKey> {
+        let role = self.0.upgrade()?;
+        // Another one tells of them by now, and what is known here grows old. While nobody can say who leads, it stays.
+        if role
+            .election
+            .get()
+            .is_some_and(|election| election.leader_state() == LeaderState::Standby)
+        {
+            return None;
+        }
+        let (shown, next) = role.queue.exported_page(after, PAGE_SIZE);
+        let now = role.clock.now();
+        for (key, shown) in &shown {
+            let sources: Vec<SourceRow<'_>> = shown.sources.iter().map(source_row).collect();
+            let label = |key: &str| {
+                shown.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
+            };
+            visit(object_row(key, shown, &sources, now, &label));
+        }
+        next
+    }
+}
+
+fn source_row(source: &super::exported_state::ExportedSource) -> SourceRow<'_> {
+    SourceRow {
+        metric_name: &source.label,
+        value_milli: source.value,
+        high_milli: source.watermarks.map(|(_, high)| high as f64),
+        low_milli: source.watermarks.map(|(low, _)| low as f64),
+        proposal: source.proposal.map(f64::from),
+    }
+}
+
+fn object_row<'a>(
+    key: &'a ObjectKey,
+    shown: &'a ExportedState,
+    sources: &'a [SourceRow<'a>],
+    now: Time,
+    label: &'a dyn Fn(&str) -> Option<&'a str>,
+) -> WatermarkRow<'a> {
+    let condition = |name: &str| {
+        shown.conditions.iter().find(|(known, _)| *known == name).map(|(_, holds)| *holds)
+    };
+    WatermarkRow {
+        key,
+        target_kind: &shown.target.0,
+        target_name: &shown.target.1,
+        dry_run: shown.dry_run,
+        min_replicas: shown.bounds.0,
+        max_replicas: shown.bounds.1,
+        tolerance: shown.tolerance as f64 / 1000.0,
+        effective_replicas: shown.desired_replicas.map(f64::from),
+        scaling_active: Some(shown.scaling_active),
+        able_to_scale: condition("able_to_scale"),
+        scaling_limited: condition("scaling_limited"),
+        scaling_blocked: condition("scaling_blocked"),
+        within_bounds: shown.within_bounds,
+        upscale_capping: shown.upscale_capping,
+        downscale_capping: shown.downscale_capping,
+        restrictions: Some(shown.restrictions.iter().copied().collect()),
+        cooldown_remaining: shown.cooldown_seconds.map(|(up, down)| CooldownRemaining { up, down }),
+        upscale_total: shown.replicas_moved.map(|(up, _)| up),
+        downscale_total: shown.replicas_moved.map(|(_, down)| down),
+        staleness_seconds: shown.last_value_at.map(|at| now.nanos_since(at) as f64 / 1e9),
+        monitor_gate: shown.monitor.as_ref().map(|monitor| MonitorGateRow {
+            monitor_name: &monitor.name,
+            monitor_namespace: &key.namespace,
+            is_blocked: monitor.blocks,
+        }),
+        sources,
+        label,
+    }
+}
+
+impl WatermarkController {
+    /// What upstream's framework would call the end of a look.
+    pub(super) fn reconcile_return(outcome: &str, next: Requeue) -> ReconcileResultLabel {
+        match next {
+            _ if outcome == "error" => ReconcileResultLabel::Error,
+            Requeue::OnChange => ReconcileResultLabel::Success,
+            Requeue::Periodic | Requeue::After(_) => ReconcileResultLabel::RequeueAfter,
+        }
+    }
+
+    /// Series of recommenders that nobody asks any more end.
+    pub(super) fn retain_recommender_series(&self) {
+        let used: HashSet<String> =
+            self.queue.recommenders().iter().map(|url| client_label(url)).collect();
+        self.metrics.retain_clients(&used);
+    }
+}

@@ -1,0 +1,215 @@
+//! The cluster beside a server: its VPAs, their pods, and which of them have series.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use futures::{StreamExt as _, stream};
+use plimsoll_core::types::ObjectKey;
+use plimsoll_storage::prometheus::{
+    history::LivePods,
+    promql::{Aggregation, Grouping, Query},
+    schema::Schema,
+};
+
+use super::ServerProbe;
+use crate::{
+    cluster::target::{
+        TargetResolution,
+        one_shot::{self, LookupError},
+    },
+    controllers::runtime::cluster::{self, Cluster, ClusterOptions, RESPONSE_TIMEOUT},
+    report::doctor::{
+        probe_results::{ClusterCoverage, ProbeAnswer},
+        report::{CoverageReport, PartlyCoveredVpa},
+    },
+};
+use plimsoll_core::api::VerticalPodAutoscaler;
+
+/// Who asks.
+const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
+/// VPAs that are compared: each takes a few requests.
+const MAX_VPAS: usize = 500;
+/// VPAs that are looked up at once.
+const CONCURRENT_LOOKUPS: usize = 8;
+/// VPAs whose history is read to see what it costs.
+const MAX_SAMPLED_VPAS: usize = 50;
+/// Namespaces in one query.
+const NAMESPACES_PER_QUERY: usize = 50;
+
+/// The pods of each VPA, or why they are not known.
+#[derive(Debug)]
+pub(super) enum ClusterPods {
+    /// Nothing to compare.
+    NotComparable(ClusterCoverage),
+    /// By VPA.
+    Found { address: String, vpas: Vec<VpaPods>, skipped: usize },
+}
+
+/// VPAs, each with the owner of its pods.
+pub(super) type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
+
+/// One VPA with the names of its pods that run.
+#[derive(Debug)]
+pub(super) struct VpaPods {
+    namespace: String,
+    name: String,
+    /// The owner of its pods, where that is known.
+    owner: Option<Box<str>>,
+    pods: Vec<String>,
+}
+
+impl ClusterPods {
+    /// Namespaces with VPAs.
+    pub(super) fn namespaces(&self) -> Vec<&str> {
+        match self {
+            Self::NotComparable(_) => Vec::new(),
+            Self::Found { vpas, .. } => vpas.iter().map(|vpa| &*vpa.namespace).collect(),
+        }
+    }
+}
+
+impl ClusterPods {
+    /// The VPAs of the namespace with the most pods, each with the owner of its pods, as a storage wants them, and those pods.
+    pub(super) fn largest_namespace(&self) -> Option<(&str, VpaOwners, LivePods)> {
+        let Self::Found { vpas, .. } = self else { return None };
+        let with_pods = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
+        let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
+        for vpa in with_pods() {
+            *pods.entry(&vpa.namespace).or_default() += vpa.pods.len();
+        }
+        let (namespace, _) = pods.into_iter().max_by_key(|(_, pods)| *pods)?;
+        let (mut wanted, mut live) = (VpaOwners::new(), LivePods::new());
+        for vpa in with_pods().filter(|vpa| vpa.namespace == namespace).take(MAX_SAMPLED_VPAS) {
+            let key = ObjectKey::new(namespace, &*vpa.name);
+            let pods = vpa.pods.iter().map(String::as_str);
+            live.add(&key, vpa.owner.as_deref().unwrap_or_default(), pods);
+            wanted.insert(key, vpa.owner.clone());
+        }
+        Some((namespace, wanted, live))
+    }
+}
+
+/// Reads the VPAs of a cluster and their pods.
+pub(super) async fn find_pods(reach: &ClusterOptions, namespace: Option<&str>) -> ClusterPods {
+    let cluster = match cluster::connect(reach, USER_AGENT).await {
+        Ok(cluster) => cluster,
+        // Who names one wants to hear why it is not there.
+        Err(why)
+            if *reach != ClusterOptions::default() || std::env::var_os("KUBECONFIG").is_some() =>
+        {
+            return ClusterPods::NotComparable(ClusterCoverage::Unreadable(why.to_string()));
+        }
+        Err(_) => {
+            return ClusterPods::NotComparable(ClusterCoverage::NoCluster(
+                "set KUBECONFIG or give --kubeconfig".to_owned(),
+            ));
+        }
+    };
+    match read_cluster(&cluster, namespace).await {
+        Ok(pods) => pods,
+        Err(error) => ClusterPods::NotComparable(ClusterCoverage::Unreadable(format!(
+            "{}: {error}",
+            cluster.address
+        ))),
+    }
+}
+
+async fn read_cluster(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+) -> Result<ClusterPods, LookupError> {
+    let found = one_shot::find_vpas(&cluster.client, namespace).await?.unwrap_or_default();
+    if found.is_empty() {
+        return Ok(ClusterPods::NotComparable(ClusterCoverage::Empty));
+    }
+    let passed_over = found.len().saturating_sub(MAX_VPAS);
+    let mut read = stream::iter(found.into_iter().take(MAX_VPAS))
+        .map(|vpa| find_pods_of(cluster, vpa))
+        .buffered(CONCURRENT_LOOKUPS);
+    let mut vpas = Vec::new();
+    while let Some(vpa) = read.next().await {
+        vpas.push(vpa?);
+    }
+    Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped: passed_over })
+}
+
+async fn find_pods_of(
+    cluster: &Cluster,
+    vpa: VerticalPodAutoscaler,
+) -> Result<VpaPods, LookupError> {
+    let client = &cluster.client;
+    let namespace = vpa.metadata.namespace.unwrap_or_default();
+    let name = vpa.metadata.name.unwrap_or_default();
+    let target = &vpa.spec.target_ref;
+    let (owner, pods) =
+        match one_shot::find_target(client, &namespace, target, RESPONSE_TIMEOUT).await? {
+            TargetResolution::Found { selector, owner } => {
+                (Some(owner), one_shot::find_pods(client, &namespace, &selector).await?)
+            }
+            // That is for the recommender to say, on the VPA.
+            _ => (None, Vec::new()),
+        };
+    let running = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let pods = running.filter_map(|pod| pod.metadata.name).collect();
+    Ok(VpaPods { namespace, name, owner, pods })
+}
+
+/// Looks for the series of those pods.
+pub(super) async fn compare_with_series(
+    exam: &ServerProbe,
+    pods: ClusterPods,
+    schema: Option<&Schema>,
+) -> ClusterCoverage {
+    let (address, vpas, passed_over) = match pods {
+        ClusterPods::NotComparable(beside) => return beside,
+        ClusterPods::Found { address, vpas, skipped: passed_over } => (address, vpas, passed_over),
+    };
+    let Some(schema) = schema else {
+        let why = "the server has no series of containers.".to_owned();
+        return ClusterCoverage::Unmatched(why, Vec::new());
+    };
+    let [namespace, pod, _] = schema.usage.container_labels();
+    let mut by_namespace: BTreeMap<&str, HashSet<String>> = BTreeMap::new();
+    for vpa in &vpas {
+        by_namespace.entry(&vpa.namespace).or_default();
+    }
+    let names: Vec<&str> = by_namespace.keys().copied().collect();
+    let mut evidence = Vec::new();
+    for names in names.chunks(NAMESPACES_PER_QUERY) {
+        let series = schema.usage_selector_in(&schema.usage.memory, names);
+        let query =
+            Query::from(series).aggregate(Aggregation::Group, Grouping::By(&[namespace, pod]));
+        let ProbeAnswer { evidence: asked, answer } = exam.query_vector(&query, exam.now).await;
+        evidence.extend(asked);
+        match answer {
+            Ok(groups) => {
+                for mut group in groups.samples {
+                    let name = group.labels.remove(pod).unwrap_or_default();
+                    let of = group.labels.get(namespace).map_or("", String::as_str);
+                    if let Some(known) = by_namespace.get_mut(of) {
+                        known.insert(name);
+                    }
+                }
+            }
+            Err(why) => return ClusterCoverage::Unmatched(why, evidence),
+        }
+    }
+    let mut comparison =
+        CoverageReport { address, vpas: vpas.len(), passed_over, ..CoverageReport::default() };
+    for VpaPods { namespace, name, pods, .. } in &vpas {
+        let known = by_namespace.get(&**namespace);
+        let has = |pod: &&String| known.is_some_and(|known| known.contains(*pod));
+        let with_series = pods.iter().filter(has).count();
+        comparison.pods += pods.len();
+        comparison.with_series += with_series;
+        if with_series < pods.len() {
+            let (namespace, name) = (namespace.clone(), name.clone());
+            comparison.without.push(PartlyCoveredVpa {
+                namespace,
+                name,
+                pods: pods.len(),
+                with_series,
+            });
+        }
+    }
+    ClusterCoverage::Compared(comparison, evidence)
+}

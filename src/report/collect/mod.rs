@@ -1,0 +1,5 @@
+//! Reads from a cluster and a Prometheus what reports show.
+
+pub mod doctor;
+pub mod status;
+pub mod vpa;

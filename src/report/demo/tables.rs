@@ -1,0 +1,224 @@
+//! The report's two tables: what the lives came to, and what is recommended.
+
+use super::report::{BothScenarios, ContainerReport, DemoReport, Recommended};
+use crate::report::style::{BOLD, DIM, GREEN, Style, YELLOW, push_line, wrap};
+use plimsoll_core::{
+    sim::ResourceRecommendation,
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+/// The sums of both lives.
+pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, look: &Style) {
+    let BothScenarios { without, with } = &report.lives;
+    let hours = f64::from(report.days) * 24.0;
+    look.heading(
+        out,
+        &format!("{:<24}{:>13}{:>13}   difference", "TWO LIVES", "without", "with"),
+        "",
+    );
+    let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
+        let code = if better { GREEN } else { YELLOW };
+        // The blanks before each column stay when a number is wider than its column.
+        push_line(
+            out,
+            format_args!(
+                "  {what:<22} {without:>12} {with:>12}   {}",
+                look.paint(code, &difference)
+            ),
+        );
+    };
+    row(
+        "requested CPU, mean",
+        format!("{:.2} cores", without.core_hours() / hours),
+        format!("{:.2} cores", with.core_hours() / hours),
+        report.savings.core_hours >= 0.0,
+        format!(
+            "{}, {:+.0} core-hours",
+            percent(without.core_hours(), with.core_hours()),
+            -report.savings.core_hours
+        ),
+    );
+    row(
+        "requested memory, mean",
+        format!("{:.2} GiB", without.gib_hours() / hours),
+        format!("{:.2} GiB", with.gib_hours() / hours),
+        report.savings.gib_hours >= 0.0,
+        format!(
+            "{}, {:+.0} GiB-hours",
+            percent(without.gib_hours(), with.gib_hours()),
+            -report.savings.gib_hours
+        ),
+    );
+    for (what, without, with) in [
+        ("OOM kills", without.oom_kills, with.oom_kills),
+        ("pods replaced", without.replaced_pods, with.replaced_pods),
+        ("throttled minutes", without.throttled_minutes, with.throttled_minutes),
+    ] {
+        let difference = match with - without {
+            0 => "none".to_owned(),
+            change => format!("{change:+}"),
+        };
+        row(what, without.to_string(), with.to_string(), with <= without, difference);
+    }
+}
+
+/// What a table has of one resource of one container.
+pub(super) struct Row {
+    pub(super) resource: &'static str,
+    pub(super) request: String,
+    pub(super) target: String,
+    lower: String,
+    upper: String,
+    pub(super) change: f64,
+    why: String,
+}
+
+/// The rows of one container, one for each resource that is recommended.
+pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Vec<Row> {
+    let Recommended { advice: ResourceRecommendation { target, lower, upper }, why, .. } =
+        recommended;
+    let request = container.template.request;
+    let mut rows = Vec::with_capacity(2);
+    if let (Some(target), Some(lower), Some(upper)) = (target.cpu, lower.cpu, upper.cpu) {
+        rows.push(Row {
+            resource: "cpu",
+            request: cpu(request.cpu),
+            target: cpu(target),
+            lower: cpu(lower),
+            upper: cpu(upper),
+            change: change(request.cpu.0, target.0),
+            why: why.cpu.clone(),
+        });
+    }
+    if let (Some(target), Some(lower), Some(upper)) = (target.memory, lower.memory, upper.memory) {
+        rows.push(Row {
+            resource: "memory",
+            request: memory(request.memory),
+            target: memory(target),
+            lower: memory(lower),
+            upper: memory(upper),
+            change: change(request.memory.0, target.0),
+            why: why.memory.clone(),
+        });
+    }
+    rows
+}
+
+/// What is recommended for each container.
+pub(super) fn recommendations(out: &mut String, report: &DemoReport, look: &Style) {
+    let day = report.days;
+    look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
+    let columns =
+        format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
+    push_line(out, format_args!("{}", look.paint(DIM, &columns)));
+    for container in &report.containers {
+        push_line(
+            out,
+            format_args!(
+                "{}{}",
+                look.paint(BOLD, &container.container),
+                look.paint(DIM, &about(container))
+            ),
+        );
+        let Some(recommended) = &container.recommendation else {
+            out.push_str("  never ran, so nothing is known about it\n");
+            continue;
+        };
+        for row in rows(container, recommended) {
+            let Row { resource, request, target, lower, upper, change, why } = row;
+            let code = if change > 0.0 { YELLOW } else { GREEN };
+            let change = look.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
+            let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
+            push_line(
+                out,
+                format_args!(
+                    "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
+                    why.next().unwrap_or_default()
+                ),
+            );
+            for rest in why {
+                push_line(out, format_args!("{:49}{rest}", ""));
+            }
+        }
+    }
+}
+
+/// What a container is, in a few words.
+fn about(container: &ContainerReport) -> String {
+    let ContainerReport { story, sidecar, replicas, .. } = container;
+    if *sidecar {
+        return format!("  native sidecar of {}", container.workload);
+    }
+    match replicas {
+        Some(replicas) => format!("  {replicas} replicas, {story}"),
+        None => format!("  {story}"),
+    }
+}
+
+/// CPU in millicores, so that a column can be compared at a glance; from 100 cores on, to the nearest core.
+fn cpu(amount: MilliCpu) -> String {
+    if amount.0 < 100_000 {
+        format!("{}m", amount.0)
+    } else {
+        Quantity::from(MilliCpu(amount.0.saturating_add(500) / 1000 * 1000)).to_string()
+    }
+}
+
+/// Memory to the nearest MiB; from 10,000 MiB on, to the nearest GiB.
+fn memory(amount: Bytes) -> String {
+    let mebibytes = amount.0.saturating_add(1 << 19) >> 20;
+    if mebibytes < 10_000 {
+        format!("{mebibytes}Mi")
+    } else {
+        format!("{}Gi", (mebibytes + 512) >> 10)
+    }
+}
+
+/// By how many percent `to` differs from `from`.
+fn change(from: i64, to: i64) -> f64 {
+    if from == to { 0.0 } else { (to - from) as f64 * 100.0 / from.max(1) as f64 }
+}
+
+fn percent(from: f64, to: f64) -> String {
+    if from > 0.0 { format!("{:+.0} %", (to - from) * 100.0 / from) } else { "none".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_prints_to_the_nearest_mebibyte_and_large_amounts_to_the_nearest_gibibyte() {
+        for (bytes, printed) in [
+            (0, "0Mi"),
+            (524_287, "0Mi"),
+            (524_288, "1Mi"),
+            (512 << 20, "512Mi"),
+            (9_999 << 20, "9999Mi"),
+            (10_240 << 20, "10Gi"),
+            (100_000_000_000_000, "93132Gi"),
+        ] {
+            assert_eq!(memory(Bytes(bytes)), printed);
+        }
+    }
+
+    #[test]
+    fn cpu_prints_in_millicores_until_there_is_no_bound_at_all() {
+        for (millicores, printed) in
+            [(0, "0m"), (2000, "2000m"), (99_999, "99999m"), (100_000_000_000_000, "100G")]
+        {
+            assert_eq!(cpu(MilliCpu(millicores)), printed);
+        }
+    }
+
+    #[test]
+    fn every_amount_fits_its_column() {
+        for amount in [i64::from(i32::MAX), 100_000_000_000_000] {
+            assert!(cpu(MilliCpu(amount)).len() < 8, "{}", cpu(MilliCpu(amount)));
+            assert!(memory(Bytes(amount)).len() < 8, "{}", memory(Bytes(amount)));
+        }
+    }
+}

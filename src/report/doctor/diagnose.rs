@@ -1,0 +1,298 @@
+//! What facts about a server mean: findings, each with what it was found by, and the flags to use.
+
+use std::time::Duration;
+
+use super::{
+    DoctorReport, ProbeResults,
+    cluster_findings::coverage_finding,
+    history_findings::{cost, history, missing_history_finding, oldest_age},
+    probe_results::Stage,
+    recording_rules::recording_rules_finding,
+    report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
+    series_findings::{containers, pods},
+    server_flavor::{self, ServerFlavor},
+    suggested_flags::flags,
+};
+use crate::report::style::format_span;
+
+/// The report on a server.
+pub fn diagnose(facts: ProbeResults) -> DoctorReport {
+    let (kind, version) = server_flavor::detect_flavor(
+        &facts.address,
+        facts.build.answer.as_ref().ok(),
+        facts.flags.answer.as_ref().ok(),
+    );
+    let server = Server { address: facts.address.clone(), kind, version };
+    let mut findings = Vec::new();
+    findings.extend(deadline_finding(&facts));
+    findings.extend(facts.has_completed(Stage::Server).then(|| server_finding(&facts, &server)));
+    findings.extend(limits(&facts));
+    findings.extend(retention(&facts));
+    if facts.has_completed(Stage::Schema) {
+        findings.extend(containers(&facts, kind));
+        findings.extend(pods(&facts));
+    }
+    // The oldest of some moments says nothing about the others.
+    let reaches = oldest_age(&facts).filter(|_| facts.has_completed(Stage::Depth));
+    if facts.has_completed(Stage::Depth) {
+        findings.extend(history(&facts, reaches));
+    }
+    findings.extend(recording_rules_finding(&facts));
+    findings.extend(cost(&facts, reaches));
+    findings.extend(missing_history_finding(&facts));
+    let (comparison, finding) = coverage_finding(&facts.cluster_coverage);
+    findings.extend(facts.has_completed(Stage::Comparison).then_some(finding));
+    DoctorReport {
+        schema_version: SCHEMA_VERSION,
+        kind: "doctor-prometheus".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        at: facts.at,
+        server,
+        wanted_seconds: facts.wanted_history.as_secs(),
+        reaches_seconds: reaches.map(|reaches| reaches.as_secs()),
+        flags: flags(&facts),
+        findings,
+        queries: facts.sample_read.map(|trial| trial.queries).unwrap_or_default(),
+        cluster: comparison,
+        secrets: facts.secret_flags,
+    }
+}
+
+/// A finding.
+pub(super) fn finding(
+    topic: Topic,
+    code: &str,
+    level: Level,
+    message: impl Into<String>,
+    evidence: &[Evidence],
+) -> Finding {
+    let (code, message) = (code.to_owned(), message.into());
+    Finding { code, topic, level, message, evidence: evidence.to_vec() }
+}
+
+/// What there was no time for.
+fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
+    let rest = std::iter::successors(Some(facts.stage), |stage| Some(stage.next()));
+    let rest: Vec<&str> = rest.map_while(Stage::description).collect();
+    if rest.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "After {} the examination ended, before all was asked. Not known: {}. Ask the server for less by --namespace, \
+         give it more time by --deadline, or look at why it is slow.",
+        format_span(facts.deadline),
+        rest.join("; ")
+    );
+    Some(finding(Topic::Server, "deadline", Level::Problem, message, &facts.first_query))
+}
+
+fn server_finding(facts: &ProbeResults, server: &Server) -> Finding {
+    let evidence = [&facts.first_query[..], &facts.build.evidence].concat();
+    let release = server.version.as_deref().map(|version| format!(" {version}"));
+    let told =
+        |level, message: String| finding(Topic::Server, "server_kind", level, message, &evidence);
+    match server.kind {
+        ServerFlavor::Unknown => told(
+            Level::Warning,
+            "It answers queries, but does not say what it is: check that nothing stands before it that changes answers."
+                .to_owned(),
+        ),
+        kind => told(
+            Level::Ok,
+            format!("It is {}{}.", kind.name(), release.unwrap_or_default()),
+        ),
+    }
+}
+
+/// What a query may take, where the server says so.
+fn limits(facts: &ProbeResults) -> Option<Finding> {
+    let flags = facts.flags.answer.as_ref().ok()?;
+    let samples = flags.get("query.max-samples")?;
+    let timeout = flags.get("query.timeout").map(|time| format!(" and take {time}"));
+    let level = match samples.parse::<u64>() {
+        // A namespace of some hundred containers over an hour at 15 seconds.
+        Ok(samples) if samples < 100_000 => Level::Warning,
+        _ => Level::Ok,
+    };
+    let message = format!(
+        "One query may load {} samples{}: history is asked for in parts below that.",
+        grouped(samples),
+        timeout.unwrap_or_default()
+    );
+    Some(finding(Topic::Server, "server_limits", level, message, &facts.flags.evidence))
+}
+
+/// 50,000,000.
+pub(super) fn grouped(number: &str) -> String {
+    if !number.bytes().all(|digit| digit.is_ascii_digit()) {
+        return number.to_owned();
+    }
+    let mut text = String::new();
+    for (at, digit) in number.chars().enumerate() {
+        if at > 0 && (number.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What the server says it keeps.
+fn retention(facts: &ProbeResults) -> Option<Finding> {
+    let (said, evidence) = match &facts.runtime.answer {
+        Ok(runtime) if runtime.storage_retention.is_some() => {
+            (runtime.storage_retention.clone()?, &facts.runtime.evidence)
+        }
+        _ => {
+            let flags = facts.flags.answer.as_ref().ok()?;
+            (flags.get("storage.tsdb.retention.time")?.clone(), &facts.flags.evidence)
+        }
+    };
+    let time = said.split(" or ").find_map(parse_prometheus_duration)?;
+    let (level, message) = if time < facts.wanted_history {
+        let advice = format!(
+            "The server keeps {said}, and {} are wanted: raise --storage.tsdb.retention.time there, or ask a server \
+             that keeps more.",
+            format_span(facts.wanted_history)
+        );
+        (Level::Warning, advice)
+    } else {
+        (Level::Ok, format!("The server keeps {said}."))
+    };
+    Some(finding(Topic::Server, "retention", level, message, evidence))
+}
+
+/// A time above nothing as Prometheus writes it: `15d`, `1w2d`, `36h`.
+pub fn parse_prometheus_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut seconds = 0_u64;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let (number, after) = rest.split_at(digits);
+        let end = after.find(|letter: char| letter.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let unit = match unit {
+            "ms" => 0,
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            "w" => 7 * 86_400,
+            "y" => 365 * 86_400,
+            _ => return None,
+        };
+        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        rest = after;
+    }
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use plimsoll_core::types::Time;
+
+    use super::*;
+    use crate::report::doctor::{
+        probe_results::{ClusterCoverage, Depth, ProbeAnswer, RuntimeInfo},
+        report::CoverageReport,
+    };
+
+    pub(in crate::report::doctor) fn not<T>() -> ProbeAnswer<T> {
+        ProbeAnswer { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
+    }
+
+    pub(in crate::report::doctor) fn yes<T>(answer: T) -> ProbeAnswer<T> {
+        ProbeAnswer { evidence: Vec::new(), answer: Ok(answer) }
+    }
+
+    /// A server that knew so many containers so many hours ago.
+    pub(in crate::report::doctor) fn facts(depth: &[(u64, u64)]) -> ProbeResults {
+        let depth = depth.iter().map(|&(hours, containers)| Depth {
+            age: Duration::from_hours(hours),
+            containers: yes(containers),
+        });
+        ProbeResults {
+            at: Time::from_secs(0),
+            address: "http://prometheus".to_owned(),
+            wanted_history: Duration::from_hours(192),
+            stage: Stage::Done,
+            deadline: Duration::from_mins(2),
+            first_query: Vec::new(),
+            build: not(),
+            flags: not(),
+            runtime: not(),
+            schema: not(),
+            recording_rules: None,
+            throttled: None,
+            families: None,
+            depth: depth.collect(),
+            sample_read: None,
+            cluster_coverage: ClusterCoverage::Empty,
+            given_flags: Vec::new(),
+            secret_flags: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_said_and_not_judged() {
+        let mut facts = facts(&[(0, 5), (24, 5)]);
+        facts.cluster_coverage = ClusterCoverage::Compared(CoverageReport::default(), Vec::new());
+        for (stage, words, others) in [
+            (Stage::Cluster, "the pods of the cluster; what the server is", &[][..]),
+            (Stage::Depth, "Not known: how far back", &["server_kind", "usage_missing"]),
+            (
+                Stage::Comparison,
+                "Not known: which pods have series.",
+                &["server_kind", "usage_missing", "history_short"],
+            ),
+        ] {
+            facts.stage = stage;
+            let report = diagnose(facts.clone());
+            let (first, rest) = report.findings.split_first().expect("it is told");
+            assert_eq!((&*first.code, first.level), ("deadline", Level::Problem));
+            assert!(first.message.contains(words), "{}", first.message);
+            let rest: Vec<_> = rest.iter().map(|finding| &*finding.code).collect();
+            assert_eq!(rest, others, "{stage:?}");
+        }
+        facts.stage = Stage::Done;
+        let report = diagnose(facts);
+        assert!(report.findings.iter().all(|finding| finding.code != "deadline"));
+        assert_eq!(report.findings.last().map(|last| &*last.code), Some("cluster_series"));
+    }
+
+    #[test]
+    fn what_is_kept_for_less_than_is_wanted_is_warned_of() {
+        for (said, level) in [
+            ("15d", Some(Level::Ok)),
+            ("24h", Some(Level::Warning)),
+            ("15d or 10GiB", Some(Level::Ok)),
+            ("1w or 10GiB", Some(Level::Warning)),
+            ("10GiB", None),
+        ] {
+            let mut facts = facts(&[]);
+            facts.runtime = yes(RuntimeInfo { storage_retention: Some(said.to_owned()) });
+            assert_eq!(retention(&facts).map(|finding| finding.level), level, "{said}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_prometheus_writes_them() {
+        for (text, hours) in [("15d", 360), ("1w2d", 216), ("36h", 36), ("1y", 8760)] {
+            assert_eq!(
+                parse_prometheus_duration(text),
+                Some(Duration::from_hours(hours)),
+                "{text}"
+            );
+        }
+        for text in ["", "0s", "10GB", "1GiB", "d"] {
+            assert_eq!(parse_prometheus_duration(text), None, "{text}");
+        }
+        assert_eq!(
+            (&*grouped("50000000"), &*grouped("999"), &*grouped("x")),
+            ("50,000,000", "999", "x")
+        );
+    }
+}

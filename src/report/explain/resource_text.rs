@@ -1,0 +1,301 @@
+//! The text about one resource of one container: its numbers, and the steps that lead to them.
+
+use std::time::Duration;
+
+use plimsoll_core::types::Time;
+
+use super::{
+    estimate_steps::{EstimateKind, EstimateSteps, step},
+    report::{Agreement, RecommendedNumbers, Resource},
+};
+use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, format_span, push_line};
+use plimsoll_core::{
+    recommender::{
+        RecommendationReason, ResourceExplanation,
+        estimate::Resource as Kind,
+        explanation::{Basis, ConfidenceFactor},
+        throttling::Throttled,
+    },
+    types::{
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+/// Everything about one resource.
+pub(super) fn render_resource(
+    out: &mut String,
+    look: &Style,
+    kind: Kind,
+    resource: &Resource,
+    at: Time,
+) {
+    let Resource { agreement, status, recomputed, chain, requests } = resource;
+    let name = match kind {
+        Kind::Cpu => "cpu",
+        Kind::Memory => "memory",
+    };
+    let columns = format!("{:>12}{:>13}{:>13}{:>13}", "target", "lower", "upper", "uncapped");
+    push_line(
+        out,
+        format_args!("  {}{}", look.paint(BOLD, &format!("{name:<12}")), look.paint(DIM, &columns)),
+    );
+    match status {
+        Some(numbers) => row(out, "in status", numbers, ""),
+        None => push_line(out, format_args!("    {:<10}{:>12}", "in status", "none yet")),
+    }
+    let (code, word) = match agreement {
+        Agreement::Same => (GREEN, "same"),
+        Agreement::Drift => (YELLOW, "drift"),
+        Agreement::Differs => (RED, "differs"),
+        Agreement::Unwritten => (DIM, ""),
+    };
+    row(out, "worked out", recomputed, &look.paint(code, word));
+    let mut line = |label: &str, text: &str| look.paragraph(out, label, text);
+    line("requested", &requested(requests));
+    line("evidence", &evidence(chain, at));
+    for (label, which) in [
+        ("target", EstimateKind::Target),
+        ("lower", EstimateKind::Lower),
+        ("upper", EstimateKind::Upper),
+    ] {
+        line(label, &number(kind, chain, which));
+    }
+    if let Some(bump) = &chain.bump {
+        line(
+            "OOM bump",
+            &format!(
+                "killed {}: from {} to {}, which counts as a peak since",
+                ago(bump.at, at),
+                amount(kind, bump.base),
+                amount(kind, bump.counted)
+            ),
+        );
+    }
+    if let Some(throttled) = &chain.throttled {
+        line("throttled", &throttling(throttled));
+    }
+    line("floor", &floor(kind, chain));
+    if let Some(text) = rounding(kind, chain) {
+        line("rounding", &text);
+    }
+    line("limits", &limits(chain));
+}
+
+fn row(out: &mut String, label: &str, numbers: &RecommendedNumbers, note: &str) {
+    let text =
+        |number: Option<Quantity>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let RecommendedNumbers { target, lower, upper, uncapped } = numbers;
+    let [target, lower, upper, uncapped] = [*target, *lower, *upper, *uncapped].map(text);
+    // The blanks before each column stay when a number is wider than it.
+    let line = format!("    {label:<10}{target:>12} {lower:>12} {upper:>12} {uncapped:>12} {note}");
+    push_line(out, format_args!("{}", line.trim_end()));
+}
+
+fn requested(requests: &super::report::Requests) -> String {
+    let mut text = vec![match (requests.least, requests.most) {
+        (Some(least), Some(most)) if least == most => most.to_string(),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        _ if requests.without > 0 => return "nothing".to_owned(),
+        _ => return "by no pod: none has this container now".to_owned(),
+    }];
+    if requests.without > 0 {
+        text.push(format!(", and nothing by {} pods", requests.without));
+    }
+    if let Some(above) = requests.target_above_percent {
+        text.push(match above.round() {
+            0.0 => ", which is the target".to_owned(),
+            above if above > 0.0 => format!("; the target is {above:.0} % above"),
+            above => format!("; the target is {:.0} % below", -above),
+        });
+    }
+    text.concat()
+}
+
+fn evidence(chain: &ResourceExplanation, at: Time) -> String {
+    let evidence = &chain.evidence;
+    let of = match evidence.of {
+        Basis::Cpu => "CPU",
+        Basis::Memory => "memory",
+    };
+    if evidence.samples == 0 {
+        return "no samples yet".to_owned();
+    }
+    let last =
+        evidence.last.map_or_else(String::new, |last| format!(", the last {}", ago(last, at)));
+    format!(
+        "{} {of} samples over {}{last}; confidence {} (1 is {} with a sample a minute)",
+        evidence.samples,
+        format_span(evidence.covered()),
+        short(evidence.confidence),
+        format_span(Duration::from_secs_f64(evidence.interval.clamp(0.0, 1e9))),
+    )
+}
+
+/// How one number came about: every step that changed something.
+fn number(kind: Kind, chain: &ResourceExplanation, which: EstimateKind) -> String {
+    let (step, walk) = (step(chain, which), EstimateSteps::compute(kind, chain, which));
+    let of = if step.largest_replica.is_some() { " of the largest replica" } else { "" };
+    let percentile = short(step.percentile * 100.0);
+    let mut text = vec![format!(
+        "{}: p{percentile}{of} reads {}",
+        step.decided_by,
+        amount(kind, walk.percentile)
+    )];
+    if walk.with_margin != walk.percentile {
+        let margin = short(chain.margin * 100.0);
+        text.push(format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
+    }
+    if let Some(throttled) =
+        chain.throttled.filter(|_| walk.raised_for_throttling != walk.with_margin)
+    {
+        let factor = short(throttled.factor);
+        text.push(format!(
+            ", times {factor} for throttling {}",
+            amount(kind, walk.raised_for_throttling)
+        ));
+    }
+    if let (Some(factor), Some(ConfidenceFactor { weight, exponent })) =
+        (walk.confidence_factor, step.stretch)
+    {
+        text.push(format!(
+            ", times {} for confidence, (1 + {weight} / {})^{exponent}: {}",
+            short(factor),
+            short(chain.evidence.confidence),
+            amount(kind, walk.scaled_by_confidence)
+        ));
+    }
+    if walk.clamped > walk.scaled_by_confidence {
+        text.push(format!(", held to the floor of {}", amount(kind, walk.clamped)));
+    } else if walk.clamped < walk.scaled_by_confidence {
+        text.push(format!(", held to {}", amount(kind, walk.clamped)));
+    }
+    if walk.capped != walk.rounded {
+        text.push(format!(", limited to {}", walk.capped));
+    }
+    if matches!(step.decided_by, RecommendationReason::NodeCap | RecommendationReason::PodCap) {
+        text.push(", scaled down with the others to what a pod may have".to_owned());
+    }
+    text.concat()
+}
+
+fn throttling(throttled: &Throttled) -> String {
+    let share = short(throttled.share * 100.0);
+    match throttled.target {
+        _ if throttled.share <= 0.0 => "in none of its periods".to_owned(),
+        None => {
+            format!("in {share} % of its periods; --cpu-throttling-target would raise CPU for it")
+        }
+        Some(target) => {
+            format!("in {share} % of its periods; up to {} % are fine", short(target * 100.0))
+        }
+    }
+}
+
+fn floor(kind: Kind, chain: &ResourceExplanation) -> String {
+    let floor = amount(kind, chain.floor.amount);
+    match chain.floor.split_among {
+        None => format!("{floor}, by an annotation of the VPA"),
+        Some(1) => format!("{floor}, the pod's"),
+        Some(containers) => format!("{floor}, the pod's split among {containers} containers"),
+    }
+}
+
+fn rounding(kind: Kind, chain: &ResourceExplanation) -> Option<String> {
+    let rounding = &chain.rounding;
+    let mut parts = Vec::new();
+    if rounding.multiple != 1 {
+        parts.push(format!("up to multiples of {}", amount(kind, rounding.multiple)));
+    }
+    if rounding.whole_cores {
+        parts.push("up to whole cores".to_owned());
+    }
+    if rounding.humanized {
+        parts.push("to two decimals of a binary unit".to_owned());
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn limits(chain: &ResourceExplanation) -> String {
+    let mut parts = Vec::new();
+    if let Some(min) = chain.cap.min {
+        parts.push(format!("minAllowed {min}"));
+    }
+    if let Some(max) = chain.cap.max {
+        let whose =
+            if chain.cap.max_is_global { "maximum for all containers" } else { "maxAllowed" };
+        parts.push(format!("{whose} {max}"));
+    }
+    if let Some(factor) = chain.upper_bound_factor {
+        parts.push(format!("upper bound at most {} times the target", short(factor)));
+    }
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+/// An amount for reading: exact ones are in the table and in the JSON.
+fn amount(kind: Kind, amount: i64) -> String {
+    const MEBIBYTE: f64 = 1_048_576.0;
+    match kind {
+        Kind::Cpu if amount < 100_000 => format!("{amount}m"),
+        Kind::Cpu => Quantity::cpu(MilliCpu(amount)).to_string(),
+        Kind::Memory if amount < 1 << 20 => Quantity::memory(Bytes(amount)).to_string(),
+        Kind::Memory if amount < 10_000 << 20 => format!("{:.1}Mi", amount as f64 / MEBIBYTE),
+        Kind::Memory => format!("{:.1}Gi", amount as f64 / MEBIBYTE / 1024.0),
+    }
+}
+
+/// A number in as many digits as say something.
+fn short(number: f64) -> String {
+    let digits = match number.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 1.0 => 2,
+        _ => 4,
+    };
+    let text = format!("{number:.digits$}");
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// How long ago something was.
+pub(super) fn ago(then: Time, now: Time) -> String {
+    let nanos = now.nanos_since(then);
+    let passed = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 {
+        format!("in {}", format_span(passed))
+    } else {
+        format!("{} ago", format_span(passed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_in_few_digits() {
+        for (number, told) in
+            [(0.0, "0"), (15.0, "15"), (0.006_94, "0.0069"), (145.6, "146"), (1.25, "1.25")]
+        {
+            assert_eq!(short(number), told);
+        }
+        assert_eq!(amount(Kind::Memory, 300 << 20), "300.0Mi");
+        assert_eq!(amount(Kind::Cpu, 100_000_000_000_000), "100G");
+    }
+
+    #[test]
+    fn throttling_is_told_with_what_could_be_done_about_it() {
+        for (share, target, told) in [
+            (0.0, None, "in none of its periods"),
+            (
+                0.125,
+                None,
+                "in 12.5 % of its periods; --cpu-throttling-target would raise CPU for it",
+            ),
+            (0.35, Some(0.1), "in 35 % of its periods; up to 10 % are fine"),
+        ] {
+            assert_eq!(throttling(&Throttled { share, target, factor: 1.0 }), told);
+        }
+    }
+}

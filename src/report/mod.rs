@@ -1,0 +1,7 @@
+//! What commands print. [`collect`] reads from the cluster; the other modules are pure.
+
+pub mod collect;
+pub mod demo;
+pub mod doctor;
+pub mod explain;
+pub mod style;

@@ -1,0 +1,173 @@
+//! The three kinds of values, changed from many threads without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{
+    definition::Definition,
+    text::{write_float, write_sample},
+};
+
+/// Something that can be written as the samples of one series.
+pub trait Instrument: Send + Sync {
+    /// A value that nothing has happened to.
+    fn new(definition: &Definition) -> Self
+    where
+        Self: Sized;
+
+    /// Writes the lines of the series with these labels.
+    fn write(&self, definition: &Definition, labels: &str, text: &mut String);
+}
+
+/// Counts what happens.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// Holds the latest of something.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+/// Counts observations by size.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    /// One more than there are bounds: the last has no end.
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+// === impl Counter ===
+
+impl Counter {
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Goes on to a total that is counted elsewhere.
+    pub fn set_total(&self, total: u64) {
+        self.0.fetch_max(total, Relaxed);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    /// How many so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Instrument for Counter {
+    fn new(_: &Definition) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, definition: &Definition, labels: &str, text: &mut String) {
+        write_sample(text, definition.name, "", labels, self.get() as f64);
+    }
+}
+
+// === impl Gauge ===
+
+impl Gauge {
+    /// From now on it is this.
+    pub fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Relaxed);
+    }
+
+    /// So much more, or less.
+    pub fn add(&self, more: f64) {
+        let add = |value: u64| Some((f64::from_bits(value) + more).to_bits());
+        // The closure never declines, so this never fails.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    /// What it is.
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
+impl Instrument for Gauge {
+    fn new(_: &Definition) -> Self {
+        Self::default()
+    }
+
+    fn write(&self, definition: &Definition, labels: &str, text: &mut String) {
+        write_sample(text, definition.name, "", labels, self.get());
+    }
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    /// Counts one observation. NaN is none: it would make the sum useless for the rest of the process's life.
+    pub fn observe(&self, value: f64) {
+        if value.is_nan() {
+            return;
+        }
+        let bucket = self.bounds.partition_point(|&bound| bound < value);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        let add = |sum: u64| Some((f64::from_bits(sum) + value).to_bits());
+        // The closure never declines, so this never fails.
+        let _ = self.sum.fetch_update(Relaxed, Relaxed, add);
+    }
+}
+
+impl Instrument for Histogram {
+    fn new(definition: &Definition) -> Self {
+        let bounds = definition.buckets;
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::default()).collect();
+        Self { bounds, counts, sum: AtomicU64::default() }
+    }
+
+    fn write(&self, definition: &Definition, labels: &str, text: &mut String) {
+        let mut with_bound = String::with_capacity(labels.len() + 24);
+        with_bound.push_str(labels);
+        if !labels.is_empty() {
+            with_bound.push(',');
+        }
+        with_bound.push_str("le=\"");
+        let stem = with_bound.len();
+        // The count is the sum of the buckets that were read, so the two agree whatever happens meanwhile.
+        let mut count = 0;
+        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+        for (bound, bucket) in bounds.zip(&self.counts) {
+            count += bucket.load(Relaxed);
+            with_bound.truncate(stem);
+            write_float(&mut with_bound, bound);
+            with_bound.push('"');
+            write_sample(text, definition.name, "_bucket", &with_bound, count as f64);
+        }
+        let sum = f64::from_bits(self.sum.load(Relaxed));
+        write_sample(text, definition.name, "_sum", labels, sum);
+        write_sample(text, definition.name, "_count", labels, count as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::definition::histogram;
+
+    #[test]
+    fn an_observation_on_the_end_of_a_bucket_lies_inside_of_it() {
+        let definition = histogram("x_seconds", "", &[0.5, 1e6]);
+        let value = <Histogram as Instrument>::new(&definition);
+        for observed in [0.5, 0.75, 2e6, f64::NAN] {
+            value.observe(observed);
+        }
+        let mut text = String::new();
+        value.write(&definition, "a=\"b\"", &mut text);
+        let wanted = [
+            r#"x_seconds_bucket{a="b",le="0.5"} 1"#,
+            r#"x_seconds_bucket{a="b",le="1e+06"} 2"#,
+            r#"x_seconds_bucket{a="b",le="+Inf"} 3"#,
+            r#"x_seconds_sum{a="b"} 2.00000125e+06"#,
+            r#"x_seconds_count{a="b"} 3"#,
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+    }
+}

@@ -1,0 +1,152 @@
+//! Calls of recommenders, under upstream's names; who is called is shown without what nobody else is to read.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use http::Uri;
+
+use crate::telemetry::{
+    definition::{Definition, counter, gauge, histogram},
+    family::{Family, OVERFLOW_LABEL},
+    instruments::{Counter, Gauge, Histogram},
+    registry::Registry,
+};
+
+const NOT_YET_OBSERVED: &str = "it has not happened yet";
+/// Recommenders that have series of their own.
+const MAX_CLIENTS: usize = 256;
+/// Of each a few codes.
+const MAX_RESPONSE_SERIES: usize = 1024;
+const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
+
+const REQUESTS: Definition = counter(
+    "http_client_requests_total",
+    "Answers of recommenders; one that leads elsewhere counts by itself.",
+)
+.labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
+.absent(NOT_YET_OBSERVED);
+const DURATIONS: Definition = histogram(
+    "http_client_request_duration_seconds",
+    "How long recommenders take to answer.",
+    &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
+)
+.labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
+.unit("seconds")
+.absent(NOT_YET_OBSERVED);
+const ERRORS: Definition =
+    counter("http_client_requests_errors_total", "Calls of recommenders without an answer.")
+        .labels(&["client"], "1 per recommender, 256 in all")
+        .absent("the recommender was never called");
+const INFLIGHT: Definition =
+    gauge("http_client_requests_inflight", "Calls of recommenders that wait for an answer.")
+        .labels(&["client"], "1 per recommender, 256 in all")
+        .absent("the recommender was never called");
+
+/// What is told of calls of recommenders.
+#[derive(Clone, Debug)]
+pub(super) struct RecommenderCallMetrics {
+    requests: Arc<Family<Counter, 3>>,
+    durations: Arc<Family<Histogram, 3>>,
+    errors: Arc<Family<Counter, 1>>,
+    inflight: Arc<Family<Gauge, 1>>,
+}
+
+/// A call under way, until it is dropped.
+#[derive(Debug)]
+pub struct RecommenderCall {
+    client: String,
+    calls: RecommenderCallMetrics,
+    inflight: Arc<Gauge>,
+}
+
+impl RecommenderCallMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        Self {
+            requests: registry.family(REQUESTS, MAX_RESPONSE_SERIES),
+            durations: registry.family(DURATIONS, MAX_RESPONSE_SERIES),
+            errors: registry.family(ERRORS, MAX_CLIENTS),
+            inflight: registry.family(INFLIGHT, MAX_CLIENTS),
+        }
+    }
+
+    pub(super) fn begin(&self, url: &str) -> RecommenderCall {
+        let client = client_label(url);
+        self.errors.with_labels([&client]);
+        let inflight = self.inflight.with_labels([&client]);
+        inflight.add(1.0);
+        RecommenderCall { client, calls: self.clone(), inflight }
+    }
+
+    pub(super) fn retain_clients(&self, used: &HashSet<String>) {
+        let is_kept = |client: &str| client == OVERFLOW_LABEL || used.contains(client);
+        self.requests.retain(|labels| is_kept(&labels[0]));
+        self.durations.retain(|labels| is_kept(&labels[0]));
+        self.errors.retain(|labels| is_kept(&labels[0]));
+        self.inflight.retain(|labels| is_kept(&labels[0]));
+    }
+}
+
+impl RecommenderCall {
+    /// An answer came, be it one that leads elsewhere.
+    pub fn on_response(&self, method: &str, code: u16, took: Duration) {
+        let (code, method) = (code.to_string(), method.to_ascii_lowercase());
+        let labels = [self.client.as_str(), &code, &method];
+        self.calls.requests.with_labels(labels).increment();
+        self.calls.durations.with_labels(labels).observe(took.as_secs_f64());
+    }
+
+    /// None came.
+    pub fn on_failure(&self) {
+        self.calls.errors.with_labels([&self.client]).increment();
+    }
+}
+
+impl Drop for RecommenderCall {
+    fn drop(&mut self) {
+        self.inflight.add(-1.0);
+    }
+}
+
+/// The label for who is called: the address without user, password, query and fragment, which may hold secrets or be
+/// another one each time.
+pub fn client_label(url: &str) -> String {
+    let Ok(uri) = url.trim().parse::<Uri>() else { return UNREADABLE.to_owned() };
+    let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else {
+        return UNREADABLE.to_owned();
+    };
+    // What stands where a port should be and is none may be a part of a password.
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let place = authority.rsplit('@').next().unwrap_or_default();
+    if uri.port().is_none() && place.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
+        return UNREADABLE.to_owned();
+    }
+    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let without = url.split(['?', '#']).next().unwrap_or_default();
+    // No path is told as the path `/`, and upstream's label is the address as it was written.
+    let path = if uri.path() == "/" && !without.ends_with('/') { "" } else { uri.path() };
+    format!("{scheme}://{host}{port}{path}")
+}
+
+/// The label of what is no address.
+const UNREADABLE: &str = "unreadable";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recommender_is_shown_without_its_secrets() {
+        for (url, wanted) in [
+            ("https://recommender.team.svc:8443/scale", "https://recommender.team.svc:8443/scale"),
+            ("http://user:secret@host/path?token=secret#secret", "http://host/path"),
+            ("http://host", "http://host"),
+            ("http://host/", "http://host/"),
+            ("http://host?token=secret", "http://host"),
+            ("http://user@[::1]:80/a/b?c", "http://[::1]:80/a/b"),
+            ("http://user:sec/ret@host/", UNREADABLE),
+            ("host:80/path", UNREADABLE),
+            ("", UNREADABLE),
+        ] {
+            assert_eq!(client_label(url), wanted, "{url}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Upstream's families of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
+
+use super::rows::{EmitSample, SourceRow, WatermarkRow, bool_value};
+use crate::telemetry::{
+    definition::{Definition, counter, gauge},
+    labels::LabelSet,
+};
+
+/// What a family takes from the row of an object.
+pub(in crate::telemetry) enum WpaSeries {
+    /// One value.
+    Object(fn(&WatermarkRow<'_>) -> Option<f64>),
+    /// A value for each metric.
+    Metric(fn(&SourceRow<'_>) -> Option<f64>),
+    /// A value for each of a few words.
+    Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
+    /// 1 or 0 for each restriction.
+    Restrictions,
+    /// 1, beside labels of the object.
+    Tags,
+}
+
+/// A family of upstream's.
+pub(super) struct UpstreamFamilyDefinition {
+    pub definition: Definition,
+    pub labels: LabelsByRelease,
+    pub values: WpaSeries,
+}
+
+/// Labels by release.
+pub(super) type LabelsByRelease = [&'static [&'static str]; 3];
+
+/// The labels of a series about an object, and one of its own where its name belongs in alphabetical order.
+macro_rules! object_and {
+    ($($first:literal)?; $($second:literal)?; $($third:literal)?; $($fourth:literal)?) => {
+        [
+            &[
+                $($first,)? $($second,)? $($third,)?
+                "resource_kind", "resource_name", "resource_namespace",
+                $($fourth,)? "wpa_name", "wpa_namespace",
+            ],
+            &[
+                $($first,)? $($second,)? "namespace", $($third,)?
+                "resource_kind", "resource_name", "resource_namespace", "target_name",
+                $($fourth,)? "wpa_name", "wpa_namespace",
+            ],
+            &[
+                $($first,)? "dry_run", $($second,)? "namespace", $($third,)?
+                "resource_kind", "resource_name", "resource_namespace", "target_name",
+                $($fourth,)? "wpa_name", "wpa_namespace",
+            ],
+        ]
+    };
+}
+
+const OBJECT: LabelsByRelease = object_and!(;;;);
+const CONDITION: LabelsByRelease = object_and!("condition";;;);
+const METRIC: LabelsByRelease = object_and!(; "metric_name";;);
+const REASON: LabelsByRelease = object_and!(;; "reason";);
+const TRANSITION: LabelsByRelease = object_and!(;;; "transition");
+const WITHOUT_DRY_RUN: &[&str] =
+    &["lifecycle_status", "monitor_name", "monitor_namespace", "wpa_name", "wpa_namespace"];
+const LIFECYCLE: LabelsByRelease = [
+    WITHOUT_DRY_RUN,
+    WITHOUT_DRY_RUN,
+    &[
+        "dry_run",
+        "lifecycle_status",
+        "monitor_name",
+        "monitor_namespace",
+        "wpa_name",
+        "wpa_namespace",
+    ],
+];
+const TAGS: LabelsByRelease = [
+    &["resource_namespace", "wpa_name", "wpa_namespace"],
+    &["namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
+    &["dry_run", "namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
+];
+
+const PER_WPA: &str = "1 per WPA";
+const PER_METRIC: &str = "1 per metric of a WPA";
+const MILLI: &str = "thousandths of what the metric counts";
+const UNDECIDED: &str = "nothing could be decided yet";
+
+impl UpstreamFamilyDefinition {
+    /// What it is, with the labels of a release.
+    pub(super) const fn definition(&self, set: LabelSet) -> Definition {
+        self.definition.labels(self.labels[set as usize], self.definition.series_count)
+    }
+}
+
+const fn per_object(
+    definition: Definition,
+    absent: &'static str,
+    read: fn(&WatermarkRow<'_>) -> Option<f64>,
+) -> UpstreamFamilyDefinition {
+    let definition = definition.labels(&[], PER_WPA).absent(absent);
+    UpstreamFamilyDefinition { definition, labels: OBJECT, values: WpaSeries::Object(read) }
+}
+
+const fn per_metric(
+    definition: Definition,
+    absent: &'static str,
+    read: fn(&SourceRow<'_>) -> Option<f64>,
+) -> UpstreamFamilyDefinition {
+    let definition = definition.labels(&[], PER_METRIC).absent(absent);
+    UpstreamFamilyDefinition { definition, labels: METRIC, values: WpaSeries::Metric(read) }
+}
+
+const fn watermark(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&SourceRow<'_>) -> Option<f64>,
+) -> UpstreamFamilyDefinition {
+    per_metric(gauge(name, help).unit(MILLI), "the metric has no mark", read)
+}
+
+const fn labelled(
+    definition: Definition,
+    labels: LabelsByRelease,
+    each: fn(&WatermarkRow<'_>, &mut EmitSample<'_>),
+) -> UpstreamFamilyDefinition {
+    UpstreamFamilyDefinition { definition, labels, values: WpaSeries::Labelled(each) }
+}
+
+pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
+    labelled(
+        gauge("wpa_controller_conditions", "1 while this condition of an object is true, else 0.")
+            .labels(&[], "3 per WPA")
+            .absent("the object has no such condition"),
+        CONDITION,
+        |row, each| row.emit_conditions(each),
+    ),
+    per_object(
+        counter(
+            "wpa_controller_downscale_replicas_total",
+            "Replicas that this process has removed, in sum. A dry run removes none.",
+        )
+        .unit("replicas"),
+        "this process has not changed replicas yet",
+        |row| row.downscale_total.map(|total| total as f64),
+    ),
+    per_object(gauge("wpa_controller_dry_run", "1 while nothing is changed, else 0."), "", |row| {
+        Some(bool_value(row.dry_run))
+    }),
+    watermark(
+        "wpa_controller_high_watermak",
+        "The same as wpa_controller_high_watermark, under the name that old dashboards know.",
+        |row| row.high_milli,
+    ),
+    watermark(
+        "wpa_controller_high_watermark",
+        "Above this mark replicas are added; without the tolerance.",
+        |row| row.high_milli,
+    ),
+    UpstreamFamilyDefinition {
+        definition: gauge(
+            "wpa_controller_labels_info",
+            "Always 1; beside these labels has those labels of the object that are asked for.",
+        )
+        .labels(&[], PER_WPA),
+        labels: TAGS,
+        values: WpaSeries::Tags,
+    },
+    labelled(
+        gauge(
+            "wpa_controller_lifecycle_control_status",
+            "1 while the monitor of an object blocks changes, 0 while it is well.",
+        )
+        .labels(&[], PER_WPA)
+        .absent("the object has no such monitor"),
+        LIFECYCLE,
+        |row, each| {
+            if let Some(lifecycle) = row.monitor_gate {
+                each("blocked", bool_value(lifecycle.is_blocked));
+            }
+        },
+    ),
+    watermark(
+        "wpa_controller_low_watermak",
+        "The same as wpa_controller_low_watermark, under the name that old dashboards know.",
+        |row| row.low_milli,
+    ),
+    watermark(
+        "wpa_controller_low_watermark",
+        "Below this mark replicas are removed; without the tolerance.",
+        |row| row.low_milli,
+    ),
+    per_object(
+        gauge("wpa_controller_max_replicas", "The most replicas that there may be.")
+            .unit("replicas"),
+        "",
+        |row| Some(row.max_replicas.into()),
+    ),
+    per_object(
+        gauge("wpa_controller_min_replicas", "The fewest replicas that there may be.")
+            .unit("replicas"),
+        "",
+        |row| Some(row.min_replicas.into()),
+    ),
+    per_object(
+        gauge(
+            "wpa_controller_replicas_scaling_effective",
+            "The replicas that were decided, after all limits, windows and delays.",
+        )
+        .unit("replicas"),
+        UNDECIDED,
+        |row| row.effective_replicas,
+    ),
+    per_metric(
+        gauge(
+            "wpa_controller_replicas_scaling_proposal",
+            "The replicas that a metric asks for, before any limit.",
+        )
+        .unit("replicas"),
+        "the metric is not known",
+        |row| row.proposal,
+    ),
+    labelled(
+        gauge(
+            "wpa_controller_restricted_scaling",
+            "1 while this limit holds (between the marks, or as fast as may be), else 0.",
+        )
+        .labels(&[], "3 per WPA")
+        .absent("a metric is not known"),
+        REASON,
+        |row, each| row.emit_cappings(each),
+    ),
+    per_object(
+        gauge(
+            "wpa_controller_scaling_active",
+            "1 while the replicas follow the metrics, 0 while they cannot.",
+        ),
+        UNDECIDED,
+        |row| row.scaling_active.map(bool_value),
+    ),
+    labelled(
+        gauge(
+            "wpa_controller_transition_countdown",
+            "How long it is until replicas may be added or removed again; 0 once they may.",
+        )
+        .labels(&[], "2 per WPA")
+        .unit("seconds")
+        .absent("replicas were never changed"),
+        TRANSITION,
+        |row, each| row.emit_cooldowns(each),
+    ),
+    per_object(
+        counter(
+            "wpa_controller_upscale_replicas_total",
+            "Replicas that this process has added, in sum. A dry run adds none.",
+        )
+        .unit("replicas"),
+        "this process has not changed replicas yet",
+        |row| row.upscale_total.map(|total| total as f64),
+    ),
+    per_metric(
+        gauge("wpa_controller_value", "What is compared with the marks.").unit(MILLI),
+        "the metric is not known, or is a zero that says nothing",
+        |row| row.value_milli,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_have_five_seven_and_eight_labels_about_an_object() {
+        assert_eq!(OBJECT.map(<[_]>::len), [5, 7, 8]);
+        for family in &FAMILIES {
+            assert!(family.labels.iter().all(|set| set.is_sorted()), "{}", family.definition.name);
+        }
+        assert!(FAMILIES.is_sorted_by_key(|family| family.definition.name));
+    }
+}
