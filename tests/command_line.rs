@@ -267,7 +267,7 @@ fn log(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<serde_json::Value>
 fn warnings(log: &[serde_json::Value]) -> Vec<&str> {
     let warned = log
         .iter()
-        .filter(|line| line["level"] == "WARN" && line["target"] == "plimsoll::cli::role");
+        .filter(|line| line["level"] == "WARN" && line["target"] == "plimsoll::cli::daemon");
     warned.filter_map(|line| line["message"].as_str()).collect()
 }
 

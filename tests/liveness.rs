@@ -13,13 +13,13 @@ use std::{
 use http::{Method, StatusCode};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use plimsoll::controllers;
 use plimsoll::{
     cli::{all_in_one_config, recommender_config, updater_config, watermark_config},
     cluster::clock::Clock,
     controllers::{
-        all_in_one, recommender,
+        all_in_one,
         runtime::{Clients, config::ElectionConfig},
-        updater, watermark,
     },
 };
 use tempfile::TempDir;
@@ -139,7 +139,7 @@ async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_pro
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = recommender_config(&flags).expect("flags that make sense");
     let clients = controllers.clients().await;
-    let started = recommender::start(config, clients, Clock::wall());
+    let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
     controllers.assert_stays_alive(&["vpa-recommender-lease"], &[running.address()]).await;
     controllers.run(running.stop()).await;
@@ -152,7 +152,7 @@ async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
     let clients = controllers.clients().await;
-    let started = updater::start(config, clients, Clock::wall());
+    let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
     controllers.assert_stays_alive(&["vpa-updater"], &[running.address()]).await;
     controllers.run(running.stop()).await;
@@ -167,7 +167,7 @@ async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_an
     config.health_address = "127.0.0.1:0".parse().expect("an address");
     let lease = renew_often(&mut config.election);
     let clients = controllers.clients().await;
-    let started = watermark::start(config, clients, Clock::wall());
+    let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
     controllers.assert_stays_alive(&[&lease], &[running.address(), running.health()]).await;
     controllers.run(running.stop()).await;

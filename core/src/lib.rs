@@ -13,4 +13,5 @@ pub mod sim;
 pub mod sizing;
 pub mod types;
 pub mod updater;
+pub mod vpa_match;
 pub mod watermark;

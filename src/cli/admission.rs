@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     cluster::server::webhook::{CipherSuites, WebhookLimits},
-    controllers as run,
+    controllers,
     controllers::{
         AdmissionConfig,
         admission::config::{AdmissionGates, certificate_names},
@@ -172,7 +172,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliEr
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| run::admission::run(config, signals))
+    start.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     pflag, recommender, updater, watermark,
 };
 use crate::{
-    controllers as run,
+    controllers,
     controllers::{
         all_in_one::AllInOneConfig,
         runtime::config::{Address, LogConfig},
@@ -284,7 +284,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
     let home = watermark::pod_namespace();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let (config, start) = arguments.config(variable, home.as_deref())?;
-    start.run(|signals| run::all_in_one::run(config, signals))
+    start.run(|signals| controllers::all_in_one::run(config, signals))
 }
 
 #[cfg(test)]

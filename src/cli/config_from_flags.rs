@@ -8,8 +8,7 @@ use super::{
     parsed_flags::ParsedFlags, recommender, updater, watermark,
 };
 use crate::controllers::{
-    AdmissionConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
-    runtime::RecommenderConfig,
+    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
 };
 
 /// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever

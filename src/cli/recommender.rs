@@ -19,12 +19,10 @@ use super::{
     prometheus::PrometheusArgs,
     prometheus_auth,
 };
-use crate::{
-    controllers as run,
-    controllers::runtime::{
-        RecommenderConfig,
-        config::{Address, ObjectMetrics, StorageChoice, UsageSource},
-    },
+use crate::controllers::{
+    self,
+    recommender::config::{RecommenderConfig, StorageChoice, UsageSource},
+    runtime::config::{Address, ObjectMetrics},
 };
 use plimsoll_core::{
     recommender::{NamespaceScope, Shard},
@@ -282,5 +280,5 @@ pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, Cli
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| run::recommender::run(config, signals))
+    start.run(|signals| controllers::run(config, signals))
 }

@@ -16,7 +16,7 @@ use super::{
     updater_policy::UpdaterPolicyArgs,
 };
 use crate::{
-    controllers as run,
+    controllers,
     controllers::{
         UpdaterConfig,
         runtime::config::{Address, ObjectMetrics},
@@ -197,7 +197,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliErro
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| run::updater::run(config, signals))
+    start.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]

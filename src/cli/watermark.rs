@@ -26,7 +26,7 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    controllers as run,
+    controllers,
     controllers::{
         WatermarkConfig,
         runtime::config::{Address, ObjectMetrics},
@@ -282,7 +282,7 @@ pub fn run(
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| run::watermark::run(config, signals))
+    start.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod wpa_reviewer;
 use std::{
     fmt,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,10 +32,9 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::matching::{has_startup_boost, is_off, takes_precedence};
 use anyhow::{Result, anyhow};
 use kube::Client;
-use rustls::ServerConfig;
+use tokio::time::Instant;
 
 use self::{
     certificates::Certificates,
@@ -47,27 +47,31 @@ use self::{
     watches::{WatchStores, Watches},
     wpa_reviewer::WpaReviewer,
 };
-use crate::controllers::runtime::{
-    client,
-    context::{Controller, ControllerContext},
-    liveness::{Clients, Liveness},
-    loop_watchdog::LoopWatchdog,
-    quotas::Quotas,
-    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
-    traffic_metrics::{export_watch_metrics, export_write_metrics},
-};
 use crate::{
     cluster::{
         cache::controllers::ControllerCache,
         clock::Clock,
-        leader::Fence,
+        leader::{Election, Fence},
         server::{
             WebhookServer,
             webhook::{ReloadableCertificate, ReviewRoutes, certified_key, server_config},
         },
-        target::TargetResolver,
+        target::{
+            TargetResolver,
+            scale::{CacheLifetimes, request_gate},
+        },
         watch::WatchFactory,
         write::{Permit, RateLimiter, WebhookConfigWriter, WriteStats},
+    },
+    controllers::runtime::{
+        config::Address,
+        context::ControllerContext,
+        controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        liveness::Liveness,
+        loop_watchdog::LoopWatchdog,
+        quotas::Quotas,
+        shutdown::{ShutdownToken, Tasks},
+        traffic_metrics::{export_watch_metrics, export_write_metrics},
     },
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
@@ -102,104 +106,9 @@ pub struct AdmissionController {
 
 impl fmt::Debug for AdmissionController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Role").field("webhook", &self.webhook_address).finish_non_exhaustive()
-    }
-}
-
-/// An admission controller that runs.
-#[derive(Debug)]
-pub struct AdmissionHandle {
-    role: Arc<AdmissionController>,
-    address: SocketAddr,
-    servers: TaskGroup,
-    workers: TaskGroup,
-    /// What ends last: the listener of metrics and probes.
-    stopped_last: TaskGroup,
-}
-
-/// Runs until one of these signals.
-pub async fn run(config: AdmissionConfig, signals: Signals) -> Result<()> {
-    let starting = async {
-        let clients = connect(&config).await?;
-        start(config, clients, Clock::wall()).await
-    };
-    run_until_signal(signals, starting, AdmissionHandle::stop).await
-}
-
-/// Clients for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &AdmissionConfig) -> Result<Clients> {
-    let agent = concat!("plimsoll-admission-controller/", env!("CARGO_PKG_VERSION"));
-    client::connect(config.kubeconfig.as_deref(), agent).await
-}
-
-/// Starts all parts, with time from this clock.
-pub async fn start(
-    config: AdmissionConfig,
-    clients: impl Into<Clients>,
-    clock: Clock,
-) -> Result<AdmissionHandle> {
-    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
-    let admin = desk.liveness.bind(&config.address).await?;
-    let mut running = prepare(config, &mut desk).await?.begin(admin.address());
-    let stop = running.stopped_last.shutdown_token();
-    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
-    Ok(running)
-}
-
-/// An admission controller that does nothing yet, but for its port.
-pub(super) struct PreparedAdmission {
-    role: Arc<AdmissionController>,
-    webhook: WebhookServer,
-    tls: ServerConfig,
-}
-
-/// Puts the parts together.
-pub(super) async fn prepare(
-    config: AdmissionConfig,
-    desk: &mut ControllerContext,
-) -> Result<PreparedAdmission> {
-    // Bound where its connections are accepted: whether API servers get through decides about the Lease.
-    let listen = config.listen.to_string();
-    let bound = desk.liveness.runtime().spawn(async move { WebhookServer::bind(&listen).await });
-    let webhook = bound.await??.with_limits(config.limits);
-    let source = certificate_source(&config)?;
-    let keyring = Arc::new(ReloadableCertificate::default());
-    let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
-    let role = Arc::new(AdmissionController::new(config, desk, source, keyring, webhook.address()));
-    desk.register(Arc::clone(&role) as _);
-    Ok(PreparedAdmission { role, webhook, tls })
-}
-
-impl PreparedAdmission {
-    /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> AdmissionHandle {
-        let Self { role, webhook, tls } = self;
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            %address,
-            webhook = %role.webhook_address,
-            certificates = ?role.source,
-            "admission controller starts"
-        );
-        let (mut servers, mut workers, holders) =
-            (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
-        let (serve_stop, work_stop) = (servers.shutdown_token(), workers.shutdown_token());
-        let (pods, vpas, wpas) = (
-            PodReviewer(Arc::clone(&role)),
-            VpaReviewer(Arc::clone(&role)),
-            WpaReviewer(Arc::clone(&role)),
-        );
-        let reviews = ReviewRoutes::new(Arc::new(ReviewMetrics(role.metrics.clone())))
-            .route("", "pods", Arc::new(pods))
-            .route("autoscaling.k8s.io", "verticalpodautoscalers", Arc::new(vpas))
-            .route("datadoghq.com", "watermarkpodautoscalers", Arc::new(wpas));
-        let serve = webhook.serve(tls, Arc::new(reviews), serve_stop.cancelled());
-        servers.tasks().spawn_on(serve, role.liveness.runtime());
-        role.start_watches(&work_stop, workers.tasks());
-        workers.tasks().spawn(Arc::clone(&role).run_certificate_loop(work_stop.clone()));
-        let reachable = Arc::clone(&role).run_self_check_loop(work_stop.clone());
-        workers.tasks().spawn_on(reachable, role.liveness.runtime());
-        AdmissionHandle { role, address, servers, workers, stopped_last: holders }
+        f.debug_struct("AdmissionController")
+            .field("webhook", &self.webhook_address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -224,57 +133,124 @@ fn certificate_source(config: &AdmissionConfig) -> Result<CertificateSource> {
     Ok(source)
 }
 
-impl AdmissionHandle {
-    /// Where it serves metrics and health.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+/// An admission controller that runs.
+pub type AdmissionHandle = ControllerHandle<AdmissionController>;
+
+impl ControllerConfig for AdmissionConfig {
+    type Controller = AdmissionController;
+
+    fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
     }
 
-    /// Where it serves the webhook.
-    pub fn webhook(&self) -> SocketAddr {
-        self.role.webhook_address
+    fn addresses(&self) -> Vec<&Address> {
+        vec![&self.address]
+    }
+}
+
+impl Controller for AdmissionController {
+    type Config = AdmissionConfig;
+
+    const USER_AGENT: &str = concat!("plimsoll-admission-controller/", env!("CARGO_PKG_VERSION"));
+
+    async fn new(config: AdmissionConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
+        // Bound on the runtime that accepts its connections: the self-check of this port decides about the Lease.
+        let (listen, runtime) = (config.listen.to_string(), context.liveness.runtime().clone());
+        let bound = runtime.spawn(async move { WebhookServer::bind(&listen).await });
+        let webhook = bound.await??.with_limits(config.limits);
+        let source = certificate_source(&config)?;
+        let keyring = Arc::new(ReloadableCertificate::default());
+        let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
+        let controller =
+            Arc::new(Self::from_context(config, context, source, keyring, webhook.address()));
+        let reviews = controller.review_routes();
+        context
+            .tasks
+            .servers
+            .spawn_on(&runtime, |stop| webhook.serve(tls, reviews, stop.cancelled()));
+        Ok(controller)
     }
 
-    /// Whether it is ready, or what is missing.
-    pub fn ready(&self) -> Result<(), Vec<String>> {
-        crate::cluster::server::Probes::check_readiness(&*self.role)
+    fn log_start(&self, addresses: &[SocketAddr]) {
+        let (version, webhook) = (env!("CARGO_PKG_VERSION"), self.webhook_address);
+        let certificates = self.source;
+        tracing::info!(version, ?addresses, %webhook, ?certificates, "admission controller starts");
     }
 
-    /// Ends it in order: first nobody new is sent here, then the answers under way are finished, then all else ends.
-    pub async fn stop(mut self) {
-        self.role.draining.store(true, Ordering::Release);
-        tokio::time::sleep(self.role.config.shutdown_delay).await;
-        self.servers.shut_down().await;
-        self.workers.shut_down().await;
-        self.stopped_last.shut_down().await;
+    /// Every replica serves, and their writes are idempotent, so there is no election.
+    fn election(&self) -> Option<Election> {
+        None
+    }
+
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        let this = || Arc::clone(self);
+        let workers = &mut tasks.workers;
+        self.start_watches(&workers.shutdown_token(), workers.tasks());
+        workers.spawn(|stop| this().run_certificate_loop(stop));
+        workers.spawn_on(self.liveness.runtime(), |stop| this().run_self_check_loop(stop));
+    }
+
+    /// Reports that it is not ready, and gives endpoints time to be updated.
+    async fn begin_shutdown(&self) {
+        self.draining.store(true, Ordering::Release);
+        tokio::time::sleep(self.config.shutdown_delay).await;
+    }
+
+    async fn drain(&self, _deadline: Instant) {}
+
+    fn refresh_metrics(&self) {
+        export_watch_metrics(
+            &self.traffic,
+            self.watches.required().chain(self.quotas.watch_status()),
+        );
+        self.traffic.set_watch_objects(self.watches.vpas.name(), self.stores.vpa_count());
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
 
 impl AdmissionController {
-    fn new(
+    /// Where it serves the webhook.
+    pub fn webhook(&self) -> SocketAddr {
+        self.webhook_address
+    }
+
+    fn review_routes(self: &Arc<Self>) -> Arc<ReviewRoutes> {
+        let routes = ReviewRoutes::new(Arc::new(ReviewMetrics(self.metrics.clone())))
+            .route("", "pods", Arc::new(PodReviewer(Arc::clone(self))))
+            .route(
+                "autoscaling.k8s.io",
+                "verticalpodautoscalers",
+                Arc::new(VpaReviewer(Arc::clone(self))),
+            )
+            .route(
+                "datadoghq.com",
+                "watermarkpodautoscalers",
+                Arc::new(WpaReviewer(Arc::clone(self))),
+            );
+        Arc::new(routes)
+    }
+
+    fn from_context(
         config: AdmissionConfig,
-        desk: &mut ControllerContext,
+        context: &mut ControllerContext,
         source: CertificateSource,
         keyring: Arc<ReloadableCertificate>,
         webhook_address: SocketAddr,
     ) -> Self {
-        let metrics = AdmissionMetrics::new(&mut desk.registry);
-        let (client, clock) = (desk.client.clone(), desk.clock.clone());
+        let metrics = AdmissionMetrics::new(&mut context.registry);
+        let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
         // Every replica serves, and what they write together is made for that: there is no election.
         let permit = Permit::new(Fence::open(), limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
-        let gate = Arc::new(move || {
-            let limiter = limiter.clone();
-            Box::pin(async move { limiter.acquire().await }) as _
-        });
+        let gate = request_gate(limiter);
         let targets = TargetResolver::new(
             client.clone(),
             Arc::clone(&controllers),
             gate,
-            crate::cluster::target::scale::CacheLifetimes::default(),
+            CacheLifetimes::default(),
         );
-        let stats = Arc::clone(&desk.write_stats);
+        let stats = Arc::clone(&context.write_stats);
         let registration = config.registration.clone().map(|wanted| {
             WebhookConfigWriter::new(client.clone(), wanted).with_stats(Arc::clone(&stats))
         });
@@ -282,8 +258,8 @@ impl AdmissionController {
             config,
             clock,
             client,
-            liveness: desk.liveness.clone(),
-            watch_factory: desk.watch_factory.clone(),
+            liveness: context.liveness.clone(),
+            watch_factory: context.watch_factory.clone(),
             source,
             watches: Watches::new(),
             stores: WatchStores::default(),
@@ -296,7 +272,7 @@ impl AdmissionController {
             self_check: SelfCheck::default(),
             webhook_address,
             metrics,
-            traffic: desk.traffic.clone(),
+            traffic: context.traffic.clone(),
             write_stats: stats,
             loop_watchdog: LoopWatchdog::default(),
             quotas: Quotas::default(),
@@ -328,16 +304,5 @@ impl AdmissionController {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-    }
-}
-
-impl Controller for AdmissionController {
-    fn refresh_metrics(&self) {
-        export_watch_metrics(
-            &self.traffic,
-            self.watches.required().chain(self.quotas.watch_status()),
-        );
-        self.traffic.set_watch_objects(self.watches.vpas.name(), self.stores.vpa_count());
-        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

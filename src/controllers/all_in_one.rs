@@ -5,16 +5,21 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    AdmissionConfig, UpdaterConfig, WatermarkConfig, admission, recommender, updater, watermark,
+    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
+    admission::AdmissionHandle,
+    recommender::RecommenderHandle,
+    runtime::{
+        client,
+        config::Address,
+        context::ControllerContext,
+        controller::{Controller, ControllerConfig, ControllerHandle, PreparedController, prepare},
+        liveness::{Clients, Liveness},
+        shutdown::{Signals, TaskGroup, run_until_signal},
+    },
+    updater::UpdaterHandle,
+    watermark::WatermarkHandle,
 };
 use crate::cluster::{clock::Clock, server::AdminServer};
-use crate::controllers::runtime::{
-    RecommenderConfig, client,
-    config::Address,
-    context::ControllerContext,
-    liveness::{Clients, Liveness},
-    shutdown::{Signals, TaskGroup, run_until_signal},
-};
 
 /// The roles of a process, each with what it is configured by.
 #[derive(Clone, Debug, Default)]
@@ -31,16 +36,16 @@ pub struct AllInOneConfig {
     pub watermark: Option<WatermarkConfig>,
 }
 
-/// Roles that run together.
+/// Controllers that run in one process.
 #[derive(Debug)]
 pub struct AllInOneHandle {
     addresses: Vec<SocketAddr>,
-    recommender: Option<recommender::RecommenderHandle>,
-    updater: Option<updater::UpdaterHandle>,
-    admission: Option<admission::AdmissionHandle>,
-    watermark: Option<watermark::WatermarkHandle>,
+    recommender: Option<RecommenderHandle>,
+    updater: Option<UpdaterHandle>,
+    admission: Option<AdmissionHandle>,
+    watermark: Option<WatermarkHandle>,
     listeners: TaskGroup,
-    /// Ends with the last of what runs on it.
+    /// Stopped with the last task that runs on it.
     _liveness: Liveness,
 }
 
@@ -54,43 +59,55 @@ pub async fn run(config: AllInOneConfig, signals: Signals) -> Result<()> {
     Box::pin(run_until_signal(signals, starting, AllInOneHandle::stop)).await
 }
 
-/// Starts all roles, with time from this clock.
+/// Starts all controllers, with time from this clock.
 pub async fn start(
     config: AllInOneConfig,
     clients: impl Into<Clients>,
     clock: Clock,
 ) -> Result<AllInOneHandle> {
     config.validate()?;
-    let mut desk = ControllerContext::for_all_in_one(clients.into(), clock)?;
-    let mut places = Vec::new();
+    let mut context = ControllerContext::for_all_in_one(clients.into(), clock)?;
+    let mut listeners = Vec::new();
     for address in &config.addresses {
-        places.push(desk.liveness.bind(address).await?);
+        listeners.push(context.liveness.bind(address).await?);
     }
-    let Some(first) = places.first().map(AdminServer::address) else {
+    let addresses: Vec<SocketAddr> = listeners.iter().map(AdminServer::address).collect();
+    if addresses.is_empty() {
         bail!("there is no address to serve metrics and health at");
-    };
+    }
     // All are put together before the first of them watches anything.
-    let recommender =
-        config.recommender.map(|config| recommender::prepare(config, &mut desk)).transpose()?;
-    let updater = config.updater.map(|config| updater::prepare(config, &mut desk));
-    let admission = match config.admission {
-        Some(config) => Some(admission::prepare(config, &mut desk).await?),
-        None => None,
+    let recommender = prepare_some(config.recommender, &mut context).await?;
+    let updater = prepare_some(config.updater, &mut context).await?;
+    let admission = prepare_some(config.admission, &mut context).await?;
+    let watermark = prepare_some(config.watermark, &mut context).await?;
+    let first = || vec![addresses[0]];
+    let mut handle = AllInOneHandle {
+        recommender: recommender.map(|prepared| prepared.start(first())),
+        updater: updater.map(|prepared| prepared.start(first())),
+        admission: admission.map(|prepared| prepared.start(first())),
+        watermark: watermark.map(|prepared| prepared.start(first())),
+        addresses,
+        listeners: TaskGroup::default(),
+        _liveness: context.liveness.clone(),
     };
-    let watermark =
-        config.watermark.map(|config| watermark::prepare(config, &mut desk)).transpose()?;
-    let mut running = AllInOneHandle {
-        addresses: places.iter().map(AdminServer::address).collect(),
-        recommender: recommender.map(|prepared| prepared.begin(first)),
-        updater: updater.map(|prepared| prepared.begin(first)),
-        admission: admission.map(|prepared| prepared.begin(first)),
-        watermark: watermark.map(|prepared| prepared.begin(first, first)),
-        listeners: TaskGroup::new(),
-        _liveness: desk.liveness.clone(),
-    };
-    let stop = running.listeners.shutdown_token();
-    desk.serve(places, &stop, running.listeners.tasks());
-    Ok(running)
+    context.serve(listeners, &mut handle.listeners);
+    Ok(handle)
+}
+
+async fn prepare_some<C: ControllerConfig>(
+    config: Option<C>,
+    context: &mut ControllerContext,
+) -> Result<Option<PreparedController<C::Controller>>> {
+    match config {
+        Some(config) => prepare(config, context).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn stop_some<C: Controller>(handle: Option<ControllerHandle<C>>) {
+    if let Some(handle) = handle {
+        handle.stop().await;
+    }
 }
 
 impl AllInOneConfig {
@@ -143,51 +160,32 @@ impl AllInOneHandle {
     }
 
     /// The recommender, if it is one of them.
-    pub const fn recommender(&self) -> Option<&recommender::RecommenderHandle> {
+    pub const fn recommender(&self) -> Option<&RecommenderHandle> {
         self.recommender.as_ref()
     }
 
     /// The updater, if it is one of them.
-    pub const fn updater(&self) -> Option<&updater::UpdaterHandle> {
+    pub const fn updater(&self) -> Option<&UpdaterHandle> {
         self.updater.as_ref()
     }
 
     /// The admission controller, if it is one of them.
-    pub const fn admission(&self) -> Option<&admission::AdmissionHandle> {
+    pub const fn admission(&self) -> Option<&AdmissionHandle> {
         self.admission.as_ref()
     }
 
     /// The watermark controller, if it is one of them.
-    pub const fn watermark(&self) -> Option<&watermark::WatermarkHandle> {
+    pub const fn watermark(&self) -> Option<&WatermarkHandle> {
         self.watermark.as_ref()
     }
 
-    /// Ends all of them in order, at the same time, and then what they are scraped at.
+    /// Stops all of them at the same time, and then the listeners of metrics and probes.
     pub async fn stop(mut self) {
-        let Self { recommender, updater, admission, watermark, .. } = &mut self;
-        let (recommender, updater) = (recommender.take(), updater.take());
-        let (admission, watermark) = (admission.take(), watermark.take());
         tokio::join!(
-            async {
-                if let Some(role) = recommender {
-                    role.stop().await;
-                }
-            },
-            async {
-                if let Some(role) = updater {
-                    role.stop().await;
-                }
-            },
-            async {
-                if let Some(role) = admission {
-                    role.stop().await;
-                }
-            },
-            async {
-                if let Some(role) = watermark {
-                    role.stop().await;
-                }
-            },
+            stop_some(self.recommender),
+            stop_some(self.updater),
+            stop_some(self.admission),
+            stop_some(self.watermark),
         );
         self.listeners.shut_down().await;
     }

@@ -9,5 +9,7 @@ pub mod updater;
 pub mod watermark;
 
 pub use admission::config::AdmissionConfig;
+pub use recommender::config::RecommenderConfig;
+pub use runtime::controller::{connect, run, start};
 pub use updater::config::UpdaterConfig;
 pub use watermark::config::WatermarkConfig;

@@ -10,6 +10,7 @@
 
 mod backends;
 mod checkpoint_saver;
+pub mod config;
 mod explanations;
 mod history_loader;
 mod leadership;
@@ -31,6 +32,7 @@ mod watches;
 use std::{
     fmt,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -41,32 +43,38 @@ use std::{
 use anyhow::Result;
 use kube::Client;
 use plimsoll_storage::{Storage, prometheus::history::PrometheusHistory};
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 pub use self::pass::PassSummary;
 use self::{
-    explanations::Explanations, history_loader::HistorySource,
+    config::RecommenderConfig, explanations::Explanations, history_loader::HistorySource,
     object_metrics::RecommenderObjectMetrics, slow_history::SlowHistory, state::SharedState,
     status_source::RecommendationStatusSource, watches::Watches,
-};
-use crate::controllers::runtime::{
-    client,
-    config::RecommenderConfig,
-    context::{Controller, ControllerContext},
-    liveness::{Clients, Liveness},
-    loop_watchdog::LoopWatchdog,
-    role_health::HealthReporter,
-    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
-    traffic_metrics::{export_watch_metrics, export_write_metrics},
 };
 use crate::{
     cluster::{
         cache::{controllers::ControllerCache, vpa_index::VpaIndex},
         clock::Clock,
-        leader::{ElectionState, Fence, Term},
-        target::{TargetResolver, scale::CacheLifetimes},
+        leader::{Election, Fence, Term},
+        target::{
+            TargetResolver,
+            scale::{CacheLifetimes, low_priority_gate, request_gate},
+        },
         watch::WatchFactory,
         write::{Permit, RateLimiter, StatusQueue, WriteStats},
+    },
+    controllers::runtime::{
+        config::Address,
+        context::ControllerContext,
+        controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        liveness::Liveness,
+        loop_watchdog::LoopWatchdog,
+        role_health::HealthReporter,
+        shutdown::{ShutdownToken, TaskGroup, Tasks},
+        traffic_metrics::{export_watch_metrics, export_write_metrics},
     },
     telemetry::{ApiTrafficMetrics, ObjectMetrics, RecommenderHealthMetrics, RecommenderMetrics},
 };
@@ -75,9 +83,6 @@ use plimsoll_core::{recommender::VpaRegistry, types::compat::Compat};
 /// Pauses after a storage that cannot be reached.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-
-/// How long statuses that wait to be written may take at the end.
-const STATUS_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// So many times as long is an answer about a target good for that stays the same: half an hour in place of ten minutes.
 const STABLE_TARGET_TTL_FACTOR: u32 = 3;
@@ -141,181 +146,147 @@ impl SaveTrigger {
     }
 }
 
-/// A recommender that runs.
-#[derive(Debug)]
-pub struct RecommenderHandle {
-    role: Arc<Recommender>,
-    address: SocketAddr,
-    election: Option<ElectionState>,
-    workers: TaskGroup,
-    /// What ends last: the lease and the listener.
-    stopped_last: TaskGroup,
-}
-
-/// Runs until one of these signals.
-pub async fn run(config: RecommenderConfig, signals: Signals) -> Result<()> {
-    let starting = async {
-        let clients = connect(&config).await?;
-        start(config, clients, Clock::wall()).await
-    };
-    run_until_signal(signals, starting, RecommenderHandle::stop).await
-}
-
-/// Clients for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &RecommenderConfig) -> Result<Clients> {
-    let agent = concat!("plimsoll-recommender/", env!("CARGO_PKG_VERSION"));
-    client::connect(config.kubeconfig.as_deref(), agent).await
-}
-
-/// Starts all parts, with time from this clock.
-pub async fn start(
-    config: RecommenderConfig,
-    clients: impl Into<Clients>,
-    clock: Clock,
-) -> Result<RecommenderHandle> {
-    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
-    let admin = desk.liveness.bind(&config.address).await?;
-    let mut running = prepare(config, &mut desk)?.begin(admin.address());
-    let stop = running.stopped_last.shutdown_token();
-    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
-    Ok(running)
-}
-
-/// A recommender that does nothing yet.
-pub(super) struct PreparedRecommender(Arc<Recommender>);
-
-/// Puts the parts together.
-pub(super) fn prepare(
-    config: RecommenderConfig,
-    desk: &mut ControllerContext,
-) -> Result<PreparedRecommender> {
-    let registry = &mut desk.registry;
-    let (metrics, health) =
-        (RecommenderMetrics::new(registry), RecommenderHealthMetrics::new(registry));
-    oom_ingest::init_oom_counters(&health);
-    let role = Recommender::new(config, desk, metrics, health)?;
-    let cardinality = role.config.object_metrics.cardinality();
-    let rows = Arc::new(RecommenderObjectMetrics(Arc::downgrade(&role)));
-    desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
-    desk.register(Arc::clone(&role) as _);
-    Ok(PreparedRecommender(role))
-}
-
-impl PreparedRecommender {
-    /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> RecommenderHandle {
-        let role = self.0;
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            recommender = role.config.name,
-            %address,
-            storage = role.storage.name(),
-            "recommender starts"
-        );
-        let (mut workers, mut holders) = (TaskGroup::new(), TaskGroup::new());
-        let (work_stop, hold_stop) = (workers.shutdown_token(), holders.shutdown_token());
-        let election = role.start_election(&hold_stop, holders.tasks());
-        role.start_watches(&work_stop, workers.tasks());
-        role.start_loops(&work_stop, workers.tasks());
-        {
-            let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-            holders
-                .tasks()
-                .spawn(async move { role.status_queue.run(hold_stop.cancelled()).await });
-        }
-        RecommenderHandle { role, address, election, workers, stopped_last: holders }
-    }
-}
-
 impl fmt::Debug for Recommender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Role").field("name", &self.config.name).finish_non_exhaustive()
+        f.debug_struct("Recommender").field("name", &self.config.name).finish_non_exhaustive()
     }
 }
 
-impl RecommenderHandle {
-    /// Where it serves metrics and health.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+/// A recommender that runs.
+pub type RecommenderHandle = ControllerHandle<Recommender>;
+
+impl ControllerConfig for RecommenderConfig {
+    type Controller = Recommender;
+
+    fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
     }
 
-    /// Number of passes so far, and what the last one did.
-    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.role.passes.subscribe()
+    fn addresses(&self) -> Vec<&Address> {
+        vec![&self.address]
+    }
+}
+
+impl Controller for Recommender {
+    type Config = RecommenderConfig;
+
+    const USER_AGENT: &str = concat!("plimsoll-recommender/", env!("CARGO_PKG_VERSION"));
+
+    async fn new(config: RecommenderConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
+        let registry = &mut context.registry;
+        let metrics = RecommenderMetrics::new(registry);
+        let health = RecommenderHealthMetrics::new(registry);
+        oom_ingest::init_oom_counters(&health);
+        let recommender = Self::from_context(config, context, metrics, health)?;
+        let source = Arc::new(RecommenderObjectMetrics(Arc::downgrade(&recommender)));
+        let cardinality = recommender.config.object_metrics.cardinality();
+        context.registry.add_objects(ObjectMetrics::new(source, cardinality));
+        Ok(recommender)
     }
 
-    /// How the election stands, if there is one.
-    pub const fn election(&self) -> Option<&ElectionState> {
-        self.election.as_ref()
+    fn log_start(&self, addresses: &[SocketAddr]) {
+        let (version, recommender) = (env!("CARGO_PKG_VERSION"), &*self.config.name);
+        let storage = self.storage.name();
+        tracing::info!(version, recommender, ?addresses, storage, "recommender starts");
     }
 
-    /// Number of statuses that wait to be written.
-    pub fn pending_statuses(&self) -> usize {
-        self.role.status_queue.len()
+    fn election(&self) -> Option<Election> {
+        self.shard_election()
     }
 
-    /// Number of VPAs whose history has changes that are not saved.
-    pub fn unsaved(&self) -> usize {
-        self.role.state.lock().vpa_registry.unsaved_stats().0
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        let recommender = Arc::clone(self);
+        tasks.until_end.spawn(|stop| async move {
+            recommender.status_queue.run(stop.cancelled()).await;
+        });
+        let workers = &mut tasks.workers;
+        self.start_watches(&workers.shutdown_token(), workers.tasks());
+        self.start_loops(workers);
     }
 
-    /// Ends it in order: the loops first, then everything that is known is written, then the lease is
-    /// handed over.
-    pub async fn stop(mut self) {
-        self.workers.shut_down().await;
-        let role = &self.role;
-        role.ingest_remaining_ooms();
-        // Who may not write waits for nobody.
-        if role.may_write() {
-            role.status_queue.drain(tokio::time::Instant::now() + STATUS_FLUSH_TIMEOUT).await;
-            role.save_all().await;
+    /// Kills that were seen since the last pass are counted and saved: no other process sees them again.
+    async fn drain(&self, deadline: Instant) {
+        self.ingest_remaining_ooms();
+        if self.may_write() {
+            self.status_queue.drain(deadline).await;
+            self.save_all().await;
         }
-        self.stopped_last.shut_down().await;
+    }
+
+    fn refresh_metrics(&self) {
+        export_watch_metrics(&self.traffic, self.watches.all());
+        let (vpas, pods, unsaved, held, sources) = {
+            let core = self.state.lock();
+            // Where nothing is written, nothing waits to be.
+            let unsaved = self.storage.writer().map_or(0, |_| core.vpa_registry.unsaved_stats().0);
+            let held = core.vpa_registry.expired_count();
+            (
+                core.index.vpa_count(),
+                core.index.pod_count(),
+                unsaved,
+                held,
+                core.index.request_sources(),
+            )
+        };
+        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
+        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
+        self.metrics.set_requests_read(sources);
+        self.health.loop_metrics().set_leader(self.permit.fence().is_granted());
+        self.health.set_history_state(self.history_progress());
+        self.health.set_write_queue("status", self.status_queue.len());
+        self.health.set_write_queue("checkpoint", unsaved);
+        self.health.set_write_queue("checkpoint_held", held);
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
 
 impl Recommender {
-    fn start_loops(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        tasks.spawn(Arc::clone(self).run_target_lookup_loop(stop.clone()));
-        match &self.history_source {
-            Some(series) => {
-                let of = || (Arc::clone(self), Arc::clone(series), stop.clone());
-                let (own, from, until) = of();
-                tasks.spawn(own.run_throttling_query_loop(from, until));
-                let (own, from, until) = of();
-                tasks.spawn(own.run_prometheus_load_loop(from, until))
-            }
-            None => tasks.spawn(Arc::clone(self).run_storage_load_loop(stop.clone())),
-        };
-        tasks.spawn(Arc::clone(self).run_save_loop(stop.clone()));
-        tasks.spawn(Arc::clone(self).run_takeover_loop(stop.clone()));
-        let beating = Arc::clone(self).run_heartbeat_loop(stop.clone());
-        tasks.spawn_on(beating, self.liveness.runtime());
-        tasks.spawn(Arc::clone(self).check_explanations_allowed(stop.clone()));
-        tasks.spawn(Arc::clone(self).run_loop(stop.clone()));
+    /// Number of passes so far, and the summary of the last one.
+    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
+        self.passes.subscribe()
     }
 
-    fn new(
+    /// Number of statuses that wait to be written.
+    pub fn pending_statuses(&self) -> usize {
+        self.status_queue.len()
+    }
+
+    /// Number of VPAs whose history has changes that are not saved.
+    pub fn unsaved(&self) -> usize {
+        self.state.lock().vpa_registry.unsaved_stats().0
+    }
+
+    fn start_loops(self: &Arc<Self>, workers: &mut TaskGroup) {
+        let this = || Arc::clone(self);
+        workers.spawn(|stop| this().run_target_lookup_loop(stop));
+        match &self.history_source {
+            Some(source) => {
+                workers.spawn(|stop| this().run_throttling_query_loop(Arc::clone(source), stop));
+                workers.spawn(|stop| this().run_prometheus_load_loop(Arc::clone(source), stop));
+            }
+            None => workers.spawn(|stop| this().run_storage_load_loop(stop)),
+        }
+        workers.spawn(|stop| this().run_save_loop(stop));
+        workers.spawn(|stop| this().run_takeover_loop(stop));
+        workers.spawn_on(self.liveness.runtime(), |stop| this().run_heartbeat_loop(stop));
+        workers.spawn(|stop| this().check_explanations_allowed(stop));
+        workers.spawn(|stop| this().run_loop(stop));
+    }
+
+    fn from_context(
         config: RecommenderConfig,
-        desk: &ControllerContext,
+        context: &ControllerContext,
         metrics: RecommenderMetrics,
         health: RecommenderHealthMetrics,
     ) -> Result<Arc<Self>> {
-        let (client, clock) = (desk.client.clone(), desk.clock.clone());
+        let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
         let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
-        let spare = limiter.clone();
-        let gate = Arc::new(move || {
-            let limiter = limiter.clone();
-            Box::pin(async move { limiter.acquire().await }) as _
-        });
-        // Statuses, checkpoints and the heartbeat go before questions that nobody waits for.
-        let spare = Arc::new(move || {
-            let limiter = spare.clone();
-            Box::pin(async move { limiter.acquire_low_priority().await }) as _
-        });
+        let gate = request_gate(limiter.clone());
+        // Statuses, checkpoints and the heartbeat go first.
+        let spare = low_priority_gate(limiter);
         let lifetimes = CacheLifetimes {
             max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
             ..CacheLifetimes::default()
@@ -336,7 +307,7 @@ impl Recommender {
         if series.is_some() && config.compat == Compat::Plimsoll {
             state.lock().slow_history = SlowHistory::with_threshold(config.interval);
         }
-        let counts = Arc::clone(&desk.write_stats);
+        let counts = Arc::clone(&context.write_stats);
         let condition = HealthReporter::new("recommender", config.interval);
         Ok(Arc::new_cyclic(|role| Self {
             status_queue: StatusQueue::new(
@@ -350,9 +321,9 @@ impl Recommender {
             config,
             clock,
             client,
-            liveness: desk.liveness.clone(),
-            watch_factory: desk.watch_factory.clone(),
-            traffic: desk.traffic.clone(),
+            liveness: context.liveness.clone(),
+            watch_factory: context.watch_factory.clone(),
+            traffic: context.traffic.clone(),
             state,
             controllers,
             targets,
@@ -383,33 +354,5 @@ impl Recommender {
         let now = self.clock.now();
         self.ingest_ooms(now, true);
         self.ingest_ooms(now, false);
-    }
-}
-
-impl Controller for Recommender {
-    fn refresh_metrics(&self) {
-        export_watch_metrics(&self.traffic, self.watches.all());
-        let (vpas, pods, unsaved, held, sources) = {
-            let core = self.state.lock();
-            // Where nothing is written, nothing waits to be.
-            let unsaved = self.storage.writer().map_or(0, |_| core.vpa_registry.unsaved_stats().0);
-            let held = core.vpa_registry.expired_count();
-            (
-                core.index.vpa_count(),
-                core.index.pod_count(),
-                unsaved,
-                held,
-                core.index.request_sources(),
-            )
-        };
-        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
-        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
-        self.metrics.set_requests_read(sources);
-        self.health.loop_metrics().set_leader(self.permit.fence().is_granted());
-        self.health.set_history_state(self.history_progress());
-        self.health.set_write_queue("status", self.status_queue.len());
-        self.health.set_write_queue("checkpoint", unsaved);
-        self.health.set_write_queue("checkpoint_held", held);
-        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

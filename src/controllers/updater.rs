@@ -26,12 +26,12 @@ mod surges;
 mod unboost;
 mod watches;
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use kube::Client;
 use plimsoll_core::types::Time;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use self::{
     admission_health::AdmissionLog,
@@ -48,27 +48,28 @@ pub use self::{
     pass::PassSummary,
     pod_collect::{ExplainPodConfig, ExplainPodError, explain},
 };
-use crate::controllers::runtime::{
-    client,
-    context::{Controller, ControllerContext},
-    liveness::{Clients, Liveness},
-    loop_watchdog::LoopWatchdog,
-    quotas::Quotas,
-    role_health::HealthReporter,
-    shutdown::{ShutdownToken, Signals, TaskGroup, Tasks, run_until_signal},
-    traffic_metrics::{export_watch_metrics, export_write_metrics},
-};
 use crate::{
     cluster::{
         cache::controllers::ControllerCache,
         clock::Clock,
-        leader::{Election, ElectionState, Fence, LeaseAnnotationStore},
-        target::TargetResolver,
-        watch::WatchFactory,
-        write::{
-            EventRecorder, EventWriter, Permit, RateLimiter, StatusQueue, WriteStats,
-            event_recorder,
+        leader::{Election, Fence, LeaseAnnotationStore},
+        target::{
+            TargetResolver,
+            scale::{CacheLifetimes, request_gate},
         },
+        watch::WatchFactory,
+        write::{EventRecorder, Permit, RateLimiter, StatusQueue, WriteStats, event_recorder},
+    },
+    controllers::runtime::{
+        config::Address,
+        context::ControllerContext,
+        controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        liveness::Liveness,
+        loop_watchdog::LoopWatchdog,
+        quotas::Quotas,
+        role_health::HealthReporter,
+        shutdown::{ShutdownToken, Tasks},
+        traffic_metrics::{export_watch_metrics, export_write_metrics},
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
@@ -80,8 +81,6 @@ const EVENT_COMPONENT: &str = "vpa-updater";
 const STATUS_WORKERS: usize = 4;
 /// Between two looks whether this process leads by now.
 const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long conditions and events that wait to be written may take at the end.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// All parts of an updater.
 pub struct Updater {
@@ -120,129 +119,98 @@ pub struct Updater {
 
 impl fmt::Debug for Updater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Role").field("lease", &self.config.election.name).finish_non_exhaustive()
+        f.debug_struct("Updater").field("lease", &self.config.election.name).finish_non_exhaustive()
     }
 }
 
 /// An updater that runs.
-#[derive(Debug)]
-pub struct UpdaterHandle {
-    role: Arc<Updater>,
-    address: SocketAddr,
-    election: Option<ElectionState>,
-    workers: TaskGroup,
-    /// What ends last: the lease and the listener.
-    stopped_last: TaskGroup,
+pub type UpdaterHandle = ControllerHandle<Updater>;
+
+impl ControllerConfig for UpdaterConfig {
+    type Controller = Updater;
+
+    fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    fn addresses(&self) -> Vec<&Address> {
+        vec![&self.address]
+    }
 }
 
-/// Runs until one of these signals.
-pub async fn run(config: UpdaterConfig, signals: Signals) -> Result<()> {
-    let starting = async {
-        let clients = connect(&config).await?;
-        start(config, clients, Clock::wall()).await
-    };
-    run_until_signal(signals, starting, UpdaterHandle::stop).await
-}
+impl Controller for Updater {
+    type Config = UpdaterConfig;
 
-/// Clients for the API server, by kubeconfig or from inside of the cluster.
-pub async fn connect(config: &UpdaterConfig) -> Result<Clients> {
-    let agent = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
-    client::connect(config.kubeconfig.as_deref(), agent).await
-}
+    const USER_AGENT: &str = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
 
-/// Starts all parts, with time from this clock.
-pub async fn start(
-    config: UpdaterConfig,
-    clients: impl Into<Clients>,
-    clock: Clock,
-) -> Result<UpdaterHandle> {
-    let mut desk = ControllerContext::for_single_controller(clients.into(), clock)?;
-    let admin = desk.liveness.bind(&config.address).await?;
-    let mut running = prepare(config, &mut desk).begin(admin.address());
-    let stop = running.stopped_last.shutdown_token();
-    desk.serve(vec![admin], &stop, running.stopped_last.tasks());
-    Ok(running)
-}
+    async fn new(config: UpdaterConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
+        let updater = Self::from_context(config, context);
+        let source = Arc::new(UpdaterObjectMetrics(Arc::downgrade(&updater)));
+        let cardinality = updater.config.object_metrics.cardinality();
+        context.registry.add_objects(ObjectMetrics::new(source, cardinality));
+        Ok(updater)
+    }
 
-/// An updater that does nothing yet.
-pub(super) struct PreparedUpdater(Arc<Updater>, EventWriter);
+    fn log_start(&self, addresses: &[SocketAddr]) {
+        let version = env!("CARGO_PKG_VERSION");
+        let dry_run = self.config.dry_run.is_some();
+        tracing::info!(version, ?addresses, dry_run, "updater starts");
+    }
 
-/// Puts the parts together.
-pub(super) fn prepare(config: UpdaterConfig, desk: &mut ControllerContext) -> PreparedUpdater {
-    let (role, writer) = Updater::new(config, desk);
-    let cardinality = role.config.object_metrics.cardinality();
-    let rows = Arc::new(UpdaterObjectMetrics(Arc::downgrade(&role)));
-    desk.registry.add_objects(ObjectMetrics::new(rows, cardinality));
-    desk.register(Arc::clone(&role) as _);
-    PreparedUpdater(role, writer)
-}
-
-impl PreparedUpdater {
-    /// Starts its tasks. It is scraped and probed there.
-    pub fn begin(self, address: SocketAddr) -> UpdaterHandle {
-        let Self(role, writer) = self;
-        tracing::info!(
-            version = env!("CARGO_PKG_VERSION"),
-            %address,
-            dry_run = role.config.dry_run.is_some(),
-            "updater starts"
-        );
-        let (mut workers, mut holders) = (TaskGroup::new(), TaskGroup::new());
-        let (work_stop, hold_stop) = (workers.shutdown_token(), holders.shutdown_token());
-        let election = role.start_election(&hold_stop, holders.tasks());
-        holders.tasks().spawn(writer.run(hold_stop.cancelled()));
-        {
-            let (role, hold_stop) = (Arc::clone(&role), hold_stop.clone());
-            holders
-                .tasks()
-                .spawn(async move { role.status_queue.run(hold_stop.cancelled()).await });
+    fn election(&self) -> Option<Election> {
+        let config = &self.config.election;
+        if !config.enabled || self.config.dry_run.is_some() {
+            return None;
         }
-        role.start_watches(&work_stop, workers.tasks());
-        workers.tasks().spawn(Arc::clone(&role).discover_permissions(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).run_heartbeat_poll_loop(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).run_unboost_loop(work_stop.clone()));
-        workers.tasks().spawn(Arc::clone(&role).run_loop(work_stop.clone()));
-        UpdaterHandle { role, address, election, workers, stopped_last: holders }
-    }
-}
-
-impl UpdaterHandle {
-    /// Where it serves metrics and health.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+        let (health, compat) = (self.health_reporter.clone(), self.config.settings.compat);
+        let options = config.options(config.name.clone());
+        let election = Election::new(self.liveness.client(), options, self.permit.fence().clone())
+            .with_stats(Arc::clone(&self.write_stats))
+            .with_lease_lock(self.ledger.lease_lock())
+            .with_lease_annotation(move || health.annotation(compat));
+        Some(election)
     }
 
-    /// Number of passes so far, and what the last one did.
-    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.role.passes.subscribe()
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        let this = || Arc::clone(self);
+        let updater = this();
+        tasks.until_end.spawn(|stop| async move {
+            updater.status_queue.run(stop.cancelled()).await;
+        });
+        let workers = &mut tasks.workers;
+        self.start_watches(&workers.shutdown_token(), workers.tasks());
+        workers.spawn(|stop| this().discover_permissions(stop));
+        workers.spawn(|stop| this().run_heartbeat_poll_loop(stop));
+        workers.spawn(|stop| this().run_unboost_loop(stop));
+        workers.spawn(|stop| this().run_loop(stop));
     }
 
-    /// How the election stands, if there is one.
-    pub const fn election(&self) -> Option<&ElectionState> {
-        self.election.as_ref()
-    }
-
-    /// Whether it is ready, or what is missing.
-    pub fn ready(&self) -> Result<(), Vec<String>> {
-        crate::cluster::server::Probes::check_readiness(&*self.role)
-    }
-
-    /// Ends it in order: the step under way is finished, what is known is told, and then the lease is handed over.
-    pub async fn stop(mut self) {
-        self.workers.shut_down().await;
-        if self.role.permit.fence().is_granted() {
-            let deadline = tokio::time::Instant::now() + FLUSH_TIMEOUT;
-            tokio::join!(self.role.status_queue.drain(deadline), self.role.events.drain(deadline));
+    async fn drain(&self, deadline: Instant) {
+        if self.permit.fence().is_granted() {
+            tokio::join!(self.status_queue.drain(deadline), self.events.drain(deadline));
         }
-        self.stopped_last.shut_down().await;
+    }
+
+    fn refresh_metrics(&self) {
+        export_watch_metrics(&self.traffic, self.watches.all().chain(self.quotas.watch_status()));
+        let (vpas, pods) = self.stores.counts();
+        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
+        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
+        self.loop_metrics.set_leader(self.permit.fence().is_granted());
+        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
 
 impl Updater {
-    fn new(config: UpdaterConfig, desk: &mut ControllerContext) -> (Arc<Self>, EventWriter) {
-        let metrics = UpdaterMetrics::new(&mut desk.registry);
-        let pace = LoopMetrics::new(&mut desk.registry, "updater");
-        let (client, clock) = (desk.client.clone(), desk.clock.clone());
+    /// Number of passes so far, and the summary of the last one.
+    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
+        self.passes.subscribe()
+    }
+
+    fn from_context(config: UpdaterConfig, context: &mut ControllerContext) -> Arc<Self> {
+        let metrics = UpdaterMetrics::new(&mut context.registry);
+        let pace = LoopMetrics::new(&mut context.registry, "updater");
+        let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
         let is_dry = config.dry_run.is_some();
         // Nobody leads in a dry run, and nothing is written but events.
@@ -250,32 +218,30 @@ impl Updater {
         let fence = if alone { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
-        let gate = Arc::new(move || {
-            let limiter = limiter.clone();
-            Box::pin(async move { limiter.acquire().await }) as _
-        });
-        let lifetimes = crate::cluster::target::scale::CacheLifetimes::default();
+        let gate = request_gate(limiter);
+        let lifetimes = CacheLifetimes::default();
         let targets =
             TargetResolver::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
-        let stats = Arc::clone(&desk.write_stats);
+        let stats = Arc::clone(&context.write_stats);
         let condition = HealthReporter::new("updater", config.interval);
         let (told, writer) =
             event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
         let of_lease = (&config.election.namespace, &config.election.name);
         let ledger = LeaseAnnotationStore::new(
-            desk.liveness.client(),
+            context.liveness.client(),
             of_lease.0,
             of_lease.1,
             disruption_budget::ANNOTATION,
         )
         .with_stats(Arc::clone(&stats))
-        .with_runtime(desk.liveness.runtime().clone());
-        let role = Arc::new_cyclic(|role| Self {
+        .with_runtime(context.liveness.runtime().clone());
+        context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
+        Arc::new_cyclic(|updater| Self {
             status_queue: StatusQueue::new(
                 client.clone(),
                 permit.clone(),
                 STATUS_WORKERS,
-                Arc::new(ConditionStatusSource(role.clone())),
+                Arc::new(ConditionStatusSource(updater.clone())),
             )
             .with_stats(Arc::clone(&stats)),
             eviction_limiter: config.eviction_rate.limiter(),
@@ -283,8 +249,8 @@ impl Updater {
             config,
             clock,
             client,
-            liveness: desk.liveness.clone(),
-            watch_factory: desk.watch_factory.clone(),
+            liveness: context.liveness.clone(),
+            watch_factory: context.watch_factory.clone(),
             watches: Watches::new(),
             stores: WatchStores::default(),
             controllers,
@@ -300,36 +266,14 @@ impl Updater {
             paused_updates: PausedUpdates::default(),
             events: told,
             metrics,
-            traffic: desk.traffic.clone(),
+            traffic: context.traffic.clone(),
             loop_metrics: pace,
             write_stats: stats,
             loop_watchdog: LoopWatchdog::default(),
             health_reporter: condition,
             quotas: Quotas::default(),
             passes: watch::Sender::new((0, PassSummary::default())),
-        });
-        (role, writer)
-    }
-
-    fn start_election(
-        self: &Arc<Self>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-    ) -> Option<ElectionState> {
-        let wanted = &self.config.election;
-        if !wanted.enabled || self.config.dry_run.is_some() {
-            return None;
-        }
-        let options = wanted.options(wanted.name.clone());
-        let fence = self.permit.fence().clone();
-        let (condition, compat) = (self.health_reporter.clone(), self.config.settings.compat);
-        let election = Election::new(self.liveness.client(), options, fence)
-            .with_stats(Arc::clone(&self.write_stats))
-            .with_lease_lock(self.ledger.lease_lock())
-            .with_lease_annotation(move || condition.annotation(compat));
-        let state = election.state();
-        tasks.spawn_on(election.run(stop.cancelled()), self.liveness.runtime());
-        Some(state)
+        })
     }
 
     /// The loop. Upstream's first pass comes an interval after the start, ours at once.
@@ -380,16 +324,5 @@ impl Updater {
                 () = leads => {}
             }
         }
-    }
-}
-
-impl Controller for Updater {
-    fn refresh_metrics(&self) {
-        export_watch_metrics(&self.traffic, self.watches.all().chain(self.quotas.watch_status()));
-        let (vpas, pods) = self.stores.counts();
-        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
-        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
-        self.loop_metrics.set_leader(self.permit.fence().is_granted());
-        export_write_metrics(&self.traffic, &self.write_stats);
     }
 }

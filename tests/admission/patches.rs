@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plimsoll_core::{
     admission::patch_pod,
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    sizing::{
-        NamespaceLimitRanges, Operation, Pod, SizingSpec,
-        vpa_selection::{TopOwner, VpaCandidate, select_vpa},
-    },
+    sizing::{NamespaceLimitRanges, Operation, Pod, SizingSpec},
     types::compat::Compat,
+    vpa_match,
 };
 use serde_json::{Value, json};
 
@@ -251,18 +251,18 @@ fn vpa_with_mode(name: &str, mode: UpdateMode) -> VerticalPodAutoscaler {
 /// Golden vectors 279 to 283.
 #[test]
 fn a_pod_belongs_to_the_oldest_vpa_that_does_anything() {
-    use plimsoll_core::admission::pod_patch::applies_to_new_pods;
-    use plimsoll_core::types::Time;
-    let owner = TopOwner { kind: "Deployment", name: "web" };
     let chosen = |vpas: &[(&VerticalPodAutoscaler, i64, bool)]| {
-        let candidates = vpas.iter().map(|(vpa, at, selects)| VpaCandidate {
-            spec: SizingSpec::from_vpa(vpa),
-            namespace: "default",
-            created: Some(Time::from_secs(*at)),
-            selects_pod: *selects,
+        let candidates = vpas.iter().filter(|(vpa, _, selects_pod)| {
+            *selects_pod && vpa.spec.target_ref.name == "web" && vpa_match::changes_new_pods(vpa)
         });
-        let candidates = candidates.filter(|one| applies_to_new_pods(&one.spec));
-        select_vpa(owner, "default", candidates).map(|one| one.spec.vpa.to_owned())
+        let created = candidates.map(|(vpa, seconds, _)| {
+            let created = Timestamp::from_second(*seconds).expect("a time");
+            let mut vpa = (*vpa).clone();
+            vpa.metadata.creation_timestamp = Some(Time(created));
+            vpa
+        });
+        let created: Vec<_> = created.collect();
+        vpa_match::select(&created, |vpa| vpa).and_then(|vpa| vpa.metadata.name.clone())
     };
     let (recreate, initial) =
         (vpa_with_mode("r", UpdateMode::Recreate), vpa_with_mode("i", UpdateMode::Initial));

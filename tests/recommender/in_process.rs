@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use kube::api::Api;
+use plimsoll::controllers;
 use plimsoll::{
     cli::recommender_config,
     cluster::clock::Clock,
-    controllers::recommender::{self, PassSummary, RecommenderHandle},
+    controllers::recommender::{PassSummary, RecommenderHandle},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
@@ -18,8 +19,8 @@ pub async fn start(bed: &Testbed, clock: &Clock, flags: &[&str]) -> RecommenderH
     let mut all = vec![&*kubeconfig, "--address=127.0.0.1:0", "--leader-elect=false"];
     all.extend(flags);
     let config = recommender_config(&all).expect("flags that make sense");
-    let client = recommender::connect(&config).await.expect("a client");
-    recommender::start(config, client, clock.clone()).await.expect("starts")
+    let client = controllers::connect(&config).await.expect("a client");
+    controllers::start(config, client, clock.clone()).await.expect("starts")
 }
 
 /// Steps the clock, and waits until the pass that this leads to is done.

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
+use plimsoll::controllers;
 use plimsoll::{
-    cli::recommender_config,
-    cluster::clock::Clock,
-    controllers::recommender::{self, RecommenderHandle},
+    cli::recommender_config, cluster::clock::Clock, controllers::recommender::RecommenderHandle,
 };
 use serde_json::Value;
 
@@ -28,7 +27,7 @@ pub async fn start_with(client: Client, clock: &Clock, flags: &[&str]) -> Recomm
     let mut all = vec!["--address=127.0.0.1:0"];
     all.extend(flags);
     let config = recommender_config(&all).expect("flags that make sense");
-    recommender::start(config, client, clock.clone()).await.expect("starts")
+    controllers::start(config, client, clock.clone()).await.expect("starts")
 }
 
 /// All objects of a kind of the autoscaler in a namespace, as they are on the wire.

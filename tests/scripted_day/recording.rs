@@ -104,9 +104,11 @@ pub fn read() -> ScriptedDay {
         .unwrap_or_else(|error| {
             panic!("the recording of the day is damaged: {error}: {RECORD_HINT}")
         });
+    let script = script_hash();
     assert!(
-        recording.script == script_hash(),
-        "the script of the day is not the recorded one: {RECORD_HINT}"
+        recording.script == script,
+        "the day was recorded from script {}, now {script}: {RECORD_HINT}",
+        recording.script
     );
     let step = SignedDuration::from_secs(recording.step_seconds);
     let mut record = ScrapeRecord::new(recording.from, step);

@@ -15,7 +15,8 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::watcher::{self, Event, watcher},
 };
-use plimsoll::{cli::recommender_config, cluster::clock::Clock, controllers::recommender};
+use plimsoll::controllers;
+use plimsoll::{cli::recommender_config, cluster::clock::Clock};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle};
@@ -207,7 +208,7 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
     ];
     let flags = [&["--address=127.0.0.1:0", "--leader-elect=false"], &*flags].concat();
     let config = recommender_config(&flags).expect("flags that make sense");
-    let recommender = recommender::start(config, ways[0].client.clone(), clock.clone()).await;
+    let recommender = controllers::start(config, ways[0].client.clone(), clock.clone()).await;
     let recommender = recommender.expect("starts");
     let flags = [
         &fast[..],

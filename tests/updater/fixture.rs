@@ -7,13 +7,11 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
 };
+use plimsoll::controllers;
 use plimsoll::{
     cli::updater_config,
     cluster::clock::Clock,
-    controllers::{
-        UpdaterConfig,
-        updater::{self, UpdaterHandle},
-    },
+    controllers::{UpdaterConfig, updater::UpdaterHandle},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
@@ -70,7 +68,7 @@ pub async fn start_with(
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let mut config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
     adjust(&mut config);
-    updater::start(config, client, clock).await.expect("starts")
+    controllers::start(config, client, clock).await.expect("starts")
 }
 
 /// A Deployment whose pods are ready.

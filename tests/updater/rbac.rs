@@ -1,7 +1,8 @@
 //! The updater with the rights that upstream's manifests give it, and with those of ours.
 
 use kube::{Client, ResourceExt as _};
-use plimsoll::{cli::updater_config, cluster::clock::Clock, controllers::updater};
+use plimsoll::controllers;
+use plimsoll::{cli::updater_config, cluster::clock::Clock};
 
 use super::fixture::{cpu, deployment, pods, read, uids, vpa};
 use crate::{
@@ -28,7 +29,7 @@ async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
     ];
     let (words, _guard) = captured_log::capture();
     let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
-    let running = updater::start(config, client, Clock::wall()).await.expect("starts");
+    let running = controllers::start(config, client, Clock::wall()).await.expect("starts");
     wait::until("all have more, and say so", || async {
         let now = pods(&bed.client(), &namespace, "web").await;
         let done =

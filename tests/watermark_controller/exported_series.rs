@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube::api::DeleteParams;
-use plimsoll::controllers::{runtime::cluster::Cluster, watermark::wpa_collect::explain};
+use plimsoll::{controllers::runtime::cluster::Cluster, report::collect::wpa::explain};
 use serde_json::json;
 
 use super::fixture::{Fixture, object};

@@ -13,10 +13,9 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
+use plimsoll::controllers;
 use plimsoll::{
-    cli::watermark_config,
-    cluster::clock::Clock,
-    controllers::watermark::{self, WatermarkHandle},
+    cli::watermark_config, cluster::clock::Clock, controllers::watermark::WatermarkHandle,
 };
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use plimsoll_core::types::Time;
@@ -285,5 +284,5 @@ async fn start_role(
     let mut config = watermark_config(&flags, variable).expect("flags that make sense");
     // By the original's way all of them would be on one and the same port.
     config.address = "127.0.0.1:0".parse().expect("an address");
-    watermark::start(config, client, clock.clone()).await.expect("starts")
+    controllers::start(config, client, clock.clone()).await.expect("starts")
 }

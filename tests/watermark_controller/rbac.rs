@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use plimsoll::{cli::watermark_config, cluster::clock::Clock, controllers::watermark};
+use plimsoll::controllers;
+use plimsoll::{cli::watermark_config, cluster::clock::Clock};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 use serde_json::json;
 
@@ -79,7 +80,7 @@ async fn scales(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
         "--leader-elect-resource-namespace=kube-system",
     ];
     let config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
-    let running = watermark::start(config, client, Clock::wall()).await.expect("starts");
+    let running = controllers::start(config, client, Clock::wall()).await.expect("starts");
     let api = Api::<WatermarkPodAutoscaler>::namespaced(bed.client(), &namespace);
     let deployments = Api::<Deployment>::namespaced(bed.client(), &namespace);
     let events = Api::<Event>::namespaced(bed.client(), &namespace);

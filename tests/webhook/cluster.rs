@@ -12,16 +12,14 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
 };
+use plimsoll::controllers;
 use plimsoll::{
     cli::admission_config,
     cluster::{
         clock::Clock,
         server::{certificate::CaBundle, webhook::check_webhook},
     },
-    controllers::{
-        AdmissionConfig,
-        admission::{self, AdmissionHandle},
-    },
+    controllers::{AdmissionConfig, admission::AdmissionHandle},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
@@ -59,7 +57,7 @@ pub async fn start(
     config.certificates.interval = Duration::from_millis(300);
     config.certificates.ca_propagation_delay = Duration::from_secs(2);
     adjust(&mut config);
-    let running = admission::start(config, client, Clock::wall()).await.expect("starts");
+    let running = controllers::start(config, client, Clock::wall()).await.expect("starts");
     RunningWebhook { running, _port: port }
 }
 

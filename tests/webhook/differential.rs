@@ -14,10 +14,9 @@ mod scenario;
 use std::collections::BTreeMap;
 
 use kube::{Client, Config};
+use plimsoll::controllers;
 use plimsoll::{
-    cli::admission_config,
-    cluster::clock::Clock,
-    controllers::admission::{self, AdmissionHandle},
+    cli::admission_config, cluster::clock::Clock, controllers::admission::AdmissionHandle,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -120,7 +119,7 @@ impl PlimsollWebhook {
         let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
         "127.0.0.1".clone_into(&mut config.listen.host);
         let running =
-            admission::start(config, cluster.client(), Clock::wall()).await.expect("starts");
+            controllers::start(config, cluster.client(), Clock::wall()).await.expect("starts");
         wait::until_ok("ours has read everything", || async {
             running.ready().map_err(|missing| missing.join("; "))
         })

@@ -188,9 +188,3 @@ fn original_resources(pod: &Pod, container: &Container) -> Option<boost::Origina
     // What cannot be read was not written by us, and is written over.
     boost::OriginalResources::from_pod(pod, &container.name).ok().flatten()
 }
-
-/// Whether a VPA has anything for new pods: not when it is off, unless it boosts them. An entry for a boost counts, also
-/// where the gate is off or the entry says nothing, as it does upstream.
-pub fn applies_to_new_pods(plan: &SizingSpec<'_>) -> bool {
-    plan.update_mode() != UpdateMode::Off || boost::is_configured(plan)
-}

@@ -73,13 +73,6 @@ pub fn boosted_containers(pod: &Pod) -> impl Iterator<Item = &str> {
     keys.filter_map(|key| key.strip_prefix(pod_annotations::BOOST))
 }
 
-/// Whether a VPA boosts anything at all, be it by an entry that says nothing.
-pub fn is_configured(plan: &SizingSpec<'_>) -> bool {
-    let policies = plan.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
-    plan.spec.startup_boost.is_some()
-        || policies.into_iter().any(|policy| policy.startup_boost.is_some())
-}
-
 /// The boost of a container: that of its policy, else that of the VPA.
 pub fn for_container<'a>(plan: &SizingSpec<'a>, container: &Container) -> Option<&'a StartupBoost> {
     let own =

@@ -96,11 +96,6 @@ impl MergedLimitRange {
         self.min.get(resource).filter(|amount| !amount.is_zero())
     }
 
-    /// The limit of a container that names none, if there is one.
-    pub fn default_limit(&self, resource: &ResourceName) -> Option<Quantity> {
-        self.default.get(resource)
-    }
-
     /// How many times the request a limit may be, if that is limited.
     pub fn max_limit_request_ratio(&self, resource: &ResourceName) -> Option<Quantity> {
         self.max_limit_request_ratio.get(resource).filter(|amount| !amount.is_zero())

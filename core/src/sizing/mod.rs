@@ -29,7 +29,6 @@ pub mod size_limits;
 mod sized_container;
 pub mod sizing_spec;
 mod vpa_options;
-pub mod vpa_selection;
 
 pub use json_patch::Operation;
 pub use limit_range::{LimitRangeItem, LimitType, MergedLimitRange, NamespaceLimitRanges};

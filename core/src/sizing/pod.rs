@@ -189,15 +189,6 @@ impl Pod {
         )
     }
 
-    /// The container of that name among those that are sized.
-    pub fn find_sized_container(
-        &self,
-        name: &str,
-        sidecars: bool,
-    ) -> Option<(ContainerRef, &Container)> {
-        self.sized_containers(sidecars).find(|(_, container)| &*container.name == name)
-    }
-
     /// The container at a place.
     pub fn container(&self, place: ContainerRef) -> Option<&Container> {
         match place {

@@ -1,6 +1,6 @@
 //! Annotations of pods that admission writes and the updater reads, exactly as upstream writes them.
 
-use super::{pod::Pod, sizing_spec::SizingRules};
+use super::pod::Pod;
 
 /// What admission changed, for people.
 pub const UPDATES: &str = "vpaUpdates";
@@ -13,13 +13,6 @@ pub const IN_PLACE: &str = "vpaInPlaceUpdated";
 
 /// What a boosted container had before, as JSON; the container's name follows.
 pub const BOOST: &str = "vpaCpuStartupBoost/";
-
-/// The containers of a pod as [`OBSERVED`] lists them.
-pub fn format_observed_containers(pod: &Pod, rules: SizingRules) -> String {
-    let names: Vec<&str> =
-        pod.sized_containers(rules.sidecars).map(|(_, one)| &*one.name).collect();
-    names.join(", ")
-}
 
 /// The containers that admission saw. Nothing when the pod does not say, or says it in a way that nobody writes: then
 /// upstream takes it that all were seen.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{guard::BudgetKind, skip_reason::SkipReason, update_reason::UpdateReason};
+use super::{skip_reason::SkipReason, update_reason::UpdateReason};
 use crate::sizing::SizedContainer;
 
 /// What is to be done.
@@ -46,17 +46,6 @@ impl Action {
             Self::RemoveBoost { .. } => "unboost",
             Self::Surge => "surge",
             Self::EndSurge => "end_surge",
-        }
-    }
-
-    /// What it is charged as, if it is.
-    pub const fn budget_kind(&self) -> Option<BudgetKind> {
-        match self {
-            Self::Evict { .. } | Self::Resize { restarts_containers: true, .. } => {
-                Some(BudgetKind::Disruption)
-            }
-            Self::Resize { restarts_containers: false, .. } => Some(BudgetKind::Resize),
-            Self::RemoveBoost { .. } | Self::Surge | Self::EndSurge => None,
         }
     }
 }

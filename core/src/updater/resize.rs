@@ -109,22 +109,6 @@ impl ResizePhase {
     }
 }
 
-/// What the API server answered to a resize that it did not make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejection<'a> {
-    /// `Forbidden`, `NotFound`: the reason of the status.
-    pub reason: &'a str,
-    /// The types of its causes.
-    pub causes: &'a [&'a str],
-}
-
-impl Rejection<'_> {
-    /// Whether the server said by itself that the node has no such room.
-    pub fn is_insufficient_capacity(&self) -> bool {
-        self.reason == "Forbidden" && self.causes.contains(&"NodeCapacity")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,21 +171,5 @@ mod tests {
             ResizePhase::Proposed { since: Some(at) }
         );
         assert_eq!(ResizePhase::from_pod_status(&life, None, false), ResizePhase::Settled);
-    }
-
-    #[test]
-    fn only_a_forbidden_resize_with_its_own_cause_is_a_matter_of_capacity() {
-        for (reason, causes, expected) in [
-            ("Forbidden", &["NodeCapacity"][..], true),
-            ("Forbidden", &["FieldValueInvalid"], false),
-            ("NotFound", &["NodeCapacity"], false),
-            ("", &[], false),
-        ] {
-            assert_eq!(
-                Rejection { reason, causes }.is_insufficient_capacity(),
-                expected,
-                "{reason} {causes:?}"
-            );
-        }
     }
 }

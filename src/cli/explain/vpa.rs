@@ -13,7 +13,7 @@ use crate::{
         terminal::Terminal,
     },
     cluster::clock::Clock,
-    controllers::runtime::config::StorageChoice,
+    controllers::recommender::config::StorageChoice,
     report::{
         collect::{vpa as explain, vpa::ExplainConfig},
         explain::text,

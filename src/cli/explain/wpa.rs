@@ -5,8 +5,7 @@ use clap::Args;
 use super::{ObjectArgs, print, with_cluster};
 use crate::{
     cli::{Exit, output::CliError, terminal::Terminal},
-    controllers::watermark::wpa_collect,
-    report::explain::wpa::text,
+    report::{collect::wpa as wpa_collect, explain::wpa::text},
 };
 
 pub(in crate::cli) const EXAMPLES: &str = "\

@@ -8,6 +8,7 @@ use crate::cluster::watch::partial_objects::PartialPod;
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
     sizing::{boost, pod_annotations, sizing_spec::SizingSpec},
+    vpa_match,
 };
 
 /// The boosts that a pod was created with: few pods have any.
@@ -63,7 +64,7 @@ impl BoostDurations {
     /// What a VPA says; none if it boosts nothing.
     pub fn new(vpa: &VerticalPodAutoscaler) -> Option<Box<Self>> {
         let plan = SizingSpec::from_vpa(vpa);
-        if !boost::is_configured(&plan) {
+        if !vpa_match::has_startup_boost(&vpa.spec) {
             return None;
         }
         let policies =

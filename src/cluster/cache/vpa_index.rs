@@ -14,10 +14,7 @@ mod tests;
 mod usage_coverage;
 mod vpa;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::types::ObjectKey;
 
@@ -404,12 +401,6 @@ impl VpaIndex {
     /// Puts a kill among those that were found.
     pub fn add_oom_kill(&mut self, kill: ObservedOomKill) {
         self.oom_kills.push(kill);
-    }
-
-    /// Namespaces that have a VPA of this recommender.
-    pub fn namespaces_with_vpas(&self) -> HashSet<Arc<str>> {
-        let with = self.namespaces.iter().filter(|(_, known)| !known.vpas.is_empty());
-        with.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     fn drop_if_empty(&mut self, namespace: &str) {

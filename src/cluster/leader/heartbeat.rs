@@ -1,4 +1,4 @@
-//! The heartbeat: a Lease that says that the recommender works, for updaters that would rather not act on old numbers.
+//! The heartbeat: a Lease by which updaters know that the recommender works, and do not act on old recommendations.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -6,21 +6,17 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{
-    Client,
-    api::{Api, ObjectMeta, PostParams},
-};
-use plimsoll_storage::{NotLeader, WritePermit};
+use kube::Client;
+use plimsoll_storage::WritePermit;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
+use super::lease_client::{LeaseClient, LeaseError};
 use crate::cluster::{
     clock::Clock,
     leader::lease,
     write::{
-        AccessReview, AccessRule, WriteStats,
-        access_review::{check_access, ensure_can_create},
-        stats::{WriteKind, WriteOutcome},
+        AccessReview, AccessRule, WriteStats, access_review::check_access, request::RequestError,
+        stats::WriteKind,
     },
 };
 
@@ -32,27 +28,8 @@ pub const HISTORY_ANNOTATION: &str = "plimsoll.dev/history";
 const LEASE_DURATION_INTERVALS: u32 = 3;
 /// The longest part of a name; a Lease's name holds 253 characters.
 const MAX_SLUG_PART: usize = 60;
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
-
-/// Why a heartbeat was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum HeartbeatError {
-    /// This process may not write now.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// The server refused.
-    #[error("the heartbeat {lease} was not written: {why}")]
-    Rejected {
-        /// Namespace and name of the Lease.
-        lease: String,
-        /// The server's words.
-        why: String,
-    },
-    /// The server is away or too slow.
-    #[error("the heartbeat {0} was not written: no answer within {REQUEST_LIMIT:?}")]
-    NoResponse(String),
-}
 
 /// What a beat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,19 +48,16 @@ pub enum HeartbeatResult {
 /// Writes the heartbeat of one recommender, or of one shard of it.
 #[derive(Debug)]
 pub struct Heartbeat {
-    leases: Api<Lease>,
-    namespace: String,
-    name: String,
+    lease: LeaseClient,
     identity: String,
     interval: Duration,
     access: Mutex<AccessReview>,
-    stats: Arc<WriteStats>,
     /// As this process wrote it last.
     last_written: Mutex<Option<Lease>>,
 }
 
 impl Heartbeat {
-    /// A heartbeat that comes every `interval`. The first beat asks whether it is allowed.
+    /// A heartbeat that is renewed every `interval`. The first renewal checks whether it is allowed.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -92,71 +66,76 @@ impl Heartbeat {
         shard: Option<&str>,
         interval: Duration,
     ) -> Self {
+        let name = lease_name(recommender, shard);
         Self {
-            leases: Api::namespaced(client, namespace),
-            namespace: namespace.to_owned(),
-            name: lease_name(recommender, shard),
+            lease: LeaseClient::new(
+                client,
+                namespace,
+                &name,
+                WriteKind::Heartbeat,
+                REQUEST_TIMEOUT,
+            ),
             identity: identity.to_owned(),
             interval,
             access: Mutex::new(AccessReview::Unknown(ACCESS_NOT_REVIEWED.into())),
-            stats: Arc::default(),
             last_written: Mutex::default(),
         }
     }
 
-    /// Counts its writes into these.
+    /// Counts its writes there.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.stats = stats;
+        self.lease.set_stats(stats);
         self
     }
 
     /// Name of the Lease.
     pub fn lease_name(&self) -> &str {
-        &self.name
+        self.lease.name()
     }
 
     /// The rules that a heartbeat needs beside `create`, which upstream's role has.
     pub fn rules(&self) -> [AccessRule; 2] {
-        ["get", "update"].map(|verb| {
-            AccessRule::new(verb, "coordination.k8s.io", "leases")
-                .in_namespace(&self.namespace)
-                .for_name(&self.name)
-        })
+        ["get", "update"].map(|verb| self.lease.rule(verb))
     }
 
-    /// Says that a pass is done: about so many VerticalPodAutoscalers, on a history in that state.
+    /// Renews the Lease after a pass over so many VerticalPodAutoscalers, with the history in that state.
     pub async fn renew(
         &self,
         permit: &dyn WritePermit,
         vpas: usize,
         history: &str,
-    ) -> Result<HeartbeatResult, HeartbeatError> {
+    ) -> Result<HeartbeatResult, LeaseError> {
         if self.review_access().await == AccessReview::Denied {
             return Ok(HeartbeatResult::Forbidden);
         }
+        let failed = |why| self.lease.failed(why);
         let mut own = self.last_written.lock().await;
+        // Each request takes a permit of its own: a leader that was frozen meanwhile may have lost the lease.
         if let Some(known) = own.take() {
-            match self.replace(permit, known, vpas, history).await? {
+            permit.acquire().await?;
+            match self.lease.replace(&self.renewed_lease(known, vpas, history)).await {
                 Ok(stored) => {
                     *own = Some(stored);
                     return Ok(HeartbeatResult::Renewed);
                 }
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                Err(why) => return Err(self.rejected(why)),
+                Err(RequestError::Rejected { code: 404 | 409, .. }) => {}
+                Err(why) => return Err(failed(why)),
             }
         }
         permit.acquire().await?;
-        let read = self.with_timeout(self.leases.get_opt(&self.name)).await?;
-        if let Some(read) = read.map_err(|why| self.rejected(why))? {
-            let stored = self.replace(permit, read, vpas, history).await?;
-            *own = Some(stored.map_err(|why| self.rejected(why))?);
+        if let Some(read) = self.lease.get().await.map_err(failed)? {
+            permit.acquire().await?;
+            let renewed = self.renewed_lease(read, vpas, history);
+            *own = Some(self.lease.replace(&renewed).await.map_err(failed)?);
             return Ok(HeartbeatResult::Renewed);
         }
         if !self.access.lock().await.is_allowed() {
             return Ok(HeartbeatResult::AccessUnknown);
         }
-        *own = Some(self.create(permit, vpas, history).await?);
+        permit.acquire().await?;
+        let first = self.renewed_lease(self.lease.empty(), vpas, history);
+        *own = Some(self.lease.create(&first).await.map_err(failed)?);
         Ok(HeartbeatResult::Created)
     }
 
@@ -165,11 +144,11 @@ impl Heartbeat {
         let mut access = self.access.lock().await;
         let AccessReview::Unknown(before) = &*access else { return access.clone() };
         let rules = self.rules();
-        let verdicts = check_access(&self.leases.clone().into_client(), &rules).await;
+        let verdicts = check_access(&self.lease.client(), &rules).await;
         let denied = verdicts.iter().find(|verdict| **verdict == AccessReview::Denied);
         let worst = denied.or_else(|| verdicts.iter().find(|verdict| !verdict.is_allowed()));
         let verdict = worst.cloned().unwrap_or(AccessReview::Allowed);
-        let lease = format!("{}/{}", self.namespace, self.name);
+        let lease = self.lease.to_string();
         match &verdict {
             AccessReview::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
             AccessReview::Denied => {
@@ -188,60 +167,6 @@ impl Heartbeat {
         verdict
     }
 
-    async fn create(
-        &self,
-        permit: &dyn WritePermit,
-        vpas: usize,
-        history: &str,
-    ) -> Result<Lease, HeartbeatError> {
-        let rule = AccessRule::new("create", "coordination.k8s.io", "leases")
-            .in_namespace(&self.namespace);
-        ensure_can_create(&self.leases, rule).await.map_err(|why| self.rejected(why))?;
-        let metadata = ObjectMeta {
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            ..ObjectMeta::default()
-        };
-        let lease = self.renewed_lease(Lease { metadata, spec: None }, vpas, history);
-        let parameters = PostParams::default();
-        let request = self.leases.create(&parameters, &lease);
-        self.write(permit, request).await?.map_err(|why| self.rejected(why))
-    }
-
-    async fn replace(
-        &self,
-        permit: &dyn WritePermit,
-        lease: Lease,
-        vpas: usize,
-        history: &str,
-    ) -> Result<kube::Result<Lease>, HeartbeatError> {
-        let lease = self.renewed_lease(lease, vpas, history);
-        let parameters = PostParams::default();
-        let request = self.leases.replace(&self.name, &parameters, &lease);
-        self.write(permit, request).await
-    }
-
-    /// Writes once this process may, and counts it. Each request takes a permit of its own: a leader that was frozen since the
-    /// last one may no longer have the lease.
-    async fn write(
-        &self,
-        permit: &dyn WritePermit,
-        request: impl Future<Output = kube::Result<Lease>>,
-    ) -> Result<kube::Result<Lease>, HeartbeatError> {
-        permit.acquire().await?;
-        let sent = Instant::now();
-        let answer = self.with_timeout(request).await;
-        let counted = answer.as_ref().map_or(WriteOutcome::NoResponse, WriteOutcome::from_result);
-        self.stats.count(WriteKind::Heartbeat, counted, sent.elapsed());
-        answer
-    }
-
-    async fn with_timeout<T>(&self, request: impl Future<Output = T>) -> Result<T, HeartbeatError> {
-        let lease = || format!("{}/{}", self.namespace, self.name);
-        let answer = tokio::time::timeout(REQUEST_LIMIT, request).await;
-        answer.map_err(|_| HeartbeatError::NoResponse(lease()))
-    }
-
     fn renewed_lease(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
         let now = MicroTime(Clock::wall().now().into());
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
@@ -256,14 +181,6 @@ impl Heartbeat {
         annotations.insert(VPAS_ANNOTATION.into(), vpas.to_string());
         annotations.insert(HISTORY_ANNOTATION.into(), history.into());
         lease
-    }
-
-    fn rejected(&self, why: kube::Error) -> HeartbeatError {
-        let why = match why {
-            kube::Error::Api(status) => format!("{}: {}", status.code, status.message),
-            why => why.to_string(),
-        };
-        HeartbeatError::Rejected { lease: format!("{}/{}", self.namespace, self.name), why }
     }
 }
 

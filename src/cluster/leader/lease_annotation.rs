@@ -4,19 +4,18 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{
-    Client,
-    api::{Api, ObjectMeta, PostParams},
-};
+use kube::Client;
 use plimsoll_storage::WritePermit;
-use tokio::runtime::Handle;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::{runtime::Handle, sync::Mutex};
 
-use crate::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
+use super::lease_client::LeaseClient;
+use crate::cluster::write::{
+    request::RequestError,
+    stats::{WriteKind, WriteOutcome, WriteStats},
+};
 
 /// Whoever renews the Lease waits meanwhile, and has to do so within seconds.
-const REQUEST_LIMIT: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A leader renews the same Lease every other second: another version is common, and seldom twice in a row.
 const TRIES: usize = 3;
@@ -42,9 +41,7 @@ pub struct LeaseAnnotationStore {
 
 #[derive(Clone, Debug)]
 struct Shared {
-    leases: Api<Lease>,
-    namespace: String,
-    name: String,
+    lease: LeaseClient,
     key: &'static str,
     stats: Arc<WriteStats>,
     /// Taken by whoever else of this process writes this Lease, too.
@@ -57,9 +54,13 @@ impl LeaseAnnotationStore {
     /// The annotation of that key on this Lease. Nothing is read or written yet.
     pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
         let shared = Shared {
-            leases: Api::namespaced(client, namespace),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            lease: LeaseClient::new(
+                client,
+                namespace,
+                name,
+                WriteKind::DisruptionLedger,
+                REQUEST_TIMEOUT,
+            ),
             key,
             stats: Arc::default(),
             lease_lock: Arc::default(),
@@ -71,7 +72,9 @@ impl LeaseAnnotationStore {
     /// Counts its writes into these.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        Arc::make_mut(&mut self.shared).stats = stats;
+        let shared = Arc::make_mut(&mut self.shared);
+        shared.lease.set_stats(Arc::clone(&stats));
+        shared.stats = stats;
         self
     }
 
@@ -122,8 +125,7 @@ impl LeaseAnnotationStore {
                 Err(why) => return LeaseWriteResult::Failed(why),
             }
         }
-        let Shared { namespace, name, .. } = &*self.shared;
-        LeaseWriteResult::Failed(format!("Lease {namespace}/{name} changes all the time"))
+        LeaseWriteResult::Failed(format!("Lease {} changes all the time", self.shared.lease))
     }
 
     async fn run_request<T: Send + 'static>(
@@ -174,55 +176,27 @@ impl Shared {
     }
 
     async fn get(&self) -> Result<Option<Lease>, String> {
-        match tokio::time::timeout(REQUEST_LIMIT, self.leases.get_opt(&self.name)).await {
-            Ok(read) => read.map_err(|why| self.error_line(&why.to_string())),
-            Err(_) => Err(self.error_line("no answer in time")),
-        }
+        self.lease.get().await.map_err(|why| self.error_line(&why.to_string()))
     }
 
-    /// `None` when the Lease changed since it was read.
-    async fn write_lease(
-        &self,
-        lease: Option<Lease>,
-        after: &str,
-    ) -> Result<Option<Lease>, String> {
-        let is_new = lease.is_none();
-        let mut lease = lease.unwrap_or_else(|| Lease {
-            metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                namespace: Some(self.namespace.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: None,
-        });
+    /// `None` if the Lease changed since it was read.
+    async fn write_lease(&self, read: Option<Lease>, after: &str) -> Result<Option<Lease>, String> {
+        let is_new = read.is_none();
+        let mut lease = read.unwrap_or_else(|| self.lease.empty());
         let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
         annotations.insert(self.key.to_owned(), after.to_owned());
-        let parameters = PostParams::default();
-        let sent = Instant::now();
-        let asked = async {
-            if is_new {
-                self.leases.create(&parameters, &lease).await
-            } else {
-                self.leases.replace(&self.name, &parameters, &lease).await
-            }
+        let written = match is_new {
+            true => self.lease.create(&lease).await,
+            false => self.lease.replace(&lease).await,
         };
-        let Ok(answer) = tokio::time::timeout(REQUEST_LIMIT, asked).await else {
-            self.stats.count(WriteKind::DisruptionLedger, WriteOutcome::NoResponse, REQUEST_LIMIT);
-            return Err(self.error_line("no answer in time"));
-        };
-        self.stats.count(
-            WriteKind::DisruptionLedger,
-            WriteOutcome::from_result(&answer),
-            sent.elapsed(),
-        );
-        match answer {
+        match written {
             Ok(stored) => Ok(Some(stored)),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(RequestError::Rejected { code: 404 | 409, .. }) => Ok(None),
             Err(why) => Err(self.error_line(&why.to_string())),
         }
     }
 
     fn error_line(&self, why: &str) -> String {
-        format!("the annotation {} on Lease {}/{}: {why}", self.key, self.namespace, self.name)
+        format!("annotation {} of Lease {}: {why}", self.key, self.lease)
     }
 }

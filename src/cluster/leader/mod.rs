@@ -8,10 +8,12 @@ pub mod heartbeat;
 pub(crate) mod jitter;
 pub mod lease;
 pub mod lease_annotation;
+pub mod lease_client;
 pub mod webhook_lease;
 
 pub use election::{Election, ElectionOptions, ElectionState, LeaderState};
 pub use fence::{Fence, Term};
 pub use heartbeat::{Heartbeat, HeartbeatResult};
 pub use lease_annotation::{LeaseAnnotationStore, LeaseWriteResult};
+pub use lease_client::LeaseError;
 pub use webhook_lease::WebhookLease;

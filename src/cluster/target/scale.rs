@@ -22,9 +22,26 @@ pub use self::scale_subresource::{ScaleReadError, ScaleState, ScaleSubresource};
 use crate::cluster::cache::controllers::Owner;
 use crate::cluster::cache::selector::Selector;
 use crate::cluster::cache::ttl_cache::{Cached, FetchReason, TtlCache};
+use crate::cluster::write::RateLimiter;
 
-/// Waits until one more request may be sent: the rate limit of whoever watches.
+/// Waits until one more request may be sent.
 pub type RequestGate = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A gate that waits for a rate limiter.
+pub fn request_gate(limiter: RateLimiter) -> RequestGate {
+    Arc::new(move || {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.acquire().await })
+    })
+}
+
+/// A gate that also lets all other requests of the rate limiter go first.
+pub fn low_priority_gate(limiter: RateLimiter) -> RequestGate {
+    Arc::new(move || {
+        let limiter = limiter.clone();
+        Box::pin(async move { limiter.acquire_low_priority().await })
+    })
+}
 
 /// How much is kept for how long, and how long an answer may take.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,7 @@ use crate::cluster::{
 };
 use kube::ResourceExt as _;
 use plimsoll_core::{
-    api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    sizing::AdmissionPod,
-    types::compat::Compat,
+    api::VerticalPodAutoscaler, sizing::AdmissionPod, types::compat::Compat, vpa_match,
 };
 
 /// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
@@ -83,9 +81,9 @@ impl AdmissionController {
         labels: &BTreeMap<String, String>,
     ) -> VpaMatch {
         let label = |key: &str| labels.get(key).map(String::as_str);
-        let (mut chosen, mut why): (Option<&Arc<VerticalPodAutoscaler>>, _) = (None, "vpa_is_off");
+        let (mut matching, mut why) = (Vec::new(), "vpa_is_off");
         for vpa in candidates {
-            if is_off(vpa) {
+            if !vpa_match::changes_new_pods(vpa) {
                 continue;
             }
             let selector = match self.selector(namespace, vpa, top).await {
@@ -99,11 +97,9 @@ impl AdmissionController {
                 why = "labels_differ";
                 continue;
             }
-            if chosen.is_none_or(|chosen| takes_precedence(vpa, chosen)) {
-                chosen = Some(vpa);
-            }
+            matching.push(vpa);
         }
-        chosen.cloned().ok_or(why)
+        vpa_match::select(matching, |vpa| vpa).cloned().ok_or(why)
     }
 
     /// The pods that a VPA means.
@@ -125,77 +121,6 @@ impl AdmissionController {
                 tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
                 Err("target_unavailable")
             }
-        }
-    }
-}
-
-/// Whether a VPA leaves new pods alone: it is off, and boosts nothing.
-pub(in crate::controllers) fn is_off(vpa: &VerticalPodAutoscaler) -> bool {
-    vpa.spec.update_mode() == UpdateMode::Off && !has_startup_boost(vpa)
-}
-
-/// Whether a VPA gives any of its containers more to start with.
-pub(in crate::controllers) fn has_startup_boost(vpa: &VerticalPodAutoscaler) -> bool {
-    let of_containers =
-        vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
-    vpa.spec.startup_boost.is_some()
-        || of_containers.into_iter().any(|policy| policy.startup_boost.is_some())
-}
-
-/// Whether a VPA counts and not the other one: the older does, and of the same age the one whose name comes first.
-pub(in crate::controllers) fn takes_precedence(
-    one: &VerticalPodAutoscaler,
-    other: &VerticalPodAutoscaler,
-) -> bool {
-    let age =
-        |vpa: &VerticalPodAutoscaler| vpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    (age(one), one.name_any()) < (age(other), other.name_any())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn vpa(yaml: &str) -> VerticalPodAutoscaler {
-        serde_saphyr::from_str(&format!(
-            "{{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, {yaml}}}"
-        ))
-        .expect("a VPA")
-    }
-
-    #[test]
-    fn the_older_vpa_counts_and_then_the_first_by_name() {
-        let of = |name: &str, created: &str| {
-            vpa(&format!(
-                "metadata: {{name: {name}, creationTimestamp: {created:?}}}, spec: {{targetRef: {{kind: Deployment, name: web}}}}"
-            ))
-        };
-        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
-        assert!(takes_precedence(&of("z", early), &of("a", late)));
-        assert!(!takes_precedence(&of("a", late), &of("z", early)));
-        assert!(takes_precedence(&of("a", early), &of("b", early)));
-        assert!(!takes_precedence(&of("a", early), &of("a", early)));
-    }
-
-    #[test]
-    fn a_vpa_that_is_off_counts_only_if_it_boosts() {
-        let boost = "startupBoost: {cpu: {type: Factor, factor: 2}}";
-        for (spec, off) in [
-            ("", false),
-            ("updatePolicy: {updateMode: Initial},", false),
-            ("updatePolicy: {updateMode: \"Off\"},", true),
-            (&format!("updatePolicy: {{updateMode: \"Off\"}}, {boost},"), false),
-            (
-                &format!(
-                    "updatePolicy: {{updateMode: \"Off\"}}, resourcePolicy: {{containerPolicies: [{{containerName: a, {boost}}}]}},"
-                ),
-                false,
-            ),
-        ] {
-            let vpa = vpa(&format!(
-                "metadata: {{name: a}}, spec: {{{spec} targetRef: {{kind: Deployment, name: web}}}}"
-            ));
-            assert_eq!(is_off(&vpa), off, "{spec}");
         }
     }
 }

@@ -13,13 +13,13 @@ use plimsoll_storage::{
     },
 };
 
-use super::history_loader::HistorySource;
+use super::{
+    config::{RecommenderConfig, StorageChoice, UsageSource},
+    history_loader::HistorySource,
+};
 use crate::{
     cluster::clock::Clock,
-    controllers::runtime::{
-        client_calls,
-        config::{RecommenderConfig, StorageChoice, UsageSource},
-    },
+    controllers::runtime::client_calls,
     telemetry::{PrometheusQueryMetrics, RecommenderMetrics},
 };
 use plimsoll_core::types::compat::Compat;

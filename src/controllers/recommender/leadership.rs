@@ -7,9 +7,9 @@ use std::{
 
 use plimsoll_core::types::ObjectKey;
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken, Tasks};
+use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
 use crate::{
-    cluster::leader::{Election, ElectionState, Heartbeat, HeartbeatResult, lease},
+    cluster::leader::{Election, Heartbeat, HeartbeatResult, lease},
     controllers::runtime::liveness,
     telemetry::HistoryState as Progress,
 };
@@ -25,27 +25,21 @@ impl Recommender {
         term.is_some() && *self.takeover_term.borrow() == term
     }
 
-    pub(super) fn start_election(
-        self: &Arc<Self>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-    ) -> Option<ElectionState> {
-        let wanted = &self.config.election;
-        if !wanted.enabled {
+    /// The election of this shard.
+    pub(super) fn shard_election(&self) -> Option<Election> {
+        let config = &self.config.election;
+        if !config.enabled {
             return None;
         }
-        let options = wanted.options(match self.config.scope.shard {
-            Some(shard) => format!("{}-{}-of-{}", wanted.name, shard.index, shard.count),
-            None => wanted.name.clone(),
+        let options = config.options(match self.config.scope.shard {
+            Some(shard) => format!("{}-{}-of-{}", config.name, shard.index, shard.count),
+            None => config.name.clone(),
         });
-        let fence = self.permit.fence().clone();
-        let (condition, compat) = (self.health_reporter.clone(), self.config.compat);
-        let election = Election::new(self.liveness.client(), options, fence)
+        let (health, compat) = (self.health_reporter.clone(), self.config.compat);
+        let election = Election::new(self.liveness.client(), options, self.permit.fence().clone())
             .with_stats(Arc::clone(&self.write_stats))
-            .with_lease_annotation(move || condition.annotation(compat));
-        let state = election.state();
-        tasks.spawn_on(election.run(stop.cancelled()), self.liveness.runtime());
-        Some(state)
+            .with_lease_annotation(move || health.annotation(compat));
+        Some(election)
     }
 
     /// Notes how it is after a pass, for whoever looks from outside.

@@ -24,7 +24,7 @@ use crate::{
             prometheus_usage::fetch_prometheus_usage,
         },
     },
-    controllers::runtime::config::UsageSource,
+    controllers::recommender::config::UsageSource,
     telemetry::QualitySample,
 };
 use plimsoll_core::{

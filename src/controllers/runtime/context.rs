@@ -6,8 +6,9 @@ use kube::Client;
 
 use super::{
     client_calls::with_call_metrics,
+    controller::{Controller, ControllerTasks},
     liveness::{Clients, Liveness},
-    shutdown::{ShutdownToken, Tasks},
+    shutdown::TaskGroup,
 };
 use crate::{
     cluster::{
@@ -20,32 +21,40 @@ use crate::{
 };
 
 /// What every role is put together with.
-pub(crate) struct ControllerContext {
-    pub client: Client,
-    pub liveness: Liveness,
-    pub clock: Clock,
+pub struct ControllerContext {
+    pub(crate) client: Client,
+    pub(crate) liveness: Liveness,
+    pub(crate) clock: Clock,
     /// With watches of the role alone, or with those of the process.
-    pub watch_factory: WatchFactory,
-    pub registry: Registry,
-    pub traffic: ApiTrafficMetrics,
-    pub write_stats: Arc<WriteStats>,
-    controllers: Vec<Arc<dyn Controller>>,
+    pub(crate) watch_factory: WatchFactory,
+    pub(crate) registry: Registry,
+    pub(crate) traffic: ApiTrafficMetrics,
+    pub(crate) write_stats: Arc<WriteStats>,
+    /// Tasks that parts of the controller need, to be started with it.
+    pub(crate) tasks: ControllerTasks,
+    controllers: Vec<Arc<dyn ScrapedController>>,
 }
 
-/// A role, as far as whoever scrapes or probes it needs to know.
-pub(crate) trait Controller: Probes {
-    /// Brings gauges up to what is now, for a scrape.
+/// A controller, as far as scrapes and probes need it.
+pub(crate) trait ScrapedController: Probes {
+    /// Updates gauges before a scrape.
     fn refresh_metrics(&self);
+}
+
+impl<C: Controller> ScrapedController for C {
+    fn refresh_metrics(&self) {
+        Controller::refresh_metrics(self);
+    }
 }
 
 impl ControllerContext {
     /// For a role that is alone in its process.
-    pub fn for_single_controller(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
+    pub(crate) fn for_single_controller(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
         Self::new(clients, clock, WatchFactory::dedicated)
     }
 
     /// For several.
-    pub fn for_all_in_one(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
+    pub(crate) fn for_all_in_one(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
         Self::new(clients, clock, WatchFactory::shared)
     }
 
@@ -60,7 +69,7 @@ impl ControllerContext {
     }
 
     /// For a role that only reads, for a command: it has no Lease and is not probed.
-    pub fn for_command(client: Client, clock: Clock) -> Self {
+    pub(crate) fn for_command(client: Client, clock: Clock) -> Self {
         let (shown, calls) = Self::new_registry();
         let client = with_call_metrics(client, calls);
         let liveness = Liveness::on_current_runtime(client.clone());
@@ -91,36 +100,37 @@ impl ControllerContext {
             registry,
             traffic,
             write_stats: stats,
+            tasks: ControllerTasks::default(),
             controllers: Vec::new(),
         }
     }
 
     /// One more who is scraped and probed.
-    pub fn register(&mut self, member: Arc<dyn Controller>) {
+    pub(crate) fn register(&mut self, member: Arc<dyn ScrapedController>) {
         self.controllers.push(member);
     }
 
-    /// Answers scrapes and probes at these places, until told to stop.
-    pub fn serve(self, places: Vec<AdminServer>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let (registry, members) = (Arc::new(self.registry), Arc::new(self.controllers));
-        let scraped = Arc::clone(&members);
+    /// Serves metrics and probes at these listeners until shutdown.
+    pub(crate) fn serve(self, listeners: Vec<AdminServer>, tasks: &mut TaskGroup) {
+        let (registry, controllers) = (Arc::new(self.registry), Arc::new(self.controllers));
+        let scraped = Arc::clone(&controllers);
         let exposition = Arc::new(move || {
-            for member in scraped.iter() {
-                member.refresh_metrics();
+            for controller in scraped.iter() {
+                controller.refresh_metrics();
             }
             registry.scrape()
         });
-        let probes = Arc::new(AllProbes(members));
+        let probes = Arc::new(AllProbes(controllers));
         let runtime = self.liveness.runtime();
-        for place in places {
-            let serve = place.serve(exposition.clone(), probes.clone(), stop.cancelled());
-            tasks.spawn_on(serve, runtime);
+        for listener in listeners {
+            let (exposition, probes) = (exposition.clone(), probes.clone());
+            tasks.spawn_on(runtime, |stop| listener.serve(exposition, probes, stop.cancelled()));
         }
     }
 }
 
 /// All roles of a process: it lives and is ready when each of them does and is.
-struct AllProbes(Arc<Vec<Arc<dyn Controller>>>);
+struct AllProbes(Arc<Vec<Arc<dyn ScrapedController>>>);
 
 impl Probes for AllProbes {
     fn check_liveness(&self) -> Result<(), Stalled> {

@@ -2,27 +2,23 @@
 
 use anyhow::Result;
 use tokio::{
+    runtime::Handle,
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinSet,
 };
 
 /// What runs.
-pub(crate) type Tasks = JoinSet<()>;
+pub type Tasks = JoinSet<()>;
 
 /// Tasks that are told to end together.
-#[derive(Debug)]
-pub(crate) struct TaskGroup {
+#[derive(Debug, Default)]
+pub struct TaskGroup {
     shutdown: watch::Sender<bool>,
     tasks: Tasks,
 }
 
 impl TaskGroup {
-    /// Without tasks yet.
-    pub fn new() -> Self {
-        Self { shutdown: watch::Sender::new(false), tasks: Tasks::new() }
-    }
-
     /// By which they are told.
     pub fn shutdown_token(&self) -> ShutdownToken {
         ShutdownToken::new(self.shutdown.subscribe())
@@ -31,6 +27,22 @@ impl TaskGroup {
     /// Where they are started. Each of them ends once it is told.
     pub const fn tasks(&mut self) -> &mut Tasks {
         &mut self.tasks
+    }
+
+    /// Starts a task on the current runtime. It has to end once the token is cancelled.
+    pub fn spawn<F>(&mut self, task: impl FnOnce(ShutdownToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(task(self.shutdown_token()));
+    }
+
+    /// Starts a task on another runtime.
+    pub fn spawn_on<F>(&mut self, runtime: &Handle, task: impl FnOnce(ShutdownToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn_on(task(self.shutdown_token()), runtime);
     }
 
     /// Tells them, and waits until they have ended.
@@ -42,7 +54,7 @@ impl TaskGroup {
 
 /// Tells tasks to end.
 #[derive(Clone, Debug)]
-pub(crate) struct ShutdownToken(watch::Receiver<bool>);
+pub struct ShutdownToken(watch::Receiver<bool>);
 
 impl ShutdownToken {
     /// Told through the sender of this.
@@ -56,7 +68,7 @@ impl ShutdownToken {
     }
 
     /// Ready once it is told.
-    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut told = self.0.clone();
         async move {
             // A sender that is gone is as good as a word.

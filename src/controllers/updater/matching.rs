@@ -9,21 +9,18 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::ObjectKey;
 
 use super::{Updater, owner_lookups::PassLookups};
-use crate::{
-    cluster::{
-        cache::{
-            controllers::{Owner, WellKnown},
-            selector::Selector,
-            updater_pod::UpdaterPod,
-        },
-        target::{TargetResolution, TopOwner, scale::ObjectReference},
+use crate::cluster::{
+    cache::{
+        controllers::{Owner, WellKnown},
+        selector::Selector,
+        updater_pod::UpdaterPod,
     },
-    controllers::admission::{has_startup_boost, is_off, takes_precedence},
+    target::{TargetResolution, TopOwner, scale::ObjectReference},
 };
 use plimsoll_core::{
-    api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    types::compat::Compat,
+    api::VerticalPodAutoscaler,
     updater::{self, DesiredReplicas},
+    vpa_match,
 };
 
 /// VPAs and pods that are looked at before other tasks of the thread have their turn.
@@ -184,12 +181,9 @@ impl Updater {
             let found = candidates.get(&owner.namespace).and_then(|targets| targets.get(top));
             let matching =
                 found.into_iter().flatten().filter(|one| one.selector.matches(&pod.labels));
-            let vpa = |one: &Candidate| &workloads[one.workload_index].vpa;
-            let chosen =
-                matching.reduce(
-                    |one, other| if takes_precedence(vpa(other), vpa(one)) { other } else { one },
-                );
-            let Some(place) = chosen.map(|chosen| chosen.workload_index) else { continue };
+            let matching = matching.map(|candidate| candidate.workload_index);
+            let selected = vpa_match::select(matching, |index| &*workloads[*index].vpa);
+            let Some(place) = selected else { continue };
             if let Some(direct) = &pod.status.owner {
                 let of_owner = owners.entry(owner).or_default();
                 if !of_owner.iter().any(|(known, name)| *known == place && name == direct) {
@@ -265,17 +259,9 @@ impl Updater {
         }
     }
 
-    /// Whether a VPA has a say about running pods. Upstream forgets the older one of two if that one leaves running pods
-    /// alone, and so updates pods that will come up by the other one.
+    /// Whether a VPA competes for running pods.
     pub(super) fn is_active(&self, vpa: &VerticalPodAutoscaler) -> bool {
-        match self.config.settings.compat {
-            Compat::Plimsoll => !is_off(vpa),
-            Compat::Upstream => {
-                let passive =
-                    matches!(vpa.spec.update_mode(), UpdateMode::Off | UpdateMode::Initial);
-                !passive || has_startup_boost(vpa)
-            }
-        }
+        vpa_match::changes_running_pods(vpa, self.config.settings.compat)
     }
 
     /// The topmost of the controllers of something that this one owns, if it can be followed.

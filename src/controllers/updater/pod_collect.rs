@@ -102,7 +102,7 @@ pub async fn explain(
         .map_err(|error| ExplainPodError::Unreadable { address: cluster.address.clone(), error })?;
     let Some(pod) = found else { return Err(not_found(cluster, namespace, name).await) };
     let role = read_only_updater(config, cluster, Some(namespace));
-    let mut feeds = TaskGroup::new();
+    let mut feeds = TaskGroup::default();
     role.start_watches(&feeds.shutdown_token(), feeds.tasks());
     let (synced, leases, disruptions, can_resize) = tokio::join!(
         role.synced_in_time(),
@@ -135,11 +135,8 @@ fn read_only_updater(
     let mut updater = config.updater.clone();
     updater.scope.only = only.map(ToOwned::to_owned);
     updater.dry_run = Some(DryRun { events: false });
-    Updater::new(
-        updater,
-        &mut ControllerContext::for_command(cluster.client.clone(), Clock::wall()),
-    )
-    .0
+    let mut context = ControllerContext::for_command(cluster.client.clone(), Clock::wall());
+    Updater::from_context(updater, &mut context)
 }
 
 async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainPodError {

@@ -207,7 +207,7 @@ pub(in crate::controllers) fn read_annotations(
 }
 
 /// Those that are to hold replicas back, and make no sense.
-pub(super) fn invalid_gate_annotations(
+pub(crate) fn invalid_gate_annotations(
     annotations: &std::collections::BTreeMap<String, String>,
 ) -> impl Iterator<Item = InvalidAnnotation> {
     let held = HOLD_WHILE.read(annotations, alert_query).err();

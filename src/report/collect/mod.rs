@@ -3,3 +3,4 @@
 pub mod doctor;
 pub mod status;
 pub mod vpa;
+pub mod wpa;

@@ -19,11 +19,8 @@ use plimsoll_storage::{
 };
 
 use crate::controllers::{
-    recommender::state::SharedState,
-    runtime::{
-        cluster::{Cluster, ClusterOptions, NoCluster, RESPONSE_TIMEOUT},
-        config::StorageChoice,
-    },
+    recommender::{config::StorageChoice, state::SharedState},
+    runtime::cluster::{Cluster, ClusterOptions, NoCluster, RESPONSE_TIMEOUT},
 };
 use crate::{
     cluster::{

@@ -8,7 +8,7 @@ use http::{Method, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::cluster::leader::heartbeat::HeartbeatError;
+use plimsoll::cluster::leader::LeaseError;
 use plimsoll::cluster::{
     leader::{Fence, Heartbeat, HeartbeatResult},
     write::{Permit, RateLimiter},
@@ -59,7 +59,7 @@ async fn a_leader_that_was_frozen_between_two_requests_overwrites_no_other_heart
     fence.grant_until(Instant::now() + Duration::from_secs(5));
     let before = api.requests().len();
     let refused = old.renew(&own, 1, "loaded").await.expect_err("it leads no more");
-    assert!(matches!(refused, HeartbeatError::NotLeader(_)), "{refused}");
+    assert!(matches!(refused, LeaseError::NotLeader(_)), "{refused}");
     assert_eq!(api.requests().len(), before + 1, "nothing was sent after the first request");
     assert_eq!(holder(&api).await.as_deref(), Some("new"));
 }

@@ -13,7 +13,8 @@ use plimsoll::cli::recommender_config;
 use plimsoll::cluster::cache::vpa_index::VpaIndex;
 use plimsoll::cluster::clock::Clock;
 use plimsoll::cluster::watch::partial_objects::PartialPod;
-use plimsoll::controllers::recommender::{self, PassSummary, RecommenderHandle};
+use plimsoll::controllers;
+use plimsoll::controllers::recommender::{PassSummary, RecommenderHandle};
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 use plimsoll_core::api::vpa::Recommendation;
@@ -252,7 +253,7 @@ impl Fixture {
         let mut all = vec!["--address=127.0.0.1:0", "--leader-elect=false", "--bounds-dead-band=0"];
         all.extend(flags);
         let config = recommender_config(&self.flags(&all)).expect("flags that make sense");
-        let running = recommender::start(config, client, clock.clone()).await.expect("starts");
+        let running = controllers::start(config, client, clock.clone()).await.expect("starts");
         wait_for_passes(&running, 1).await;
         running
     }

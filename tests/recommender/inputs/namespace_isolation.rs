@@ -1,7 +1,8 @@
 //! Two namespaces in which everything has the same names and labels: what is done for the VPA in one leaves the other alone.
 
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
-use plimsoll::{cli::updater_config, cluster::clock::Clock, controllers::updater};
+use plimsoll::controllers;
+use plimsoll::{cli::updater_config, cluster::clock::Clock};
 use serde_json::json;
 
 use super::fixture::{Fixture, target_for_usage};
@@ -95,7 +96,7 @@ async fn evict(stage: &Fixture, namespace: &str) {
         &leases,
     ];
     let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
-    let running = updater::start(config, stage.client(), Clock::wall()).await.expect("starts");
+    let running = controllers::start(config, stage.client(), Clock::wall()).await.expect("starts");
     // No webhook sizes the pod that comes in its place.
     wait_until_blocked_by(&stage.bed, namespace, "web", "BreakerOpen").await;
     wait_for_passes(&running, 4).await;

@@ -20,7 +20,7 @@ use hyper::body::{Bytes, Frame};
 use kube::Client;
 use kube::client::Body;
 use plimsoll::cluster::clock::Clock;
-use plimsoll::controllers::updater;
+use plimsoll::controllers;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower_service::Service;
@@ -82,7 +82,7 @@ pub async fn replay_recording(
     let began = replay.0.recorded().began.into();
     let clock = Clock::fake(began);
     let client = Client::new(replay.clone(), "kube-system");
-    let running = updater::start(config, client, clock.clone()).await.expect("starts");
+    let running = controllers::start(config, client, clock.clone()).await.expect("starts");
     wait::often(POLL_INTERVAL, wait::PATIENCE, "ours has made its passes", || async {
         if replay.0.notes().is_over(part.passes) {
             return Ok(());

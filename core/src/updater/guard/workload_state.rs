@@ -228,11 +228,6 @@ impl WorkloadState {
         self.touches.drain(..too_many);
     }
 
-    /// Takes back the change of a pod: it was not made.
-    pub fn remove_record(&mut self, uid: &str, at: Time) {
-        self.touches.retain(|known| *known.uid != *uid || known.at != at);
-    }
-
     /// Forgets what is of no account any more: pods that are gone, and what is long past.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool, expiry: Duration, now: Time) {
         // A pod that was evicted may come into sight once more, by a list that is a little old.
@@ -323,8 +318,6 @@ mod tests {
         memory.prune(|uid| uid == &*touch(998).uid, Duration::from_hours(1), later);
         assert_eq!(memory.touches, [touch(998)]);
         assert!(memory.refusals.is_empty());
-        memory.remove_record(&touch(998).uid, NOW);
-        assert!(memory.touches.is_empty());
     }
 
     #[test]

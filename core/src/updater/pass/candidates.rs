@@ -1,6 +1,7 @@
 //! Which pods are worth a change, and in which order they are looked at.
 
 use super::{QueuedAction, UpdateCandidate, UpdatePass};
+use crate::vpa_match;
 use crate::{
     api::vpa::{EvictionRequirement, UpdateMode},
     sizing::boost,
@@ -61,8 +62,7 @@ impl UpdatePass<'_> {
             self.is_ending_surge = self.state.workload.surge.is_some_and(|surge| !surge.evicted);
         }
         let spec = self.subject.sizing.spec.spec;
-        let keeps_boosts =
-            self.settings.startup_boost && boost::is_configured(&self.subject.sizing.spec);
+        let keeps_boosts = self.settings.startup_boost && vpa_match::has_startup_boost(spec);
         let mode = spec.update_mode();
         let fits_all = self.skip_all_reason(mode);
         for pod in 0..self.views.len() {

@@ -32,7 +32,7 @@ impl Updater {
             return known;
         }
         let role = read_only_updater(asked.config, asked.cluster, None);
-        let mut feeds = TaskGroup::new();
+        let mut feeds = TaskGroup::default();
         role.start_watches(&feeds.shutdown_token(), feeds.tasks());
         let counted = if role.synced_in_time().await {
             Some(role.workloads().await.workloads.iter().map(|one| one.pods.len() as u32).sum())

@@ -2,7 +2,7 @@
 
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::scaling_gates;
+use crate::controllers::watermark::scaling_gates;
 use crate::{
     cluster::clock::Clock,
     controllers::runtime::cluster::{Cluster, NoCluster},

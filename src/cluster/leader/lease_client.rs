@@ -1,0 +1,129 @@
+//! Requests for one Lease, each with a time limit, writes counted.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, PostParams},
+};
+
+use plimsoll_storage::NotLeader;
+
+use crate::cluster::write::{
+    AccessRule, WriteStats,
+    access_review::ensure_can_create,
+    request::{RequestError, read_with_timeout, write_counted},
+    stats::WriteKind,
+};
+
+/// Why a Lease was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// This process may not write now.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
+    /// The request failed.
+    #[error("failed to renew Lease {lease}: {why}")]
+    Failed {
+        /// Namespace and name.
+        lease: String,
+        /// The server's response, or that there was none.
+        why: RequestError,
+    },
+}
+
+/// One Lease.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseClient {
+    leases: Api<Lease>,
+    namespace: String,
+    name: String,
+    kind: WriteKind,
+    timeout: Duration,
+    stats: Arc<WriteStats>,
+}
+
+impl LeaseClient {
+    /// For the Lease of that name. Its writes are counted as of this kind.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        kind: WriteKind,
+        timeout: Duration,
+    ) -> Self {
+        let leases = Api::namespaced(client, namespace);
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Self { leases, namespace, name, kind, timeout, stats: Arc::default() }
+    }
+
+    /// Counts writes there.
+    pub fn set_stats(&mut self, stats: Arc<WriteStats>) {
+        self.stats = stats;
+    }
+
+    /// The client that requests are sent with.
+    pub fn client(&self) -> Client {
+        self.leases.clone().into_client()
+    }
+
+    /// Name of the Lease.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The rule that allows this verb on this Lease.
+    pub fn rule(&self, verb: &'static str) -> AccessRule {
+        let rule = AccessRule::new(verb, "coordination.k8s.io", "leases");
+        let rule = rule.in_namespace(&self.namespace);
+        // RBAC cannot restrict `create` by name.
+        if verb == "create" { rule } else { rule.for_name(&self.name) }
+    }
+
+    /// A Lease of that name without a spec.
+    pub fn empty(&self) -> Lease {
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        Lease { metadata, spec: None }
+    }
+
+    /// The stored Lease, if there is one.
+    pub async fn get(&self) -> Result<Option<Lease>, RequestError> {
+        read_with_timeout(self.timeout, self.leases.get_opt(&self.name)).await
+    }
+
+    /// Creates the Lease. Status 409 if it exists by now.
+    pub async fn create(&self, lease: &Lease) -> Result<Lease, RequestError> {
+        ensure_can_create(&self.leases, self.rule("create")).await?;
+        let parameters = PostParams::default();
+        self.write(self.leases.create(&parameters, lease)).await
+    }
+
+    /// Replaces the version of the Lease that was read. Status 404 or 409 if it was deleted or changed since.
+    pub async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError> {
+        let parameters = PostParams::default();
+        self.write(self.leases.replace(&self.name, &parameters, lease)).await
+    }
+
+    /// The error of a request for this Lease.
+    pub fn failed(&self, why: RequestError) -> LeaseError {
+        LeaseError::Failed { lease: self.to_string(), why }
+    }
+
+    async fn write(
+        &self,
+        request: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<Lease, RequestError> {
+        write_counted(&self.stats, self.kind, self.timeout, request).await
+    }
+}
+
+impl fmt::Display for LeaseClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

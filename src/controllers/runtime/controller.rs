@@ -1,0 +1,197 @@
+//! The life of a controller, the same for all: put together, started, run until a signal, and stopped in order.
+
+use std::{fmt, net::SocketAddr, ops::Deref, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use tokio::time::Instant;
+
+use super::{
+    client,
+    config::Address,
+    context::ControllerContext,
+    liveness::Clients,
+    shutdown::{ShutdownToken, Signals, TaskGroup, run_until_signal},
+};
+use crate::cluster::{
+    clock::Clock,
+    leader::{Election, ElectionState},
+    server::{AdminServer, Probes},
+};
+
+/// How long writes that are still queued may take when a leader stops.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The settings of a controller.
+pub trait ControllerConfig: Send + Sized + 'static {
+    /// What it configures.
+    type Controller: Controller<Config = Self>;
+
+    /// The kubeconfig; `None` is from inside the cluster.
+    fn kubeconfig(&self) -> Option<&Path>;
+
+    /// Where metrics and probes are served; the first is where metrics are.
+    fn addresses(&self) -> Vec<&Address>;
+}
+
+/// A controller of this program.
+pub trait Controller: Probes + fmt::Debug + Sized + 'static {
+    /// Its settings.
+    type Config: ControllerConfig<Controller = Self>;
+
+    /// By which name its requests are known to the API server.
+    const USER_AGENT: &str;
+
+    /// Puts the parts together. Nothing is watched or written yet.
+    fn new(
+        config: Self::Config,
+        context: &mut ControllerContext,
+    ) -> impl Future<Output = Result<Arc<Self>>> + Send;
+
+    /// Logs that it starts, with its most important settings.
+    fn log_start(&self, addresses: &[SocketAddr]);
+
+    /// The election that it takes part in; `None` where it writes without a Lease.
+    fn election(&self) -> Option<Election>;
+
+    /// Spawns the tasks that run until shutdown.
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks);
+
+    /// Prepares for shutdown while requests are still served.
+    fn begin_shutdown(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Writes what is still queued, after the workers have ended and before the Lease is released.
+    fn drain(&self, deadline: Instant) -> impl Future<Output = ()> + Send;
+
+    /// Updates gauges before a scrape.
+    fn refresh_metrics(&self);
+}
+
+/// The tasks of a controller, in the order in which they are stopped.
+#[derive(Debug, Default)]
+pub struct ControllerTasks {
+    /// Servers of requests other than metrics and probes.
+    pub(crate) servers: TaskGroup,
+    /// Watches and loops.
+    pub(crate) workers: TaskGroup,
+    /// What is needed until the last write: the Lease, queues of writes, and the listeners of metrics and probes.
+    pub(crate) until_end: TaskGroup,
+}
+
+/// A controller that runs.
+#[derive(Debug)]
+pub struct ControllerHandle<C> {
+    controller: Arc<C>,
+    addresses: Vec<SocketAddr>,
+    election: Option<ElectionState>,
+    tasks: ControllerTasks,
+}
+
+/// A controller whose tasks have not started.
+pub(crate) struct PreparedController<C> {
+    controller: Arc<C>,
+    tasks: ControllerTasks,
+    context: TaskRuntime,
+}
+
+/// Where the election and the servers of a controller run.
+type TaskRuntime = super::liveness::Liveness;
+
+/// Runs a controller until one of these signals.
+pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()> {
+    let starting = async {
+        let clients = connect(&config).await?;
+        start(config, clients, Clock::wall()).await
+    };
+    run_until_signal(signals, starting, ControllerHandle::stop).await
+}
+
+/// Clients for the API server, by kubeconfig or from inside the cluster.
+pub async fn connect<C: ControllerConfig>(config: &C) -> Result<Clients> {
+    client::connect(config.kubeconfig(), C::Controller::USER_AGENT).await
+}
+
+/// Starts a controller, with time from this clock.
+pub async fn start<C: ControllerConfig>(
+    config: C,
+    clients: impl Into<Clients>,
+    clock: Clock,
+) -> Result<ControllerHandle<C::Controller>> {
+    let mut context = ControllerContext::for_single_controller(clients.into(), clock)?;
+    let mut listeners = Vec::new();
+    for address in config.addresses() {
+        listeners.push(context.liveness.bind(address).await?);
+    }
+    let addresses = listeners.iter().map(AdminServer::address).collect();
+    let mut handle = prepare(config, &mut context).await?.start(addresses);
+    context.serve(listeners, &mut handle.tasks.until_end);
+    Ok(handle)
+}
+
+/// Puts a controller together.
+pub(crate) async fn prepare<C: ControllerConfig>(
+    config: C,
+    context: &mut ControllerContext,
+) -> Result<PreparedController<C::Controller>> {
+    let controller = C::Controller::new(config, context).await?;
+    context.register(Arc::clone(&controller) as _);
+    let tasks = std::mem::take(&mut context.tasks);
+    Ok(PreparedController { controller, tasks, context: context.liveness.clone() })
+}
+
+impl<C: Controller> PreparedController<C> {
+    /// Starts its tasks. Metrics and probes are served at these addresses.
+    pub fn start(self, addresses: Vec<SocketAddr>) -> ControllerHandle<C> {
+        let Self { controller, mut tasks, context: liveness } = self;
+        controller.log_start(&addresses);
+        let election = controller.election().map(|election| {
+            let state = election.state();
+            let run = |stop: ShutdownToken| election.run(stop.cancelled());
+            tasks.until_end.spawn_on(liveness.runtime(), run);
+            state
+        });
+        controller.start(&mut tasks);
+        ControllerHandle { controller, addresses, election, tasks }
+    }
+}
+
+impl<C: Controller> ControllerHandle<C> {
+    /// Where it serves metrics.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Where it serves probes.
+    pub fn health(&self) -> SocketAddr {
+        self.addresses[self.addresses.len() - 1]
+    }
+
+    /// The state of its election, if it takes part in one.
+    pub const fn election(&self) -> Option<&ElectionState> {
+        self.election.as_ref()
+    }
+
+    /// Whether it is ready, or what is missing.
+    pub fn ready(&self) -> Result<(), Vec<String>> {
+        self.controller.check_readiness()
+    }
+
+    /// Stops it in order: requests in progress are answered, work in progress is completed, queued writes are written, and
+    /// then the Lease is released.
+    pub async fn stop(mut self) {
+        self.controller.begin_shutdown().await;
+        self.tasks.servers.shut_down().await;
+        self.tasks.workers.shut_down().await;
+        self.controller.drain(Instant::now() + FLUSH_TIMEOUT).await;
+        self.tasks.until_end.shut_down().await;
+    }
+}
+
+impl<C> Deref for ControllerHandle<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.controller
+    }
+}
